@@ -141,3 +141,38 @@ async fn secrets_of_the_data_directory_are_for_their_owner_only() {
     assert_eq!(mode(""), 0o700);
     assert!(!gantry.log().contains(&gantry.token));
 }
+
+/// `billing.refund`, which was called `billing.pay_back` before.
+fn renamed() -> Value {
+    manifest(json!({ "tool_id": "refund", "namespace": "billing", "aliases": ["billing.pay_back"] }))
+}
+
+#[tokio::test]
+async fn what_restricts_a_former_name_of_a_tool_restricts_the_tool_or_is_refused() {
+    let gantry = Gantry::start().await;
+    gantry.register(renamed()).await;
+    let limit = json!({ "tool_id": "billing.pay_back", "argument": "/expression", "max_length": 1 });
+    let agent = gantry.mint(json!({ "tools": [{ "tool_id": "*" }], "limits": [limit] })).await;
+    for name in ["billing.pay_back", "billing.refund"] {
+        let call = json!({ "tool_id": name, "parameters": { "expression": "100 + 100" } });
+        let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&agent), Some(call)).await;
+        assert_eq!(answer.refusal(), (403, "E3206"), "{name}: {}", answer.text);
+    }
+    let activation = json!({ "activations": [{ "agent_id": "x", "tool_id": "billing.pay_back", "enabled": false }] });
+    let policies = json!({ "policies": "forbid (principal, action, resource == Tool::\"billing.pay_back\");" });
+    for (path, body) in [("/v1/activations", activation), ("/v1/policies", policies)] {
+        let answer = gantry.request(Method::PUT, path, Some(&gantry.token), Some(body)).await;
+        assert_eq!(answer.refusal(), (400, "E3004"), "{path}: {}", answer.text);
+        assert!(answer.text.contains("billing.refund"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_publish_under_a_former_name_of_a_shared_tool() {
+    let gantry = Gantry::start().await;
+    gantry.register(renamed()).await;
+    let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [], "tenant": "shop" })).await;
+    let own = manifest(json!({ "tool_id": "pay_back", "namespace": "billing", "execution": null }));
+    let answer = gantry.request(Method::POST, "/v1/tools/register", Some(&author), Some(own)).await;
+    assert_eq!(answer.refusal(), (409, "E3103"), "{}", answer.text);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gantry, PATIENCE, Start, client, open_to_all};
+use crate::support::{Gantry, PATIENCE, Start, client, manifest, open_to_all};
 
 const MANIFEST: &str = r#"
 tool_id = "stairs"
@@ -120,4 +120,34 @@ async fn a_call_killed_three_times_finishes_from_its_checkpoints_and_repeats_no_
     assert_eq!(answer.body["result"]["steps"], json!([0, 0, 1, 1, 9, 9, 9, 9]), "{}", answer.text);
     let answer = gantry.post("/v1/tools/invoke", request(4, None, Some(&invocation(0)))).await;
     assert_eq!(answer.refusal(), (404, "E3903"));
+}
+
+#[tokio::test]
+async fn only_tools_that_can_save_are_said_to() {
+    let home = tempfile::tempdir().unwrap();
+    open_to_all(home.path());
+    let probe = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm/probe.wasm")).unwrap();
+    let process =
+        |protocol: &str| json!({ "type": "process", "command": ["python3", "main.py"], "protocol": protocol });
+    for (id, execution) in [
+        ("simple", process("simple")),
+        ("session", process("gantry/1")),
+        ("command", json!({ "type": "wasm", "component": "probe.wasm" })),
+    ] {
+        let folder = home.path().join("tools").join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("main.py"), PROGRAM).unwrap();
+        std::fs::write(folder.join("probe.wasm"), &probe).unwrap();
+        let manifest = manifest(json!({ "tool_id": id, "parameters": { "type": "object" },
+            "result_schema": { "type": "object" }, "checkpoint_config": { "enabled": true }, "execution": execution }));
+        std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
+    }
+    let start = Start::new().data(&home.path().join("data")).arg("--tools");
+    let gantry = start.arg(home.path().join("tools").to_str().unwrap()).run().await;
+    assert_eq!(gantry.get("/v1/tools/demo.simple").await.refusal().1, "E3101", "{}", gantry.log());
+    assert!(gantry.log().contains("checkpoint_config"), "the operator is told why: {}", gantry.log());
+    assert_eq!(gantry.invoke("demo.session", json!({ "stairs": 1, "attempt": 1 })).await.status, 200);
+    // What is a command is known when it is loaded.
+    let command = gantry.invoke("demo.command", json!({ "do": ["raw", "1"] })).await;
+    assert_eq!(command.refusal().1, "E3010", "{}", command.text);
 }

@@ -102,13 +102,32 @@ async fn diff_tells_the_verdict_and_why() {
 async fn doctor_reports_and_hides_secrets() {
     let started = Start::new().run().await;
     let ran = run(gantry(&started.data)
-        .args(["doctor"])
+        .args(["doctor", "--settings"])
         .env("GANTRY_MODEL__API_KEY", "sk-very-secret")
         .env("GANTRY_MODEL__BASE_URL", "http://127.0.0.1:1"));
     assert!(!ran.out().contains("sk-very-secret") && !ran.err().contains("sk-very-secret"));
     assert!(ran.out().contains("GANTRY_MODEL__BASE_URL") || ran.out().contains("model"), "{}", ran.out());
     let json = started.cli(&["doctor", "--json"]);
     assert!(json.json().is_object());
+}
+
+#[tokio::test]
+async fn doctor_says_first_how_things_are_and_what_to_do_about_each_that_is_not_well() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let plain = run(gantry(&data).args(["doctor"]));
+    assert!(plain.out().contains("fix: chmod 700") && !plain.out().contains("SETTING"), "{}", plain.out());
+    let with_settings = run(gantry(&data).args(["doctor", "--settings"]));
+    let place =
+        |word: &str| with_settings.out().find(word).unwrap_or_else(|| panic!("no `{word}`: {}", with_settings.out()));
+    assert!(place("data directory") < place("SETTING"), "{}", with_settings.out());
+    let report = run(gantry(&data).args(["doctor", "--json"])).json();
+    for check in report["checks"].as_array().unwrap() {
+        let troubled = ["warning", "failed"].contains(&check["status"].as_str().unwrap());
+        assert_eq!(check["fix"].is_string(), troubled, "{check}");
+    }
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn doctored(data: &Path, url: &str) -> (String, String) {
         report["checks"].as_array().unwrap().iter().find(|check| check["check"] == json!("shared state")).unwrap();
     let text = |member: &str| line[member].as_str().unwrap_or_default().to_owned();
     assert_eq!(ran.code(), i32::from(text("status") == "failed"), "{report}");
-    (text("status"), format!("{} {}", text("detail"), text("hint")))
+    (text("status"), format!("{} {}", text("detail"), text("fix")))
 }
 
 #[test]

@@ -5,14 +5,14 @@
 mod bank;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use self::bank::{Bank, Counter, pay};
-use crate::support::{Answer, Gantry, PATIENCE, Start, manifest};
+use crate::support::{Answer, Gantry, PATIENCE, Start, client, manifest};
 
 #[tokio::test]
 async fn a_call_that_was_turned_away_can_be_made_again_under_its_key() {
@@ -304,41 +304,116 @@ async fn a_program_is_told_the_key_of_its_act_in_both_protocols() {
     assert_eq!(different.len(), seen.len(), "{seen:?}");
 }
 
-/// How many calls of one agent a server is sent at once, and how many are made here.
+/// Calls of one agent that a server is sent at once, and calls of its tenant that may wait for their turn there (decision 0063).
 const SENT_MAX: usize = 36;
-const ASKED: usize = 48;
+const WAITING_MAX: usize = 192;
+
+/// A call that takes as long as the bank is closed. Its caller waits for it, and it does not become a job.
+async fn patient(gantry: &Gantry, tool: &str, options: Value) -> Answer {
+    let call = json!({ "tool_id": tool, "parameters": { "bill": 7 }, "execution_options": options,
+        "resource_limits": { "timeout_seconds": 240 } });
+    let request = client().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(&gantry.token);
+    let request = request.header("content-type", "application/json").header("prefer", "wait=600");
+    Answer::of(request.timeout(PATIENCE * 5).body(call.to_string()).send().await.unwrap()).await
+}
+
+/// Looks at the account so many times, at once. A look has no effects and no place in the ledger.
+fn look(gantry: &Arc<Gantry>, times: usize) -> JoinSet<u16> {
+    let look = |gantry: Arc<Gantry>| async move { patient(&gantry, "bank.look", json!({})).await.status };
+    (0..times).map(|_| look(Arc::clone(gantry))).collect()
+}
+
+/// Waits until so many calls are on the server, and so many wait for their turn.
+async fn until_placed(gantry: &Gantry, held: usize, waiting: usize) {
+    let lines = [
+        format!("gantry_places_held{{resource=\"mcp_calls\"}} {held}"),
+        format!("gantry_places_waiting{{resource=\"mcp_calls\"}} {waiting}"),
+    ];
+    let begun = Instant::now();
+    loop {
+        let metrics = gantry.get("/metrics").await.text;
+        if lines.iter().all(|line| metrics.lines().any(|said| said == line)) {
+            return;
+        }
+        let found: Vec<&str> = metrics.lines().filter(|line| line.contains("mcp_calls")).collect();
+        assert!(begun.elapsed() < PATIENCE * 3, "{lines:?}: {found:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The account can be looked at without effects.
+async fn with_looks(bank: &Bank, start: Start) -> Arc<Gantry> {
+    let gantry = bank.behind(start).await;
+    gantry.cli(&["tool", "classify", "bank.look", "pure"]).ok();
+    Arc::new(gantry)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_its_key() {
-    let home = tempfile::tempdir().unwrap();
-    let start = || Start::new().data(&home.path().join("data"));
     let bank = Bank::open().await;
-    let gantry = Arc::new(bank.behind(start()).await);
-    bank.counter.is_closed.store(true, Ordering::SeqCst);
-    let mut asking = tokio::task::JoinSet::new();
-    for number in 0..ASKED {
-        let gantry = Arc::clone(&gantry);
-        asking.spawn(async move { pay(&gantry, &format!("bill-{number}")).await.status });
-    }
-    let begun = Instant::now();
-    while bank.calls() < SENT_MAX {
-        assert!(begun.elapsed() < PATIENCE, "only {} calls were sent", bank.calls());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // No turn within its time.
-    let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+    let gantry = with_looks(&bank, Start::new()).await;
+    bank.is_closed(true);
+    let looks = look(&gantry, SENT_MAX + WAITING_MAX);
+    until_placed(&gantry, SENT_MAX, WAITING_MAX).await;
+    // No room to wait.
+    assert_eq!(pay(&gantry, "crowded").await.refusal().1, "E3701");
+    bank.is_closed(false);
+    assert!(looks.join_all().await.iter().all(|status| *status == 200));
+    // Nor a turn within its time, once there is room.
+    bank.is_closed(true);
+    let looks = look(&gantry, SENT_MAX);
+    until_placed(&gantry, SENT_MAX, 0).await;
+    let hasty = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
         "execution_options": { "idempotency_key": "hasty" }, "resource_limits": { "timeout_seconds": 1 } });
-    let hasty = gantry.post("/v1/tools/invoke", call).await;
+    let hasty = gantry.post("/v1/tools/invoke", hasty).await;
     assert_eq!(hasty.refusal().1, "E3402", "{}", hasty.text);
-    // The others are of no interest any more.
-    gantry.signal("KILL");
-    asking.abort_all();
-    while asking.join_next().await.is_some() {}
-    drop(gantry);
-    bank.counter.is_closed.store(false, Ordering::SeqCst);
-    let gantry = start().env("GANTRY_EGRESS__OPEN_NETWORKS", "127.0.0.0/8").run().await;
-    let again = pay(&gantry, "hasty").await;
-    assert_eq!(again.status, 200, "it was never sent: {}", again.text);
+    assert_eq!(bank.bills(), 0, "nothing was sent");
+    bank.is_closed(false);
+    assert!(looks.join_all().await.iter().all(|status| *status == 200));
+    for (number, key) in ["crowded", "hasty"].into_iter().enumerate() {
+        let again = pay(&gantry, key).await;
+        assert_eq!((again.status, &again.body["cached"]), (200, &json!(false)), "{key} was never sent: {}", again.text);
+        assert_eq!(pay(&gantry, key).await.body["cached"], true, "{key}");
+        assert_eq!(bank.bills(), number + 1, "{key}: it was done once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_waits_for_its_turn_when_the_server_ends_can_be_made_again_under_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let start = Start::new().data(&home.path().join("data")).env("GANTRY_SERVER__DRAIN_TIMEOUT_MS", "200");
+        start.env("GANTRY_EGRESS__OPEN_NETWORKS", "127.0.0.0/8")
+    };
+    let bank = Bank::open().await;
+    let gantry = with_looks(&bank, start()).await;
+    bank.is_closed(true);
+    let paying = |key: &'static str| {
+        let gantry = Arc::clone(&gantry);
+        tokio::spawn(async move { patient(&gantry, "bank.pay", json!({ "idempotency_key": key })).await })
+    };
+    let sent = paying("sent");
+    until_placed(&gantry, 1, 0).await;
+    let looks = look(&gantry, SENT_MAX - 1);
+    until_placed(&gantry, SENT_MAX, 0).await;
+    let waits = paying("waits");
+    until_placed(&gantry, SENT_MAX, 1).await;
+    gantry.signal("TERM");
+    // Who is ended hears so, and what is known of its call is kept.
+    let waits = waits.await.unwrap();
+    assert_eq!(waits.refusal().1, "E3703", "{}", waits.text);
+    assert!(waits.text.contains("server ends"), "{}", waits.text);
+    sent.await.unwrap().refusal();
+    looks.join_all().await;
+    Arc::into_inner(gantry).unwrap().shut_down_by_itself();
+    assert_eq!(bank.bills(), 1, "one was sent");
+    bank.is_closed(false);
+    let gantry = start().run().await;
+    let again = pay(&gantry, "waits").await;
+    assert_eq!((again.status, &again.body["cached"]), (200, &json!(false)), "it was never sent: {}", again.text);
+    assert_eq!(pay(&gantry, "waits").await.body["cached"], true);
+    assert_eq!(pay(&gantry, "sent").await.refusal().1, "E3413", "nobody knows of the other");
+    assert_eq!(bank.bills(), 2, "each was sent once");
 }
 
 /// A component that says of each call that the service behind it cannot be had.

@@ -1,11 +1,15 @@
 //! Three tenants, one of them hostile, and everything there is only so much of: calls, connections, places for sandboxed
-//! calls, WASM guests, workers, deliveries, event streams, MCP sessions, and turns within a tenant. The hostile one takes all
-//! it can get and never lets go; the others go on.
+//! calls, WASM guests, calls on one MCP server, workers, deliveries, event streams, MCP sessions and listeners, searches,
+//! queries and changes, the breaker of a shared tool, and turns within a tenant. The hostile one takes all it can get and never
+//! lets go; the others go on.
 //!
 //! Nothing here depends on speed: what is held is held by a tool that waits for a file, or by a receiver that never answers.
 
 mod background;
+mod breakers;
 mod connections;
+mod mcp;
+mod requests;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -369,43 +373,4 @@ async fn event_streams_of_one_tenant_leave_room_for_those_of_others() {
         "what this test is about"
     );
     stage.open("gate");
-}
-
-async fn initialize(gantry: &Gantry, token: &str) -> u16 {
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } });
-    let request = client().post(format!("{}/mcp", gantry.url)).bearer_auth(token).body(body.to_string());
-    let request =
-        request.header("content-type", "application/json").header("accept", "application/json, text/event-stream");
-    request.send().await.unwrap().status().as_u16()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sessions_of_one_tenant_leave_room_and_exchanged_names_make_no_more_of_them() {
-    let start = Start::new().env("GANTRY_MCP__SESSIONS_MAX", "8").env("GANTRY_MCP__SESSIONS_PER_PRINCIPAL_MAX", "2");
-    let gantry = start.run().await;
-    let mut begun = 0;
-    for number in 0..10 {
-        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
-        begun += u32::from(initialize(&gantry, &agent).await == 200);
-    }
-    assert_eq!(begun, 6, "three quarters");
-    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
-        let other = token(&gantry, tenant, agent).await;
-        assert_eq!(initialize(&gantry, &other).await, 200, "{tenant}");
-    }
-
-    let gantry = Start::new().env("GANTRY_MCP__SESSIONS_PER_PRINCIPAL_MAX", "2").run().await;
-    let root = token(&gantry, "acme", "ann").await;
-    assert_eq!([initialize(&gantry, &root).await, initialize(&gantry, &root).await], [200, 200]);
-    token(&gantry, "acme", "bot").await;
-    let form = format!(
-        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token={root}&sub=did%3Aexample%3Abot\
-         &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt"
-    );
-    let exchange = client().post(format!("{}/oauth/token", gantry.url)).body(form);
-    let exchange = exchange.header("content-type", "application/x-www-form-urlencoded");
-    let exchanged = Answer::of(exchange.send().await.unwrap()).await;
-    let renamed = exchanged.body["access_token"].as_str().unwrap_or_else(|| panic!("{}", exchanged.text));
-    assert_eq!(initialize(&gantry, renamed).await, 429, "the same agent under another name");
 }

@@ -17,6 +17,8 @@ pub(crate) struct HttpServer {
 #[derive(Default)]
 struct Shared {
     asked: AtomicUsize,
+    /// Calls that are never answered.
+    held: AtomicUsize,
     /// What it says about its tool.
     description: Mutex<String>,
     /// Where it sends whoever asks, if it does.
@@ -61,6 +63,11 @@ impl HttpServer {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
+    /// Calls so far that asked never to be answered (`{"hold": true}`).
+    pub(crate) fn held(&self) -> usize {
+        self.shared.held.load(Ordering::SeqCst)
+    }
+
     /// From now on it describes its tool so.
     pub(crate) fn says(&self, description: &str) {
         *self.shared.description.lock().unwrap() = description.to_owned();
@@ -70,6 +77,12 @@ impl HttpServer {
 async fn serve(mut stream: TcpStream, shared: &Shared) {
     let Some((head, body)) = request(&mut stream).await else { return };
     shared.asked.fetch_add(1, Ordering::SeqCst);
+    if body["method"] == "tools/call" && body["params"]["arguments"]["hold"] == true {
+        shared.held.fetch_add(1, Ordering::SeqCst);
+        // Until whoever asks has had enough.
+        let _gone = stream.read(&mut [0; 1]).await;
+        return;
+    }
     let answer = match (&shared.elsewhere, head.starts_with("POST")) {
         (Some(to), _) => format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {to}\r\n{}", ended("")),
         (None, true) => answered(&body, shared),

@@ -535,7 +535,12 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
         "checkpoint_config" => {
             Bench::shown_by(member, "crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
         }
-        "checkpoint_config.enabled" | "checkpoint_config.micro_interval_seconds" => {
+        "checkpoint_config.enabled" => {
+            bench.refused(json!({ "checkpoint_config": { "enabled": true } }), "/checkpoint_config/enabled").await;
+            bench.shown(json!({ "checkpoint_config": { "enabled": false, "micro_interval_seconds": 30, "macro_events": [] } })).await;
+            Bench::shown_by(member, "tests/checkpoints.rs", "only_tools_that_can_save_are_said_to");
+        }
+        "checkpoint_config.micro_interval_seconds" => {
             Bench::shown_by(
                 member,
                 "crates/kernel/src/checkpoints/plan.rs",

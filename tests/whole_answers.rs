@@ -30,17 +30,59 @@ const BREAKS: &str =
 /// Says who it works for.
 const ASKS_ENVIRONMENT: &str = "import json, os\nprint(json.dumps({'user': os.environ.get('GANTRY_USER')}))\n";
 const ASKS_CALL: &str = "import json, sys\ncall = json.loads(sys.stdin.readline())\nprint(json.dumps({'jsonrpc': '2.0', 'id': call['id'], 'result': {'user': call['params'].get('user')}}), flush=True)\n";
+/// The same as a component: `gantry:tool/invocation.user`, put between what stands around it as JSON.
+const ASKS_HOST: &str = r#"(component
+  (core module $libc (memory (export "memory") 1)
+    (global $top (mut i32) (i32.const 8192))
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+      (global.set $top (i32.add (local.get $at) (local.get 3)))
+      (local.get $at)))
+  (core instance $libc (instantiate $libc))
+  (import "gantry:tool/invocation@1.0.0" (instance $invocation (export "user" (func (result (option string))))))
+  (core func $user (canon lower (func $invocation "user") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))
+  (core module $m
+    (import "libc" "memory" (memory 0))
+    (import "invocation" "user" (func $user (param i32)))
+    (data (i32.const 1024) "{\22user\22:null}")
+    (data (i32.const 2048) "{\22user\22:\22")
+    (func $answer (param $ptr i32) (param $len i32) (result i32)
+      (i32.store8 (i32.const 16) (i32.const 0))
+      (i32.store (i32.const 20) (local.get $ptr)) (i32.store (i32.const 24) (local.get $len))
+      (i32.const 16))
+    (func (export "invoke") (param i32 i32) (result i32) (local $len i32)
+      (call $user (i32.const 64))
+      (if (result i32) (i32.load8_u (i32.const 64))
+        (then
+          (local.set $len (i32.load (i32.const 72)))
+          (memory.copy (i32.const 2057) (i32.load (i32.const 68)) (local.get $len))
+          (i32.store16 (i32.add (i32.const 2057) (local.get $len)) (i32.const 0x7d22))
+          (call $answer (i32.const 2048) (i32.add (local.get $len) (i32.const 11))))
+        (else (call $answer (i32.const 1024) (i32.const 13))))))
+  (core instance $i (instantiate $m (with "libc" (instance $libc))
+    (with "invocation" (instance (export "user" (func $user))))))
+  (type $kind' (enum "invalid-parameters" "failed" "unavailable"))
+  (export $kind "error-kind" (type $kind'))
+  (type $error' (record (field "kind" $kind) (field "message" string)))
+  (export $error "tool-error" (type $error'))
+  (func $invoke (param "parameters-json" string) (result (result string (error $error)))
+    (canon lift (core func $i "invoke") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))
+  (export "invoke" (func $invoke)))"#;
 
 fn tool(home: &Path, id: &str, program: &str, protocol: &str) {
+    let execution = json!({ "type": "process", "command": ["python3", "main.py"], "protocol": protocol });
+    folder_tool(home, id, ("main.py", program.as_bytes()), &execution, protocol != "simple");
+}
+
+fn folder_tool(home: &Path, id: &str, (file, content): (&str, &[u8]), execution: &Value, saves: bool) {
     let folder = home.join("tools").join(id);
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("main.py"), program).unwrap();
+    std::fs::write(folder.join(file), content).unwrap();
     let manifest = json!({ "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
         "description": "A tool of a test, which ends as it was made to end.", "provider": "Demo", "protocol": "native",
         "side_effect_policy": "pure", "timeout_class": "long_running",
-        "checkpoint_config": { "enabled": protocol != "simple", "macro_events": ["step"] },
-        "parameters": { "type": "object" }, "result_schema": { "type": "object" },
-        "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": protocol } });
+        "checkpoint_config": { "enabled": saves, "macro_events": ["step"] },
+        "parameters": { "type": "object" }, "result_schema": { "type": "object" }, "execution": execution });
     std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
 }
 
@@ -51,6 +93,9 @@ async fn open() -> (TempDir, Gantry) {
     tool(home.path(), "breaks", BREAKS, "simple");
     tool(home.path(), "asks_environment", ASKS_ENVIRONMENT, "simple");
     tool(home.path(), "asks_call", ASKS_CALL, "gantry/1");
+    let component = wat::parse_str(ASKS_HOST).unwrap();
+    let execution = json!({ "type": "wasm", "component": "tool.wasm" });
+    folder_tool(home.path(), "asks_host", ("tool.wasm", &component), &execution, true);
     let start =
         Start::new().data(&home.path().join("data")).arg("--tools").arg(home.path().join("tools").to_str().unwrap());
     let gantry = start.run().await;
@@ -189,11 +234,11 @@ async fn a_result_says_what_computed_it_and_whether_it_was_computed_for_this_cal
 }
 
 #[tokio::test]
-async fn a_program_is_told_on_whose_behalf_it_is_called_if_the_token_says_so() {
+async fn a_program_and_a_component_are_told_on_whose_behalf_it_is_called_if_the_token_says_so() {
     let (_home, gantry) = open().await;
     let with = async |user: Value| gantry.mint(json!({ "tenant": "local", "user_did": user })).await;
     let (for_ann, for_nobody) = (with(json!("did:example:ann")).await, with(Value::Null).await);
-    for tool in ["demo.asks_environment", "demo.asks_call"] {
+    for tool in ["demo.asks_environment", "demo.asks_call", "demo.asks_host"] {
         let told = invoke_as(&gantry, &for_ann, tool).await;
         assert_eq!(told.body["result"]["user"], "did:example:ann", "{tool}: {}", told.text);
         let told = invoke_as(&gantry, &for_nobody, tool).await;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -91,6 +92,16 @@ impl Bank {
     pub(super) fn calls(&self) -> usize {
         self.counter.calls.lock().unwrap().len()
     }
+
+    /// Bills that came in to be paid.
+    pub(super) fn bills(&self) -> usize {
+        self.counter.calls.lock().unwrap().iter().filter(|call| call["name"] == "pay").count()
+    }
+
+    /// Calls come in, and are not answered until it opens.
+    pub(super) fn is_closed(&self, is_closed: bool) {
+        self.counter.is_closed.store(is_closed, Ordering::SeqCst);
+    }
 }
 
 /// One request of a connection.
@@ -124,10 +135,12 @@ async fn serve(stream: TcpStream, counter: Arc<Counter>) -> Option<()> {
     let (status, body) = match request["method"].as_str()? {
         "tools/call" => {
             counter.calls.lock().unwrap().push(request["params"].clone());
-            if counter.is_closed.load(Ordering::SeqCst) {
-                // Until whoever asks goes away.
-                let _ = stream.read_line(&mut line).await;
-                return None;
+            // Until it opens, or whoever asks goes away.
+            while counter.is_closed.load(Ordering::SeqCst) {
+                tokio::select! {
+                    _ = stream.read_line(&mut line) => return None,
+                    () = tokio::time::sleep(Duration::from_millis(10)) => {}
+                }
             }
             let says = counter.next.lock().unwrap().pop_front().unwrap_or(DONE);
             header = says.location.map(|to| format!("location: {to}\r\n")).unwrap_or_default();
@@ -143,8 +156,9 @@ async fn serve(stream: TcpStream, counter: Arc<Counter>) -> Option<()> {
                 "serverInfo": { "name": "bank", "version": "1" } }))
         }
         "notifications/initialized" => ("202 Accepted".to_owned(), String::new()),
-        "tools/list" => answers(json!({ "resultType": "complete", "tools": [{ "name": "pay",
-            "description": "Pays a bill.", "inputSchema": { "type": "object" } }] })),
+        "tools/list" => answers(json!({ "resultType": "complete", "tools": [
+            { "name": "pay", "description": "Pays a bill.", "inputSchema": { "type": "object" } },
+            { "name": "look", "description": "Shows the account.", "inputSchema": { "type": "object" } }] })),
         _ => answers(json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
             "capabilities": { "tools": {} }, "serverInfo": { "name": "bank", "version": "1" } })),
     };

@@ -9,7 +9,7 @@ use super::{Stage, begin, call, metric, submit, token, until};
 use crate::support::{Answer, Gantry, PATIENCE, Start, client};
 
 /// A connection, and requests on it that go on where they stopped.
-struct Wire(TcpStream);
+pub(super) struct Wire(TcpStream);
 
 impl Wire {
     fn connect(gantry: &Gantry) -> Self {
@@ -19,7 +19,7 @@ impl Wire {
     }
 
     /// A request whose body has begun and never ends.
-    fn begin(gantry: &Gantry, path: &str, media: &str, token: Option<&str>) -> Self {
+    pub(super) fn begin(gantry: &Gantry, path: &str, media: &str, token: Option<&str>) -> Self {
         let mut wire = Self::connect(gantry);
         let who = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let head = format!(

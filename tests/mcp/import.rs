@@ -103,3 +103,98 @@ async fn a_file_with_faults_is_refused_with_all_of_them() {
     let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
     assert_eq!(servers["servers"], json!([]), "{servers}");
 }
+
+/// A server that needs something it is not given: a variable, and a file outside of its folder.
+const NEEDY: &str = "import os, runpy, sys\n\
+if not os.environ.get('WEATHER_REGION'): sys.exit('Error: the WEATHER_REGION environment variable is required')\n\
+open(sys.argv[1][5:]).read()\n\
+sys.argv = sys.argv[:1]\n\
+runpy.run_path(sys.argv[0].replace('needy', 'plain'), run_name='__main__')\n";
+
+/// What came of trying a server, in the document that `--json` prints.
+fn trial<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let servers = document["servers"].as_array().unwrap();
+    &servers.iter().find(|server| server["name"] == name).unwrap_or_else(|| panic!("{name}: {document}"))["trial"]
+}
+
+#[tokio::test]
+async fn what_a_server_misses_is_shown_with_the_command_that_gives_it() {
+    let house = House::open().await;
+    std::fs::write(house.file("servers/needy.py"), NEEDY).unwrap();
+    std::fs::create_dir(house.file("elsewhere")).unwrap();
+    std::fs::write(house.file("elsewhere/list.txt"), "x").unwrap();
+    let file = house.file("servers/mcp.json");
+    // Named by itself, so that the path is no argument that would be granted.
+    let wanted = format!("file:{}", house.path("elsewhere/list.txt"));
+    let block = json!({ "mcpServers": { "needy": { "command": PYTHON, "args": ["needy.py", wanted] } } });
+    std::fs::write(&file, block.to_string()).unwrap();
+
+    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    assert_eq!(ran.code(), 1, "{}{}", ran.out(), ran.err());
+    let first = ran.json();
+    assert_eq!(trial(&first, "needy")["result"], "fails", "{first}");
+    assert_eq!(trial(&first, "needy")["command"], "gantry server edit needy --env WEATHER_REGION=…", "{first}");
+
+    let second = house.gantry.cli(&["server", "edit", "needy", "--env", "WEATHER_REGION=eu", "--json"]).json();
+    let path = house.path("elsewhere/list.txt");
+    let command = format!("gantry server grant needy --allow-read {path}");
+    assert_eq!(trial(&second, "needy")["command"], command, "{second}");
+
+    let third = house.gantry.cli(&["server", "grant", "needy", "--allow-read", &path, "--json"]).ok().json();
+    assert_eq!(trial(&third, "needy")["result"], "works", "{third}");
+
+    // What was said about its tools outlives a change that is not about the program.
+    house.gantry.cli(&["tool", "classify", "needy.echo", "pure"]).ok();
+    let before = house.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json();
+    let changed = house
+        .gantry
+        .cli(&["server", "edit", "needy", "--start-timeout", "45", "--relay", "sampling", "--json"])
+        .ok()
+        .json();
+    assert_eq!(changed["servers"][0]["spec"]["upkeep"]["start_timeout_seconds"], 45, "{changed}");
+    assert_eq!(changed["servers"][0]["spec"]["relay"]["sampling"], true, "{changed}");
+    assert_eq!(before, house.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json());
+    assert_eq!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+
+    // Switched off, nobody can call it; switched on, it is as it was.
+    let off = house.gantry.cli(&["server", "edit", "needy", "--disable", "--json"]).ok().json();
+    assert_eq!(off["servers"][0]["status"]["state"], "disabled", "{off}");
+    assert_ne!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+    house.gantry.cli(&["server", "edit", "needy", "--enable"]).ok();
+    assert_eq!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_script_is_followed_to_its_interpreter_and_what_is_off_stays_off() {
+    let house = House::open().await;
+    let file = house.file("mcp.json");
+    // As an installer leaves it: a script with a first line, a link to it, and an environment.
+    std::fs::create_dir_all(house.file("env/bin")).unwrap();
+    std::os::unix::fs::symlink(PYTHON, house.file("env/bin/python3")).unwrap();
+    std::fs::write(house.file("env/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let text = format!("#!{}\n{PLAIN}", house.path("env/bin/python3"));
+    std::fs::write(house.file("servers/plain-server"), text).unwrap();
+    let runnable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(house.file("servers/plain-server"), runnable).unwrap();
+    std::os::unix::fs::symlink("../../servers/plain-server", house.file("env/bin/linked")).unwrap();
+    let package = kit("servers/node_modules/.bin/mcp-server-everything");
+    let block = json!({ "mcpServers": {
+        "linked": { "command": "./env/bin/linked" },
+        "modules": { "command": package },
+        "in-folder": { "command": PYTHON, "args": ["plain.py"], "cwd": "servers" },
+        "off": { "command": PYTHON, "args": ["servers/plain.py"], "disabled": true },
+        "box": { "command": "docker", "args": ["run", "-i", "mcp/time"] },
+    } });
+    std::fs::write(&file, block.to_string()).unwrap();
+    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    let document = ran.json();
+    for name in ["linked", "modules", "in-folder"] {
+        assert_eq!(trial(&document, name)["result"], "works", "{document}");
+    }
+    assert_eq!(trial(&document, "off")["command"], "gantry server edit off --enable", "{document}");
+    assert!(trial(&document, "box")["what"].as_str().unwrap().contains("container engine"), "{document}");
+    assert_eq!(ran.code(), 0, "{}", ran.err());
+    let untried =
+        house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--only", "off", "--no-try", "--json"]);
+    assert_eq!(trial(&untried.ok().json(), "off")["result"], "off");
+}

@@ -279,9 +279,9 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
 }
 
 fn not_usable(problems: &[Problem]) -> Failure {
-    Failure::new("the configuration cannot be used")
-        .reasons(problems.iter().map(ToString::to_string).collect())
-        .hint("every key is explained in docs/configuration.md; `gantry doctor` shows what is in force and why")
+    Failure::new("the configuration cannot be used").reasons(problems.iter().map(ToString::to_string).collect()).hint(
+        "every key is explained in docs/configuration.md; `gantry doctor --settings` shows what is in force and why",
+    )
 }
 
 #[cfg(test)]

@@ -89,6 +89,9 @@ impl Observer for FaultPoint {
     fn decision(&self, remembered: bool) {
         self.behind.decision(remembered);
     }
+    fn offerings_listed(&self, remembered: bool) {
+        self.behind.offerings_listed(remembered);
+    }
     fn authentication_failed(&self, code: ErrorCode) {
         self.behind.authentication_failed(code);
     }

@@ -17,6 +17,7 @@ use kernel::ports::log_heads::LogHeads;
 use kernel::ports::presence::Presence;
 use kernel::ports::record_archive::RecordArchive;
 use kernel::ports::registry_store::RegistryStore;
+use kernel::ports::sealed_texts::SealedTexts;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
@@ -48,6 +49,7 @@ pub(crate) struct OpenStore {
     #[expect(dead_code, reason = "search by meaning, which will ask it, is not there yet")]
     pub(crate) vectors: Arc<dyn VectorStore>,
     pub(crate) breaker_history: Arc<dyn BreakerHistory>,
+    pub(crate) texts: Arc<dyn SealedTexts>,
     behind: Behind,
 }
 
@@ -93,6 +95,7 @@ impl OpenStore {
             + VectorStore
             + BreakerHistory
             + VersionUseStore
+            + SealedTexts
             + 'static,
     {
         Self {
@@ -110,6 +113,7 @@ impl OpenStore {
             version_use: Arc::clone(store) as _,
             vectors: Arc::clone(store) as _,
             breaker_history: Arc::clone(store) as _,
+            texts: Arc::clone(store) as _,
             behind,
         }
     }

@@ -109,6 +109,10 @@ impl Redactor for Redacting {
         !self.house.built_in.findings(text).is_empty()
     }
 
+    fn is_secret(&self, name: &str, text: &str) -> bool {
+        self.engine.is_secret(name, text)
+    }
+
     fn members(&self, value: &mut Value, names: &[Box<str>]) {
         self.engine.members(value, names);
     }

@@ -3,28 +3,33 @@
 //! A sealed text is `gantry-sealed:1:` and, in base64, a random nonce and what the cipher makes of the text. What the text *is*
 //! (whose, and which row) is sealed with it, so that no row can pass for another.
 //!
-//! Not here: what is sealed (`sealed_secrets`, `sealed_jobs`, `sealed_checkpoints`), which key it is (`store_keys`).
+//! Not here: what is sealed (`sealed_secrets`, `sealed_jobs`, `sealed_checkpoints`, `sealed_runs`, `sealed_deliveries`,
+//! `sealed_servers`), which key it is (`store_keys`).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use kernel::ports::entropy::Entropy;
+use kernel::ports::registry_store::StoreError;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde_json::Value;
 
 use crate::failure::Failure;
 
 /// What sealed texts begin with, and the way they are sealed.
 const SEALED: &str = "gantry-sealed:1:";
 /// What the beginning of every way is.
-const SEALED_SOMEHOW: &str = "gantry-sealed:";
+pub(crate) const SEALED_SOMEHOW: &str = "gantry-sealed:";
 /// The same in JSON, as payloads are kept.
 pub(crate) const SEALED_PAYLOAD: &str = "\"gantry-sealed:";
 
 /// What is said of a shared store from before there were keys, for which nobody has given one.
-pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation, the parameters of background calls and \
-                                     the state in checkpoints are readable in the database";
+pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation, the parameters of background calls, the \
+                                     state in checkpoints, what workflows are asked and answer, what webhooks are told \
+                                     and how MCP servers are reached are readable in the database";
 
 /// A key of 32 bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +40,19 @@ pub(crate) struct StoreSeal {
     key: LessSafeKey,
     entropy: Arc<dyn Entropy>,
 }
+
+/// What seals the contents of one port, and what opens them.
+#[derive(Debug)]
+pub(crate) struct StoreSeals {
+    /// Seals what is written. Without it everything is written as it is.
+    seal: Option<StoreSeal>,
+    /// Opens what was sealed with another key of this installation.
+    former: Option<StoreSeal>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a text of the store cannot be sealed")]
+struct NotSealed;
 
 /// Is this a sealed text, with whatever key?
 pub(crate) fn is_sealed(text: &str) -> bool {
@@ -119,6 +137,47 @@ impl StoreSeal {
 impl fmt::Debug for StoreSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoreSeal(…)")
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------- StoreSeals
+
+impl StoreSeals {
+    pub(crate) fn new((seal, former): (Option<StoreSeal>, Option<StoreSeal>)) -> Self {
+        Self { seal, former }
+    }
+
+    /// Is what is written sealed?
+    pub(crate) fn is_sealing(&self) -> bool {
+        self.seal.is_some()
+    }
+
+    /// The text as it goes into the store: sealed, if there is a key.
+    pub(crate) fn sealed(&self, what: &str, text: &str) -> Result<Option<String>, StoreError> {
+        let Some(seal) = &self.seal else { return Ok(None) };
+        seal.seal(what, text).map(Some).ok_or_else(|| StoreError::Corrupt(Box::new(NotSealed)))
+    }
+
+    /// What a text of the store says. `None` if it is sealed with another key or as something else, or was changed.
+    pub(crate) fn opened<'a>(&self, what: &str, text: &'a str) -> Option<Cow<'a, str>> {
+        if !is_sealed(text) {
+            return Some(Cow::Borrowed(text));
+        }
+        let seals = [&self.seal, &self.former];
+        seals.into_iter().flatten().find_map(|seal| seal.open(what, text)).map(Cow::Owned)
+    }
+
+    /// JSON as it goes into the store: a sealed text, if there is a key.
+    pub(crate) fn sealed_json(&self, what: &str, value: &Value) -> Result<Option<Value>, StoreError> {
+        Ok(self.sealed(what, &value.to_string())?.map(Value::String))
+    }
+
+    /// What JSON of the store says; `None` as above.
+    pub(crate) fn opened_json(&self, what: &str, value: Value) -> Option<Value> {
+        match value.as_str().filter(|text| is_sealed(text)) {
+            Some(text) => serde_json::from_str(&self.opened(what, text)?).ok(),
+            None => Some(value),
+        }
     }
 }
 

@@ -95,7 +95,7 @@ impl Executor for BuiltinExecutor {
         Err(ManifestError::one("/execution/handler", said))
     }
 
-    fn saves(&self, _tool: &ToolVersion) -> bool {
+    fn saves(&self, _manifest: &Manifest) -> bool {
         false
     }
 

@@ -63,15 +63,24 @@ impl Homes {
         folders.remove(&(self.tenant.clone(), tool.clone(), version.to_string()));
     }
 
-    /// Has a version of this manifest, as a tool of this tenant, a folder?
+    /// Has a version with this manifest, as a tool of this tenant, a folder (HOMES-3)?
     ///
     /// # Errors
     /// What to do, for whoever wants to publish it: without a folder every call of it would fail.
     pub fn admit(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
         let id = manifest.id().map_err(|error| ManifestError::one("/tool_id", error.to_string()))?;
         let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
-        if folders.contains_key(&(tenant.clone(), id.clone(), manifest.version.to_string())) {
-            return Ok(());
+        match folders.get(&(tenant.clone(), id.clone(), manifest.version.to_string())) {
+            Some(folder) if folder.manifest == manifest.digest() => return Ok(()),
+            Some(_) => {
+                let said = format!(
+                    "the folder of `{id}` {} has another manifest, and runs only what that one says: publish what is in the \
+                     folder, or raise the version in both",
+                    manifest.version
+                );
+                return Err(ManifestError::one("/execution", said));
+            }
+            None => {}
         }
         let kind = manifest.execution.as_ref().map_or("", Execution::kind);
         let place = if tenant.is_home() {
@@ -108,4 +117,32 @@ impl Homes {
 
 fn not_loaded(tool: &ToolVersion, what: &str) -> Refusal {
     Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} {what}", tool.id, tool.version)).retryable(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn manifest(command: &str) -> Manifest {
+        let document: Value = json!({
+            "tool_id": "greet", "namespace": "t", "version": "1.0.0", "name": "greet", "description": "Says hello.",
+            "provider": "Test", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+            "parameters": { "type": "object" }, "result_schema": {},
+            "execution": { "type": "process", "command": [command] },
+        });
+        Manifest::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn a_folder_admits_the_manifest_that_is_in_it_and_no_other_of_its_version() {
+        let (homes, home) = (Homes::default(), TenantId::home());
+        let (own, other) = (manifest("./own"), manifest("./other"));
+        let refused = |manifest: &Manifest| homes.admit(&home, manifest).unwrap_err().to_string();
+        assert!(refused(&own).contains("there is none"), "{}", refused(&own));
+        homes.set(&own.id().unwrap(), &own.version, own.digest(), PathBuf::from("/tools/greet"));
+        homes.admit(&home, &own).unwrap();
+        assert!(refused(&other).contains("another manifest"), "{}", refused(&other));
+    }
 }

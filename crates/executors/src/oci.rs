@@ -60,8 +60,8 @@ impl Executor for OciExecutor {
         self.homes.admit(tenant, manifest)
     }
 
-    fn saves(&self, tool: &ToolVersion) -> bool {
-        matches!(tool.manifest.execution, Some(Execution::Oci { protocol: ProcessProtocol::Session, .. }))
+    fn saves(&self, manifest: &Manifest) -> bool {
+        matches!(manifest.execution, Some(Execution::Oci { protocol: ProcessProtocol::Session, .. }))
     }
 
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {

@@ -38,6 +38,7 @@ use crate::confinement::Confinement;
 use crate::homes::Homes;
 use crate::walls::Walls;
 
+mod attended;
 mod child;
 mod ended;
 pub mod key_block;
@@ -148,8 +149,8 @@ impl Executor for ProcessExecutor {
         self.homes.admit(tenant, manifest)
     }
 
-    fn saves(&self, tool: &ToolVersion) -> bool {
-        matches!(tool.manifest.execution, Some(Execution::Process { protocol: ProcessProtocol::Session, .. }))
+    fn saves(&self, manifest: &Manifest) -> bool {
+        matches!(manifest.execution, Some(Execution::Process { protocol: ProcessProtocol::Session, .. }))
     }
 
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {

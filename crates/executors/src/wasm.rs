@@ -24,7 +24,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use kernel::permissions::Permissions;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, Usage};
 use kernel::registry::ToolVersion;
 use kernel::{FairPlaces, Place, PlaceUsage};
 use tokio::task::JoinHandle;
@@ -179,7 +179,13 @@ impl WasmExecutor {
         let threads = self.engine.guest_threads().ok_or_else(|| ExecutorError::not_sent(going()))?;
         let ticking = self.engine.ticking();
         let cpu = CpuTime::default();
+        let counted = cpu.clone();
         let metered = Metered::new(guest.run(cpu.clone()), cpu, cpu_millicores);
+        // Its memory is gone with it; the time it has used is not.
+        call.usage_at_end.leave(async move {
+            let used = u64::try_from(counted.used().as_millis()).unwrap_or(u64::MAX);
+            Usage { cpu_millicore_seconds: used, ..Usage::default() }
+        });
         call.dispatch.release();
         let task = threads.spawn(async move {
             // Held until the guest's memory is back in the pool, however it ends.
@@ -212,6 +218,10 @@ impl WasmExecutor {
         let loaded = self.load(&folder, component).await?;
         if matches!(loaded.entry, Entry::Command(_)) && !permissions.credentials.is_empty() {
             return Err(no_way_for_secrets());
+        }
+        let wants_to_save = call.tool.manifest.checkpoint_config.as_ref().is_some_and(|config| config.enabled);
+        if matches!(loaded.entry, Entry::Command(_)) && wants_to_save {
+            return Err(no_way_to_save());
         }
         let waited = self.places.wait(&call.tenant, call.agent.as_str()).await;
         let place = waited.map_err(|_| too_many_wait())?;
@@ -347,6 +357,12 @@ fn too_many_rights() -> Refusal {
     )
     .hint("start the server as an ordinary user, or where the user 65534 exists; the server's log says what failed")
     .retryable(false)
+}
+
+fn no_way_to_save() -> Refusal {
+    Refusal::new(ErrorCode::E3010, "a `wasi:cli/command` component has no way to save checkpoints")
+        .hint("implement the world `gantry:tool/tool`, or leave `checkpoint_config.enabled` out of the manifest")
+        .retryable(false)
 }
 
 fn no_way_for_secrets() -> Refusal {

@@ -32,6 +32,7 @@ mod tools;
 
 pub use audit::{AuditFound, AuditNext, AuditScope};
 pub use grounds::{ActivationWish, ReplacedActivation, TenantWish};
+pub use instances::sees_metrics;
 pub use policies::{PoliciesView, PolicyVersion};
 pub use servers::ServerAct;
 pub use tokens::{DelegationRequest, RevocationRequest};
@@ -49,6 +50,11 @@ impl Kernel {
     /// Recognises the caller of anything that is not a tool call.
     pub async fn recognise(&self, actor: Actor<'_>) -> Result<Arc<Principal>, Refusal> {
         self.identity().recognise(self.access(), actor.credential, actor.source, self.clock().now()).await
+    }
+
+    /// What somebody is told whose proof, which is no token, does not hold. It counts as a failed authentication.
+    pub fn unproven(&self, source: Option<IpAddr>, refusal: Refusal) -> Refusal {
+        self.identity().unproven(source, self.clock().now(), refusal)
     }
 
     /// Recognises the caller, and refuses a context that says it is somebody else.

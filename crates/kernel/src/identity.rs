@@ -202,6 +202,15 @@ impl Identity {
         }
     }
 
+    /// Counts a proof that is no token and did not hold, like a token that does not. Gives back what the caller is told: from an
+    /// address that has failed too often, that it has to wait. Whoever can show a good proof need not.
+    pub(crate) fn unproven(&self, source: Option<IpAddr>, now: UnixMillis, refusal: Refusal) -> Refusal {
+        let limited = self.failures.room(source, now);
+        self.failures.count(source, now);
+        self.observer.authentication_failed(refusal.code);
+        limited.err().unwrap_or(refusal)
+    }
+
     async fn verify(&self, secret: &str, now: UnixMillis) -> Result<Principal, AuthenticationError> {
         let attempt = || {
             let trusted = self.trusted.load();

@@ -1,8 +1,8 @@
 //! The signed door for jobs of other queues: `POST /jobs/{type}`. (ASYNC-010…014, IDEM-017, X-54)
 //!
 //! ```text
-//!  a signature at all? ─▶ read, up to the limit ─▶ is it genuine? ─▶ a known type? ─▶ configured? ─▶ payload as it should be?
-//!       401                    413                    401               404              412             400
+//!  a genuine signature? ─▶ read, up to the limit ─▶ of this body? ─▶ a known type? ─▶ configured? ─▶ payload as it should be?
+//!       401, 429               413                    401, 429          404              412             400
 //!  ─▶ seen before? ─▶ into the queue, once ─▶ 200
 //! ```
 //!
@@ -29,7 +29,7 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::json::{self, JsonLimits};
-use policy::{QSTASH_LIFETIME_MAX_SECONDS, QstashReceiver};
+use policy::{QSTASH_LIFETIME_MAX_SECONDS, QstashClaims, QstashError, QstashReceiver};
 use serde_json::Value;
 
 use crate::ports::clock::Clock;
@@ -125,6 +125,14 @@ impl InboundJobs {
         &self.parts.tenant
     }
 
+    /// Is this a signature for a message of this kind, sent now? To be asked before the body is read; `kind` is as the path
+    /// has it.
+    pub fn judge(&self, kind: &str, signature: &str) -> Result<QstashClaims, Refusal> {
+        let address = format!("{}/jobs/{kind}", self.parts.public_url);
+        let now_seconds = self.parts.clock.now().0.div_euclid(1000);
+        self.parts.receiver.judge(signature, &address, now_seconds).map_err(refused)
+    }
+
     /// Takes a message. `kind` is as the path has it.
     pub async fn take(
         &self,
@@ -133,12 +141,9 @@ impl InboundJobs {
         message_id: Option<&str>,
         body: &[u8],
     ) -> Result<Arrived, Refusal> {
-        let address = format!("{}/jobs/{kind}", self.parts.public_url);
-        let now_seconds = self.parts.clock.now().0.div_euclid(1000);
-        let claims = self.parts.receiver.verify(signature, body, &address, now_seconds).map_err(|error| {
-            tracing::warn!(%error, "a message at the door of jobs was refused");
-            not_genuine()
-        })?;
+        // Once more: reading the body may have taken longer than the signature holds.
+        let claims = self.judge(kind, signature)?;
+        claims.covers(body).map_err(refused)?;
         let Some(kind) = InboundKind::of_word(kind) else {
             return Err(Refusal::new(ErrorCode::E3008, "there is no such type of job")
                 .hint(format!("known types: {}", InboundKind::ALL.map(InboundKind::as_str).join(", "))));
@@ -178,6 +183,11 @@ impl InboundJobs {
             Entered::Known => Arrived::Again,
         })
     }
+}
+
+fn refused(error: QstashError) -> Refusal {
+    tracing::warn!(%error, "a message at the door of jobs was refused");
+    not_genuine()
 }
 
 /// The same words for every reason: a stranger learns nothing.

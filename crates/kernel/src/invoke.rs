@@ -23,6 +23,7 @@ use crate::isolation::IsolationPolicy;
 use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
+use crate::offerings::OfferedLists;
 use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
 use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
@@ -70,6 +71,8 @@ pub struct KernelParts {
 pub struct Kernel {
     pub(crate) parts: KernelParts,
     pub(crate) concurrency: Concurrency,
+    /// What servers offer besides tools, remembered for a moment.
+    pub(crate) lists: Arc<OfferedLists>,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
@@ -80,6 +83,8 @@ pub struct Kernel {
     pub(crate) archive: Option<Arc<dyn RecordArchive>>,
     /// Breakers, limits and retries, if there are any ([`Kernel::with_resilience`]).
     pub(crate) resilience: Option<Arc<Resilience>>,
+    /// Cancelled when the doors wait for calls no longer ([`Kernel::ending`]).
+    pub(crate) ending: CancellationToken,
 }
 
 /// A call as it comes through a door.
@@ -131,7 +136,26 @@ impl Kernel {
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
         parts.registry.show_quarantines_in(&parts.availability);
-        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, archive: None, resilience: None }
+        let (offerings, clock, observer) = (&parts.offerings, &parts.clock, &parts.observer);
+        let lists = OfferedLists::new(Arc::clone(offerings), Arc::clone(clock), Arc::clone(observer));
+        Self {
+            parts,
+            concurrency,
+            lists,
+            checkpoints: None,
+            insights: None,
+            audit_log: None,
+            archive: None,
+            resilience: None,
+            ending: CancellationToken::new(),
+        }
+    }
+
+    /// Cancelled by the doors when the drain time is over. The cancellation of a call that must end then is a child of it:
+    /// such a call is ended like any other that is cancelled, and settles with what is known of it; a call that is only
+    /// dropped could say nothing. Jobs are ended by their workers, in a time of their own.
+    pub fn ending(&self) -> &CancellationToken {
+        &self.ending
     }
 
     /// The same kernel, whose records can be read.
@@ -199,6 +223,11 @@ impl Kernel {
     /// The time by which this kernel lives.
     pub fn clock(&self) -> &dyn Clock {
         &*self.parts.clock
+    }
+
+    /// What knows secrets when it sees them.
+    pub fn redactor(&self) -> &dyn Redactor {
+        &*self.parts.redactor
     }
 
     /// The randomness its ids are made from.

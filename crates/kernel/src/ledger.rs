@@ -35,6 +35,7 @@ use serde_json::{Value, json};
 
 use crate::ports::clock::Clock;
 use crate::ports::entropy::{Entropy, new_token_id};
+use crate::ports::executor::{Dispatch, ExecutionReach};
 use crate::ports::ledger::{Begun, Entry, EntryState, Fence, Intent, Ledger, OwnerId, Settled, Settlement};
 use crate::ports::observer::{LedgerEvent, Observer};
 use crate::ports::registry_store::StoreError;
@@ -69,7 +70,7 @@ pub struct Bookkeeper {
     owner: OwnerId,
     waiting: WaitingRoom,
     brief: Brief,
-    owed: Owed,
+    owed: Arc<Owed>,
     /// When this process last could not say that it lives, by the monotonic clock.
     missed: Mutex<Option<Duration>>,
     clock: Arc<dyn Clock>,
@@ -101,12 +102,28 @@ pub(crate) struct First {
     pub(crate) version: Version,
 }
 
-/// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides.
+/// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides; unless
+/// nothing of it has left for its tool: then it is owed that this is written (`owed`).
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) invocation: InvocationId,
     fence: Fence,
-    _seat: Seat,
+    /// Whether anything of the call has left for its tool. Of all its attempts.
+    pub(crate) dispatch: Arc<Dispatch>,
+    /// There until it is settled.
+    seat: Option<Seat>,
+    owed: Arc<Owed>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        if self.dispatch.reach() == ExecutionReach::NotSent {
+            let refusal = Refusal::new(ErrorCode::E3703, "the call was given up before anything of it was sent");
+            let settlement = Settlement { state: EntryState::FailedClean, outcome: Kept::failure(&refusal).write() };
+            self.owed.keep(self.invocation, self.fence, seat, settlement);
+        }
+    }
 }
 
 impl Bookkeeper {
@@ -123,7 +140,7 @@ impl Bookkeeper {
             owner,
             waiting: WaitingRoom::default(),
             brief: Brief::default(),
-            owed: Owed::default(),
+            owed: Arc::new(Owed::new(Arc::clone(&observer))),
             missed: Mutex::default(),
             clock,
             observer,
@@ -176,8 +193,9 @@ impl Bookkeeper {
         }
     }
 
-    /// Ends the lease: this process runs nothing any more.
+    /// Ends the lease: this process runs nothing any more. What it knows of its calls and has not written is written first.
     pub async fn retire(&self) {
+        self.pay_once().await;
         if let Err(error) = self.ledger.retire(self.owner).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "the lease of this process ends by itself");
         }
@@ -192,8 +210,10 @@ impl Bookkeeper {
                 Begun::Fresh(fence) => {
                     self.observer.ledger(LedgerEvent::Begun);
                     let invocation = wish.intent.invocation;
-                    let seat = self.waiting.take_seat(invocation);
-                    return Ok(Claim::Run(Held { invocation, fence, _seat: seat }));
+                    let (seat, owed) = (Some(self.waiting.take_seat(invocation)), Arc::clone(&self.owed));
+                    let dispatch = Arc::new(Dispatch::default());
+                    dispatch.hold();
+                    return Ok(Claim::Run(Held { invocation, fence, dispatch, seat, owed }));
                 }
                 Begun::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {
@@ -290,22 +310,27 @@ impl Bookkeeper {
 
     /// Writes how the call ended, durably, or says why its end is not in the ledger. One that could only not be written yet
     /// is kept, and written when that is possible.
-    pub(crate) async fn settle(&self, held: Held, settlement: Settlement) -> Result<(), NotKept> {
+    pub(crate) async fn settle(&self, mut held: Held, settlement: Settlement) -> Result<(), NotKept> {
         if settlement.state == EntryState::Unknown {
             self.observer.ledger(LedgerEvent::Unknown);
         }
         let mut pause = SETTLE_PAUSE.0;
         for tries in 1.. {
             match self.ledger.settle(held.invocation, held.fence, settlement.clone()).await {
-                Ok(Settled::Kept) => return Ok(()),
+                Ok(Settled::Kept) => {
+                    held.seat = None;
+                    return Ok(());
+                }
                 Ok(Settled::Fenced) => {
+                    held.seat = None;
                     self.observer.ledger(LedgerEvent::Fenced);
                     tracing::warn!(invocation = %held.invocation, "a call ended after it had been given up; its result is discarded");
                     return Err(NotKept::Fenced);
                 }
                 Err(error) if tries >= SETTLE_TRIES => {
                     let invocation = held.invocation;
-                    let kept = self.owe(held, settlement);
+                    let kept =
+                        held.seat.take().is_some_and(|seat| self.owed.keep(invocation, held.fence, seat, settlement));
                     tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
                     return Err(NotKept::Store);
                 }

@@ -40,7 +40,7 @@ pub mod webhooks;
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
     ActivationWish, Actor, AuditFound, AuditNext, AuditScope, DelegationRequest, PoliciesView, PolicyVersion,
-    ReplacedActivation, RevocationRequest, ServerAct, TenantWish,
+    ReplacedActivation, RevocationRequest, ServerAct, TenantWish, sees_metrics,
 };
 pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, Compared, Side, Tier};

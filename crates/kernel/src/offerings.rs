@@ -3,9 +3,11 @@
 //! They are governed as if each server had two pure tools, `NAMESPACE.resources` and `NAMESPACE.prompts`: the tenant must have
 //! them, a token must name them, the agent must reach them, and whoever asks for one goes through what a call goes through
 //! (`phases::offering`). Every reading leaves a record, and so does the beginning of a watch; listings do not, like those of
-//! tools.
+//! tools, and are answered from memory (`lists`).
 //!
 //! Not here: what servers are and how they are asked (`upstreams`), under which names they are shown (the door).
+
+mod lists;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +33,15 @@ use crate::ports::companion::{
     no_documents,
 };
 use crate::ports::offerings::{
-    Offered, Offering, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
+    Offered, Offering, OfferingCaller, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
 };
 use crate::ports::registry_store::StoredVersion;
 use crate::registry::{Lifecycle, ToolVersion};
 
+pub(crate) use lists::OfferedLists;
+
 /// Longest time a server may take over one of these. The time that its caller takes to answer is not the server's.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Most of a server's name that a record tells.
 const NAME_CHARS_MAX: usize = 128;
 /// Servers that are asked for a list at once.
@@ -84,13 +88,9 @@ impl Kernel {
             {
                 listed.push(one);
             }
-            let (offerings, clock) = (Arc::clone(&self.parts.offerings), Arc::clone(&self.parts.clock));
-            let tenant = caller.tenant().clone();
+            let (lists, tenant) = (Arc::clone(&self.lists), caller.tenant().clone());
             listing.spawn(async move {
-                let items = tokio::select! {
-                    items = offerings.list(&tenant, &server.name, what) => items,
-                    () = clock.sleep(PATIENCE) => Err(too_slow(&server.name)),
-                };
+                let items = lists.list(&tenant, &server, what).await;
                 (server, items)
             });
         }
@@ -101,10 +101,10 @@ impl Kernel {
         let mut all = Vec::new();
         for (OfferingServer { name: server, namespace, .. }, items) in listed {
             match items {
-                Ok(items) => all.extend(items.into_iter().map(|item| Offered {
+                Ok(items) => all.extend(items.iter().map(|item| Offered {
                     server: server.clone(),
                     namespace: namespace.clone(),
-                    item,
+                    item: item.clone(),
                 })),
                 Err(refusal) => {
                     tracing::warn!(%server, code = %refusal.code, "what this server offers cannot be listed: {}", refusal.message);
@@ -127,6 +127,7 @@ impl Kernel {
         let caller = self.recognise(actor).await?;
         let asked = self.asked(server, request.method(), judged(&parameters));
         let found = self.offered_by(&caller, server, request.of());
+        let asker = asking(&caller);
         let call = OfferingCall::begin(self, actor, Arc::clone(&caller), found, asked).await?;
         let answer = match call.admitted(self) {
             Ok(most) => {
@@ -136,7 +137,7 @@ impl Kernel {
                     None => Unaccompanied::new(),
                 };
                 tokio::select! {
-                    answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &companion) => answer,
+                    answer = self.parts.offerings.ask(&asker, server, request, parameters, &companion) => answer,
                     () = self.run_out_of_patience(&moves) => Err(too_slow(server)),
                     () = self.time_is_up(most) => Err(out_of_time(server)),
                 }
@@ -151,10 +152,11 @@ impl Kernel {
         let caller = self.recognise(actor).await?;
         let asked = self.asked(server, "resources/subscribe", json!({ "uri": uri }));
         let found = self.offered_by(&caller, server, Offering::Resources);
+        let asker = asking(&caller);
         let call = OfferingCall::begin(self, actor, Arc::clone(&caller), found, asked).await?;
         let watch = match call.admitted(self) {
             Ok(most) => tokio::select! {
-                watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
+                watch = self.parts.offerings.watch(&asker, server, uri) => watch,
                 () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
                 () = self.time_is_up(most) => Err(out_of_time(server)),
             },
@@ -265,6 +267,11 @@ fn judged(parameters: &Value) -> Value {
         }
     }
     arguments
+}
+
+/// Whose turn it is at the server.
+fn asking(caller: &Caller) -> OfferingCaller {
+    OfferingCaller { tenant: caller.tenant().clone(), agent: caller.root_subject().clone() }
 }
 
 fn out_of_time(server: &str) -> Refusal {

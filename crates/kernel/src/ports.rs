@@ -31,6 +31,7 @@ pub mod presence;
 pub mod record_archive;
 pub mod redactor;
 pub mod registry_store;
+pub mod sealed_texts;
 pub mod secret_source;
 pub mod server_desk;
 pub mod shared_state;

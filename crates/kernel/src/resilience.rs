@@ -26,8 +26,8 @@ pub mod settings;
 pub mod window;
 
 pub use breaker::{
-    Acquired, Admission, Breaker, BreakerEvent, BreakerMode, BreakerSnapshot, Exceeded, IllegalMove, Move, Outcome,
-    Permit, Reason, Verdict,
+    Acquired, Admission, Breaker, BreakerEvent, BreakerMode, BreakerSnapshot, Exceeded, GuestTag, IllegalMove, Move,
+    Outcome, Permit, Reason, Verdict,
 };
 pub use limiter::{Quota, QuotaError, Taken};
 pub use service::{Resilience, ResilienceSettings};

@@ -39,7 +39,7 @@ pub use deliver::{DELIVERY_JOB, Delivered, Turn};
 pub use desk::{DeliveryReport, Resent, Tried, WebhookWish};
 pub use job::DeliveryJobs;
 pub use schedule::ATTEMPTS_DEFAULT;
-pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, sign, verify};
+pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, is_of_now, sign, verify};
 
 /// Subscriptions that a tenant may have.
 pub const WEBHOOKS_PER_TENANT_MAX: usize = 100;

@@ -181,6 +181,11 @@ impl Engine {
         }
     }
 
+    /// Is a setting of this name and text a secret, by its name or by what stands in it?
+    pub fn is_secret(&self, name: &str, text: &str) -> bool {
+        self.hides(&words(name)) || self.findings(text).iter().any(|finding| finding.kind == Kind::Secret)
+    }
+
     /// What the name of a member says about it.
     pub(crate) fn facts(&self, name: &str) -> NameFacts {
         self.names.facts(self, name)

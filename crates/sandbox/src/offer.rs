@@ -11,6 +11,10 @@ use crate::inside::{identity, landlock, seccomp};
 const OVERSEEN: &str = "memory and CPU of a tool's processes are added up several times a second and kept by stopping or ending them; \
                         disk bandwidth cannot be limited, and no process is kept warm";
 
+/// How an ordinary user gets control groups.
+const DELEGATE: &str = "on a machine with control groups of version 2: `systemd-run --user --scope -p Delegate=yes gantry serve`, \
+                        or `Delegate=yes` in the unit";
+
 /// The name of the mechanism that keeps limits over all processes of a tool.
 pub const CONTROL_GROUPS: &str = "control groups";
 
@@ -20,9 +24,19 @@ pub enum Standing {
     /// Used by every sandbox. With what there is to say about it.
     There(String),
     /// Not as it should be, but sandboxes can be made.
-    Weaker(String),
+    Weaker { detail: String, fix: String },
     /// Without it no sandbox can be made.
-    Missing(String),
+    Missing { detail: String, fix: String },
+}
+
+impl Standing {
+    fn weaker(detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Weaker { detail: detail.into(), fix: fix.into() }
+    }
+
+    fn missing(detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Missing { detail: detail.into(), fix: fix.into() }
+    }
 }
 
 /// One mechanism.
@@ -46,22 +60,21 @@ pub fn offers() -> Vec<Offer> {
 fn user_namespaces() -> Standing {
     let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     if rustix::fs::lstat("/proc/self/ns/user").is_err() {
-        return Standing::Missing("this kernel was built without them".to_owned());
+        return Standing::missing("this kernel was built without them", "use a kernel with CONFIG_USER_NS=y");
     }
     if number("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return Standing::Missing("switched off: set user.max_user_namespaces above 0 with sysctl".to_owned());
+        return Standing::missing("switched off", "sysctl -w user.max_user_namespaces=15000");
     }
     if identity::is_root() {
         return Standing::There("made by root, as nobody (65534)".to_owned());
     }
     if number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
-        return Standing::Missing("only for root: set kernel.unprivileged_userns_clone=1 with sysctl".to_owned());
+        return Standing::missing("only for root", "sysctl -w kernel.unprivileged_userns_clone=1");
     }
     if number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        return Standing::Missing(
-            "AppArmor keeps them from ordinary users: give this program a profile that allows `userns`, or set \
-             kernel.apparmor_restrict_unprivileged_userns=0 with sysctl"
-                .to_owned(),
+        return Standing::missing(
+            "AppArmor keeps them from ordinary users",
+            "give this program a profile that allows `userns`, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         );
     }
     Standing::There("made by this user".to_owned())
@@ -70,9 +83,12 @@ fn user_namespaces() -> Standing {
 fn seccomp() -> Standing {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     match seccomp::compile(seccomp::CountedMemory::OfGroup) {
-        Err(_) => Standing::Missing("no system call filter for this processor".to_owned()),
+        Err(_) => Standing::missing(
+            "no system call filter for this processor",
+            "use a machine with an x86-64 or arm64 processor",
+        ),
         Ok(_) if actions.contains("errno") => Standing::There("an allowlist of system calls".to_owned()),
-        Ok(_) => Standing::Missing("this kernel was built without filter".to_owned()),
+        Ok(_) => Standing::missing("this kernel was built without filter", "use a kernel with CONFIG_SECCOMP_FILTER=y"),
     }
 }
 
@@ -80,8 +96,9 @@ fn landlock_standing() -> Standing {
     if landlock::is_available() {
         Standing::There("on top of the mounts".to_owned())
     } else {
-        Standing::Weaker(
-            "not in this kernel (5.13 or newer with `lsm=landlock`): mounts alone protect files".to_owned(),
+        Standing::weaker(
+            "not in this kernel: mounts alone protect files",
+            "use a kernel from 5.13 on, with `landlock` in its `lsm=`",
         )
     }
 }
@@ -98,10 +115,10 @@ fn control_groups() -> Standing {
         if identity::is_root() {
             return Standing::There("version 1: memory, CPU and processes are limited together".to_owned());
         }
-        return Standing::Weaker(format!("version 1, which only root can use: {OVERSEEN}"));
+        return Standing::weaker(format!("version 1, which only root can use: {OVERSEEN}"), DELEGATE);
     }
     let Some(group) = second else {
-        return Standing::Weaker(format!("none: {OVERSEEN}"));
+        return Standing::weaker(format!("none: {OVERSEEN}"), DELEGATE);
     };
     let dir = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
     let controllers = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
@@ -109,12 +126,10 @@ fn control_groups() -> Standing {
     let writable = rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok();
     match (offered, writable) {
         (true, true) => Standing::There("version 2: memory, CPU and processes are limited together".to_owned()),
-        (true, false) => Standing::Weaker(format!(
-            "version 2, but not delegated to this user (`Delegate=yes` in the unit, or \
-                     `systemd-run --user --scope -p Delegate=yes gantry serve`): {OVERSEEN}"
-        )),
-        (false, _) => {
-            Standing::Weaker(format!("version 2 without the controllers memory, cpu and pids here: {OVERSEEN}"))
-        }
+        (true, false) => Standing::weaker(format!("version 2, but not delegated to this user: {OVERSEEN}"), DELEGATE),
+        (false, _) => Standing::weaker(
+            format!("version 2 without the controllers memory, cpu and pids here: {OVERSEEN}"),
+            DELEGATE,
+        ),
     }
 }

@@ -64,7 +64,13 @@ impl Incoming {
         if self.body.size_hint().exact() != Some(0) {
             json_is_announced(&self.parts.headers)?;
         }
-        self.bytes(door, door.config().body_bytes_max).await
+        let text = self.bytes(door, door.config().body_bytes_max).await?;
+        // Only now: whoever sends slowly must hold nothing that others wait for (REQ-2).
+        if self.waits_for_place() {
+            // Boxed, so that calls, which need none, do not carry the room.
+            Box::pin(self.take_place(door, who)).await?;
+        }
+        Ok(text)
     }
 
     /// The body as it came, within limits of size and time.

@@ -23,6 +23,15 @@ pub struct ServerConfig {
     pub calls_max: usize,
     /// Calls that wait for their turn. Default 1024, 0 to 1,000,000. At the limit: E3001 with `retry_after_ms`.
     pub calls_waiting_max: usize,
+    /// Requests other than calls (searches, listings, audit queries, changes) that are worked on at the same time. Default 32,
+    /// 1 to 100,000. One tenant may hold three quarters; further ones wait for their turn.
+    pub requests_max: usize,
+    /// Requests other than calls that wait for their turn. Default 1024, 0 to 1,000,000. At the limit: E3001 with
+    /// `retry_after_ms`.
+    pub requests_waiting_max: usize,
+    /// Milliseconds that a request other than a call waits for its turn. Default 10,000, 10 to 600,000. At the limit: E3001
+    /// with `retry_after_ms`.
+    pub request_wait_ms: u64,
     /// Bytes of one request body. Default 1 MiB, 1 KiB to 64 MiB. At the limit: E3005, and the rest is not read.
     pub body_bytes_max: usize,
     /// Header lines of one request. Default 64, 8 to 100. At the limit: E3004.
@@ -78,6 +87,9 @@ impl Default for ServerConfig {
             connections_max: 4096,
             calls_max: 1024,
             calls_waiting_max: 1024,
+            requests_max: 32,
+            requests_waiting_max: 1024,
+            request_wait_ms: 10_000,
             body_bytes_max: 1 << 20,
             headers_max: 64,
             header_bytes_max: 32 * 1024,
@@ -103,6 +115,9 @@ impl ServerConfig {
             ("connections_max", wide(self.connections_max), 1, 1_000_000),
             ("calls_max", wide(self.calls_max), 1, 1_000_000),
             ("calls_waiting_max", wide(self.calls_waiting_max), 0, 1_000_000),
+            ("requests_max", wide(self.requests_max), 1, 100_000),
+            ("requests_waiting_max", wide(self.requests_waiting_max), 0, 1_000_000),
+            ("request_wait_ms", self.request_wait_ms, 10, 600_000),
             ("body_bytes_max", wide(self.body_bytes_max), 1024, 64 << 20),
             ("headers_max", wide(self.headers_max), 8, 100),
             ("header_bytes_max", wide(self.header_bytes_max), 4 * 1024, 256 * 1024),
@@ -125,6 +140,10 @@ impl ServerConfig {
             None => Ok(()),
             Some(given) => Err(ConfigError::Host { given: given.chars().take(100).collect() }),
         }
+    }
+
+    pub(crate) fn request_wait(&self) -> Duration {
+        Duration::from_millis(self.request_wait_ms)
     }
 
     pub(crate) fn header_read_timeout(&self) -> Duration {

@@ -21,10 +21,12 @@ use tokio::sync::Semaphore;
 
 use crate::config::ServerConfig;
 use crate::connections::Connections;
+use crate::incoming::Credential;
 use crate::mcp::config::McpConfig;
 use crate::mcp::{Mcp, McpState};
 use crate::origin::{self, HostNames};
 use crate::problem::{Refused, wrong_way};
+use crate::requests::RequestPlaces;
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
@@ -101,6 +103,8 @@ pub struct Door {
     log: OnceLock<LogControl>,
     /// Room for those who watch jobs, shared by tenants and agents.
     watchers: Arc<FairPlaces>,
+    /// Room for requests that are no calls, shared likewise.
+    requests: RequestPlaces,
     mcp: Mcp,
     draining: AtomicBool,
     on_loopback: AtomicBool,
@@ -119,6 +123,7 @@ impl Door {
         let calls = Arc::new(Semaphore::new(all_calls(&config)));
         let connections = Connections::new(config.connections_max);
         let mcp = Mcp::new(mcp, &kernel);
+        let requests = RequestPlaces::new(&config);
         Arc::new(Self {
             mcp,
             kernel,
@@ -138,6 +143,7 @@ impl Door {
             crew: OnceLock::new(),
             log: OnceLock::new(),
             watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
+            requests,
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
@@ -228,8 +234,19 @@ impl Door {
     }
 
     /// How much is used of what this door itself shares out.
-    pub(crate) fn places(&self) -> [(&'static str, PlaceUsage); 1] {
-        [("event_streams", self.watchers.usage())]
+    pub(crate) fn places(&self) -> [(&'static str, PlaceUsage); 2] {
+        [("event_streams", self.watchers.usage()), ("requests", self.requests.usage())]
+    }
+
+    /// A place for a request that is no call, now or in its turn.
+    pub(crate) async fn request_place(&self, caller: &Caller) -> Result<Place, Refusal> {
+        self.requests.take(caller, self.kernel.clock()).await
+    }
+
+    /// The same credential with a place for a request that is no call.
+    pub(crate) async fn placed(&self, who: &Credential) -> Result<Credential, Refusal> {
+        let caller = self.kernel.recognise(who.actor()).await?;
+        Ok(who.holding(self.request_place(&caller).await?))
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

@@ -1,7 +1,7 @@
 //! A request as handlers see it: who asks, from where, what for, in which trace.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams};
@@ -12,7 +12,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Version};
 use kernel::ports::entropy::new_trace_id;
-use kernel::{Actor, Principal};
+use kernel::{Actor, Place, Principal};
 use policy::BearerSecret;
 
 use crate::base_url::BaseUrl;
@@ -20,6 +20,7 @@ use crate::connections::OwnConnection;
 use crate::door::Door;
 use crate::problem::{Asked, Refused};
 use crate::query::Query;
+use crate::requests::Seat;
 
 /// The one scheme that is understood; its case does not matter (RFC 9110 §11.1).
 const SCHEME: &str = "bearer ";
@@ -38,6 +39,8 @@ pub(crate) struct Incoming {
     pub(crate) recognised: bool,
     /// None in tests that need no socket.
     pub(crate) connection: Option<OwnConnection>,
+    /// Where the place of a request that is no call is put; `None`: it needs none (REQ-3).
+    seat: Option<Seat>,
 }
 
 /// The other end of a connection, left in each of its requests by the accept loop.
@@ -52,6 +55,8 @@ pub(crate) struct Credential {
     pub(crate) trace_id: TraceId,
     /// The same trace, with what the caller has told of it.
     trace: TraceContext,
+    /// The place of its request, if it has one: held for as long as the work goes on that was given this.
+    _seat: Option<Seat>,
 }
 
 #[derive(Clone)]
@@ -89,7 +94,7 @@ impl Incoming {
         let fresh = || TraceContext::begun(new_trace_id(door.kernel().entropy()));
         let trace = continued_trace(&parts.headers).unwrap_or_else(fresh);
         let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false, connection }
+        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false, connection, seat: None }
     }
 
     /// What the rendering of a refusal needs.
@@ -106,6 +111,11 @@ impl Incoming {
         }
     }
 
+    /// The address it comes from, as far as it is known.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+
     /// What the caller shows to prove itself, which may be nothing.
     pub(crate) fn credential(&self) -> Result<Credential, Refused> {
         let mut shown = self.parts.headers.get_all(AUTHORIZATION).iter();
@@ -117,7 +127,27 @@ impl Incoming {
                 .into());
         }
         let shown = header.map_or(Shown::Nothing, |header| Shown::Header(header.clone()));
-        Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace: self.trace.clone() })
+        let (trace, seat) = (self.trace.clone(), self.seat.clone());
+        Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace, _seat: seat })
+    }
+
+    /// Does this request need a place before it is worked on?
+    pub(crate) fn waits_for_place(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// From now on this request needs a place before it is worked on. Credentials that it hands out hold it.
+    pub(crate) fn needs_place(&mut self) {
+        self.seat = Some(Arc::default());
+    }
+
+    /// Takes the place that this request needs, unless it has it already or needs none.
+    pub(crate) async fn take_place(&mut self, door: &Door, who: &Credential) -> Result<(), Refusal> {
+        let Some(seat) = self.seat.clone().filter(|seat| seat.get().is_none()) else { return Ok(()) };
+        let caller = door.kernel().recognise(who.actor()).await?;
+        // A request is one task: nobody else has put a place there meanwhile.
+        let _first = seat.set(door.request_place(&caller).await?);
+        Ok(())
     }
 
     /// Recognises whoever asks, and counts the connection for its tenant.
@@ -159,7 +189,12 @@ impl Incoming {
 impl Credential {
     /// A token that was not shown in a request.
     pub(crate) fn of_token(token: &str, source: Option<IpAddr>, trace_id: TraceId) -> Self {
-        Self { shown: Shown::Token(token.into()), source, trace_id, trace: TraceContext::begun(trace_id) }
+        Self { shown: Shown::Token(token.into()), source, trace_id, trace: TraceContext::begun(trace_id), _seat: None }
+    }
+
+    /// The same, holding this place for as long as it is there.
+    pub(crate) fn holding(&self, place: Place) -> Self {
+        Self { _seat: Some(Arc::new(OnceLock::from(place))), ..self.clone() }
     }
 
     /// The same in another trace.

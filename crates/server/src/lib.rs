@@ -31,6 +31,7 @@ mod pace;
 mod places_text;
 mod problem;
 mod query;
+mod requests;
 mod routes;
 mod serve;
 mod settle;

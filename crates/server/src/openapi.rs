@@ -18,9 +18,16 @@ use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, oper
 
 /// Codes that every operation can answer: a failure of ours, and a name that is not ours.
 const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000, ErrorCode::E3206];
-/// Codes that come with a token.
-const WITH_TOKEN: &[ErrorCode] =
-    &[ErrorCode::E3003, ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203, ErrorCode::E3206, ErrorCode::E3207];
+/// Codes that come with a token: who it is, and whether there is a place.
+const WITH_TOKEN: &[ErrorCode] = &[
+    ErrorCode::E3001,
+    ErrorCode::E3003,
+    ErrorCode::E3201,
+    ErrorCode::E3202,
+    ErrorCode::E3203,
+    ErrorCode::E3206,
+    ErrorCode::E3207,
+];
 /// Codes that come with a body, and with the calls that bodies start.
 const WITH_BODY: &[ErrorCode] =
     &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3005, ErrorCode::E3006, ErrorCode::E3009];

@@ -81,6 +81,42 @@ pub(crate) enum Access {
     Configured,
 }
 
+/// What has places of its own (REQ-3): calls, and streams of events. Every other operation for which a token is needed takes
+/// one of the places for requests; messages of JSON-RPC take theirs one by one.
+const WITH_OWN_PLACES: [&str; 4] = ["invokeTool", "invokeBatch", "jsonRpc", "invocationEvents"];
+
+/// When a request takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It needs none.
+    Never,
+    /// As soon as it is known who asks.
+    AtOnce,
+    /// When its body has been read.
+    AfterBody,
+}
+
+/// What the table says about a request before its handler sees it.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    access: Access,
+    turn: Turn,
+}
+
+impl Entry {
+    /// What is not in the table is for everybody, or asks by itself.
+    const UNLISTED: Self = Self { access: Access::Public, turn: Turn::Never };
+
+    fn of(operation: &Operation) -> Self {
+        let turn = match operation.asks {
+            _ if operation.access != Access::Token || WITH_OWN_PLACES.contains(&operation.id) => Turn::Never,
+            Asks::Nothing => Turn::AtOnce,
+            Asks::Json(_) | Asks::JsonIfAny(_) | Asks::FormOrJson(_) => Turn::AfterBody,
+        };
+        Self { access: operation.access, turn }
+    }
+}
+
 /// Where a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -225,7 +261,7 @@ fn mounted(operations: impl Iterator<Item = &'static Operation>) -> Router<Arc<D
             Verb::Put => MethodFilter::PUT,
             Verb::Delete => MethodFilter::DELETE,
         };
-        router.route(operation.path, (operation.mount)(filter).route_layer(Extension(operation.access)))
+        router.route(operation.path, (operation.mount)(filter).route_layer(Extension(Entry::of(operation))))
     })
 }
 
@@ -264,11 +300,11 @@ where
     H: Fn(Arc<Door>, Incoming) -> F,
     F: Future<Output = Handled> + Send,
 {
-    // Left there by the table; what is not in the table is for everybody, or asks by itself.
-    let access = request.extensions().get::<Access>().copied().unwrap_or(Access::Public);
+    // Left there by the table.
+    let entry = request.extensions().get::<Entry>().copied().unwrap_or(Entry::UNLISTED);
     let mut incoming = Incoming::new(&door, request);
     let asked = incoming.asked();
-    if let Err(refused) = let_in(&door, &mut incoming, access).await {
+    if let Err(refused) = let_in(&door, &mut incoming, entry).await {
         return refused.into_response(&asked);
     }
     let handled = AssertUnwindSafe(handler(door, incoming)).catch_unwind().await.unwrap_or_else(|_| {
@@ -283,7 +319,7 @@ where
 }
 
 /// Who asks comes first: path, query and body are looked at once the caller is known.
-async fn let_in(door: &Door, incoming: &mut Incoming, access: Access) -> Result<(), Refused> {
+async fn let_in(door: &Door, incoming: &mut Incoming, Entry { access, turn }: Entry) -> Result<(), Refused> {
     let headers_max = door.config().headers_max;
     if incoming.parts.headers.len() > headers_max {
         return Err(too_many_headers(headers_max));
@@ -295,6 +331,12 @@ async fn let_in(door: &Door, incoming: &mut Incoming, access: Access) -> Result<
     if access == Access::Token {
         let who = incoming.credential()?;
         incoming.recognise(door, &who).await?;
+        if turn != Turn::Never {
+            incoming.needs_place();
+        }
+        if turn == Turn::AtOnce {
+            incoming.take_place(door, &who).await?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 //!
 //! The end has three steps: `/health/ready` turns 503 while connections are still accepted (`lame_duck_ms`), and every answer
 //! asks its client to connect anew, which leads it elsewhere; then who has connected already is let in, nothing new is
-//! accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is aborted and counted.
+//! accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is counted and ended as if it
+//! had been cancelled, so that each call is answered, recorded and settled with what is known of it (decision 0074). What
+//! has not ended by then is dropped.
 //!
 //! Not here: what signals the end (the caller's future), handshakes (`tls`).
 
@@ -39,6 +41,8 @@ const BACKLOG_MAX: usize = 4096;
 const BACKLOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long a connection that was told to make room may take for it.
 const MAKING_ROOM: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long calls have to settle after they were ended; about as long as a store that is slow may take for it.
+const SETTLING_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes that hyper buffers per connection, besides the header limit.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -198,14 +202,22 @@ impl Serving {
         });
     }
 
-    async fn drain(mut self) -> Drained {
-        let in_flight = self.door.calls_running();
+    async fn all_gone_within(&mut self, patience: std::time::Duration) -> bool {
         let all_gone = async {
             while self.connections.join_next().await.is_some() {}
             self.door.orphans().wait().await;
         };
-        let in_time = tokio::time::timeout(self.door.config().drain_timeout(), all_gone).await.is_ok();
+        tokio::time::timeout(patience, all_gone).await.is_ok()
+    }
+
+    async fn drain(mut self) -> Drained {
+        let in_flight = self.door.calls_running();
+        let in_time = self.all_gone_within(self.door.config().drain_timeout()).await;
         let aborted = if in_time { 0 } else { self.door.calls_running().min(in_flight) };
+        if !in_time {
+            self.door.kernel().ending().cancel();
+            self.all_gone_within(SETTLING_MAX).await;
+        }
         self.door.orphans().give_up();
         self.connections.shutdown().await;
         self.door.orphans().wait().await;

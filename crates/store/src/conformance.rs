@@ -7,10 +7,12 @@
 //! gantry_store::every_suite!(suites, crate::open);
 //! mod archive { gantry_store::archive_suite!(super::open_archive); }
 //! mod heads   { gantry_store::log_heads_suite!(super::open_heads); }
+//! mod texts   { gantry_store::sealed_texts_suite!(crate::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
-//! `open_archive` and `open_heads` give these alone: only stores that many instances share have them.
+//! `open_archive` and `open_heads` give these alone: only stores that many instances share have them. Only stores that keep
+//! something have texts to be sealed.
 
 pub mod access;
 pub mod archive;
@@ -20,6 +22,7 @@ pub mod ledger;
 pub mod log_heads;
 pub mod registry;
 mod samples;
+pub mod sealed_texts;
 pub mod search;
 mod stepped_clock;
 pub mod upstreams;

@@ -34,7 +34,37 @@ pub(crate) use shapes::{NUMBERS, in_backup, is_moved, order};
 pub use sum::{Sum, TableSum};
 
 pub use crate::postgres::{PostgresDump, PostgresLoad};
-pub use crate::sqlite::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_payloads, put_in_place};
+pub use crate::sqlite::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, put_in_place};
+
+/// A column whose texts are sealed, and what a copy has in place of one that is not.
+#[derive(Debug, Clone, Copy)]
+pub struct ClearColumn {
+    pub table: &'static str,
+    pub column: &'static str,
+    /// What sealed texts begin with.
+    pub sealed: &'static str,
+    pub instead: Instead,
+}
+
+/// What stands in place of a text that must not be in a copy.
+#[derive(Debug, Clone, Copy)]
+pub enum Instead {
+    /// Always this.
+    Text(&'static str),
+    /// What is made of it; none if it may stay. For columns with few rows.
+    Made(fn(&str) -> Option<String>),
+}
+
+impl ClearColumn {
+    /// What a copy has in place of this text; none if it may stay.
+    pub fn forgotten(&self, text: &str) -> Option<String> {
+        match self.instead {
+            _ if text.starts_with(self.sealed) => None,
+            Instead::Text(nothing) => (text != nothing).then(|| nothing.to_owned()),
+            Instead::Made(made) => made(text),
+        }
+    }
+}
 
 /// What a column holds, as far as moving it is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]

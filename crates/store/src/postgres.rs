@@ -37,6 +37,7 @@ mod presence;
 mod reading;
 mod registry;
 mod rights;
+mod sealed_texts;
 mod search;
 mod statement;
 mod stored_text;

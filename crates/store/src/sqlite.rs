@@ -28,6 +28,7 @@ mod quarantine;
 pub(crate) mod raw_ledger;
 mod readers;
 mod registry;
+mod sealed_texts;
 mod search;
 mod tool_health;
 mod upstreams;
@@ -51,7 +52,7 @@ use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
 use faults::{Busy, Fault, Unreadable};
-pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_payloads, put_in_place};
+pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, put_in_place};
 use opening::Location;
 pub use opening::OpenError;
 use readers::Readers;

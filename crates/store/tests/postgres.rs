@@ -118,4 +118,8 @@ async fn open_heads() -> Arc<dyn LogHeads> {
 mod log_heads {
     gantry_store::log_heads_suite!(super::open_heads);
 }
+
+mod sealed_texts {
+    gantry_store::sealed_texts_suite!(crate::open);
+}
 gantry_store::every_suite!(through_pgbouncer, crate::open_pooled);

@@ -48,3 +48,7 @@ async fn open() -> InFile {
 }
 
 gantry_store::every_suite!(suites, crate::open);
+
+mod sealed_texts {
+    gantry_store::sealed_texts_suite!(crate::open);
+}

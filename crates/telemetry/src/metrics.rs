@@ -96,6 +96,7 @@ pub struct Metrics {
     audit_failures: Counter,
     audit_delivery: Histogram,
     decisions: Remembered,
+    offering_lists: Remembered,
     identities: Remembered,
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
@@ -144,6 +145,12 @@ impl Metrics {
             "Policy decisions, by whether they were remembered",
             decisions.family.clone(),
         );
+        let offering_lists = Remembered::default();
+        registry.register(
+            "offering_lists",
+            "Lists of what servers offer besides tools, by whether they were remembered",
+            offering_lists.family.clone(),
+        );
         let identities = Remembered::default();
         registry.register(
             "identity_lookups",
@@ -181,6 +188,7 @@ impl Metrics {
             audit_failures,
             audit_delivery,
             decisions,
+            offering_lists,
             identities,
             authentication_failures,
             key_fetches,
@@ -287,6 +295,10 @@ impl Observer for Metrics {
 
     fn decision(&self, remembered: bool) {
         self.decisions.count(remembered);
+    }
+
+    fn offerings_listed(&self, remembered: bool) {
+        self.offering_lists.count(remembered);
     }
 
     fn recognised(&self, remembered: bool) {
@@ -451,6 +463,7 @@ mod tests {
         metrics.decision(false);
         metrics.authentication_failed(ErrorCode::E3202);
         metrics.keys_fetched(false);
+        metrics.offerings_listed(true);
         metrics.recognised(true);
         metrics.recognised(false);
         metrics.audit_delivered(Duration::from_millis(20));
@@ -460,6 +473,7 @@ mod tests {
         for line in [
             r#"gantry_policy_decisions_total{cache="hit"} 2"#,
             r#"gantry_policy_decisions_total{cache="miss"} 1"#,
+            r#"gantry_offering_lists_total{cache="hit"} 1"#,
             r#"gantry_authentication_failures_total{code="E3202"} 1"#,
             r#"gantry_issuer_key_fetches_total{outcome="failed"} 1"#,
             r#"gantry_identity_lookups_total{cache="hit"} 1"#,

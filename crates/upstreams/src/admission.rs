@@ -94,7 +94,7 @@ impl Admission {
 
     /// Judges the program of a description, if it has one.
     pub(crate) fn program(&self, owner: &TenantId, spec: &ServerSpec) -> Result<(), Refusal> {
-        let ServerReach::Stdio { command, args, env, permissions } = &spec.reach else { return Ok(()) };
+        let ServerReach::Stdio { command, args, cwd, env, permissions } = &spec.reach else { return Ok(()) };
         let Some(list) = self.list(owner, spec) else { return Ok(()) };
         let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
         let begins = |listed: &Vec<String>| {
@@ -112,6 +112,9 @@ impl Admission {
                 .retryable(false)
         })?;
         let lies_inside = |path: &str| list.paths.iter().any(|listed| Path::new(path).starts_with(listed));
+        if cwd.as_deref().is_some_and(|cwd| !lies_inside(cwd)) {
+            return Err(not_listed("`cwd` is a path that this tenant may not give to a server", "paths"));
+        }
         if !declared.read.iter().chain(&declared.write).all(|path| lies_inside(path)) {
             return Err(not_listed("`permissions` name a path that this tenant may not give to a server", "paths"));
         }

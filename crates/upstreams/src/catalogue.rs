@@ -51,6 +51,7 @@ mod taking_in;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use descriptor::shown;
 pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
 pub use scanned::Scanned;
 pub use source::{Inspection, Inspector, Settled, Supervision, ToolSource, WantedServer};
@@ -111,6 +112,11 @@ impl Kept {
         self.pins.values().map(|pin| (key_of(pin), pins::why_unavailable(pin, self.answers)))
     }
 
+    /// Is it kept without ever being started?
+    fn is_disabled(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.disabled)
+    }
+
     fn namespace(&self) -> String {
         namespace(&self.record.name, self.spec.as_ref())
     }
@@ -147,7 +153,8 @@ impl Catalogue {
     pub fn availability(&self, tenant: &TenantId, server: &str, answers: bool) {
         let mut servers = self.table();
         let Some(kept) = servers.get_mut(&(tenant.clone(), server.to_owned())) else { return };
-        kept.answers = answers;
+        // The last word of a process may come after its server was switched off.
+        kept.answers = answers && !kept.is_disabled();
         // Under the lock, so that of two words about one server the later one holds.
         self.parts.kernel.availability().set(kept.availability());
     }
@@ -224,6 +231,7 @@ impl Catalogue {
         let wanted = self
             .table()
             .iter()
+            .filter(|(_, kept)| !kept.is_disabled())
             .filter_map(|((tenant, name), kept)| {
                 Some(WantedServer { tenant: tenant.clone(), name: name.clone(), spec: kept.spec.clone()? })
             })

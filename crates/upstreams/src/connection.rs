@@ -7,17 +7,20 @@
 //! ```
 //!
 //! Invariants
-//! - CONN-1: dropping the future of a request ends it for the server too, and leaves the connection as good as before.
+//! - CONN-1: dropping the future of a request ends it for the server too, and leaves the connection as good as before. One
+//!   that has not left yet never does (`departure`).
 //! - CONN-2: a caller's own token is nowhere on this side; what a server is shown comes from its own specification.
 //!
 //! Not here: when to connect and when to give up (`supervisor`), what a result means (`executor`).
 
 mod call_traffic;
+mod departure;
 pub(crate) mod handshake;
 pub(crate) mod legacy_sse;
 pub(crate) mod outbound;
 mod process_tree;
 pub(crate) mod router;
+mod server_usage;
 pub(crate) mod stdio;
 pub(crate) mod streamable;
 
@@ -28,6 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kernel::ports::clock::Clock;
 use kernel::ports::companion::Companion;
+use kernel::ports::executor::Dispatch;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
@@ -36,6 +40,8 @@ pub(crate) use call_traffic::CallTraffic;
 pub use handshake::Era;
 pub(crate) use handshake::Met;
 use router::Router;
+pub(crate) use server_usage::CallMeter;
+use server_usage::ServerMeter;
 
 /// Longest message of a server, in bytes. A longer one ends the connection, because nobody knows whose answer it was.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 32 << 20;
@@ -95,6 +101,11 @@ pub(crate) trait Channel: Send + Sync + fmt::Debug {
     fn process(&self) -> Option<u32> {
         None
     }
+
+    /// Who counts what calls use of that process.
+    fn meter(&self) -> Option<&ServerMeter> {
+        None
+    }
 }
 
 /// A server that has been met.
@@ -131,6 +142,11 @@ impl Connection {
         self.channel.process()
     }
 
+    /// Counts a call from here on, if the server is a program of ours.
+    pub(crate) fn metered(&self) -> Option<Arc<CallMeter>> {
+        self.channel.meter().map(ServerMeter::begin)
+    }
+
     /// Asks and waits. The wait is bounded by whoever drops the future.
     pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, Fault> {
         self.met.introduce(&mut params);
@@ -148,11 +164,12 @@ impl Connection {
         mut params: Value,
         schema: Option<&Value>,
         companion: &Arc<dyn Companion>,
-        traffic: &Arc<CallTraffic>,
+        (traffic, dispatch): (&Arc<CallTraffic>, &Arc<Dispatch>),
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
         self.met.ask_for_log(&mut params);
-        let asker = Asker { companion: Some(Arc::clone(companion)), traffic: Some(Arc::clone(traffic)) };
+        let (traffic, dispatch) = (Some(Arc::clone(traffic)), Some(Arc::clone(dispatch)));
+        let asker = Asker { companion: Some(Arc::clone(companion)), traffic, dispatch };
         self.line().request("tools/call", params, schema, asker).await
     }
 
@@ -164,7 +181,7 @@ impl Connection {
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
-        let asker = Asker { companion: Some(Arc::clone(companion)), traffic: None };
+        let asker = Asker { companion: Some(Arc::clone(companion)), ..Asker::default() };
         self.line().request(method, params, None, asker).await
     }
 
@@ -227,6 +244,8 @@ pub(crate) struct Asker {
     pub(crate) companion: Option<Arc<dyn Companion>>,
     /// Counts what goes out and comes back.
     pub(crate) traffic: Option<Arc<CallTraffic>>,
+    /// Released when the first byte leaves.
+    pub(crate) dispatch: Option<Arc<Dispatch>>,
 }
 
 /// A router and its channel, for as long as something is asked.

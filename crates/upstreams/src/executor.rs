@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use contract::manifest::{Execution, Isolation};
+use contract::manifest::{Execution, Isolation, Manifest};
 use contract::trace_context::TraceContext;
+use kernel::PlaceUsage;
 use kernel::journey::OutwardCall;
 use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage};
 use kernel::ports::redactor::Given;
@@ -22,7 +23,7 @@ use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
-use crate::connection::CallTraffic;
+use crate::connection::{CallMeter, CallTraffic};
 use crate::fault::{Fault, bounded_content};
 use crate::observer::UpstreamEvent;
 use crate::rounds::Rounds;
@@ -63,7 +64,7 @@ impl Executor for UpstreamExecutor {
         "mcp"
     }
 
-    fn saves(&self, _tool: &ToolVersion) -> bool {
+    fn saves(&self, _manifest: &Manifest) -> bool {
         false
     }
 
@@ -86,6 +87,10 @@ impl Executor for UpstreamExecutor {
         let names: Vec<Box<str>> = definition.spec.reach.credentials().map(Into::into).collect();
         let tenant = if definition.spec.shareable { &definition.tenant } else { tenant };
         (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
+    }
+
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        Some(("mcp_calls", self.upstreams.places()))
     }
 
     /// Those of its server.
@@ -118,10 +123,13 @@ impl Executor for UpstreamExecutor {
         let mut repeats = 0;
         loop {
             let live = unit.live().await.map_err(unsent)?;
-            call.dispatch.release();
+            let counts = Counts { traffic: Arc::clone(&traffic), meter: live.connection.metered() };
+            // Should the call be ended from outside.
+            call.usage_at_end.leave(counts.clone().read());
             let fault = match asked.once(&live).await {
                 Ok(result) => {
-                    let usage = with_traffic(reported(&result), &traffic);
+                    let Reported { cost: cost_incurred, tokens } = reported(&result);
+                    let usage = Usage { cost_incurred, tokens, ..counts.read().await };
                     return judged(result, server, safe)
                         .map(|value| ToolOutput { value: live.scrubber.value(value), usage })
                         .map_err(|error| refused(&unit, &live, error, safe).having_used(usage));
@@ -130,8 +138,6 @@ impl Executor for UpstreamExecutor {
             };
             if matches!(fault, Fault::NotSent(_)) {
                 call.dispatch.hold();
-            }
-            if matches!(fault, Fault::NotSent(_)) {
                 live.connection.give_up("the server cannot be reached");
             }
             // EXE-1.
@@ -140,7 +146,7 @@ impl Executor for UpstreamExecutor {
                 let said = fault.to_string();
                 let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
                 tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, fault = %fault_shown, "a call to a server failed");
-                let usage = with_traffic(Usage::default(), &traffic);
+                let usage = counts.read().await;
                 return Err(refused(&unit, &live, fault.failure(server, safe), safe).having_used(usage));
             }
             repeats += 1;
@@ -180,8 +186,9 @@ impl Asked<'_> {
         let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
+        let marks = (self.traffic, &self.call.dispatch);
         let outcome =
-            rounds.through(&*companion, |params| live.connection.call(params, schema, &companion, self.traffic)).await;
+            rounds.through(&*companion, |params| live.connection.call(params, schema, &companion, marks)).await;
         // Which of its codes it becomes is decided later; that the server did not answer is what belongs here.
         underway.end(outcome.as_ref().err().map(|_| ErrorCode::E3502));
         outcome
@@ -196,16 +203,31 @@ fn in_meta(trace: &TraceContext) -> Map<String, Value> {
 }
 
 /// What the server says in the metadata of a result that the call has cost (COST-004).
-fn reported(result: &Value) -> Usage {
+fn reported(result: &Value) -> Reported {
     let said = result.get("_meta").and_then(|meta| meta.get(Reported::META));
-    let said = said.map(Reported::read).unwrap_or_default();
-    Usage { cost_incurred: said.cost, tokens: said.tokens, ..Usage::default() }
+    said.map(Reported::read).unwrap_or_default()
 }
 
-/// With the bytes of the messages that went out and came back for the call (EXEC-017).
-fn with_traffic(usage: Usage, traffic: &CallTraffic) -> Usage {
-    let (network_bytes_sent, network_bytes_received) = traffic.bytes();
-    Usage { network_bytes_sent, network_bytes_received, ..usage }
+/// What counts for one call while it is on a server. (EXEC-017)
+#[derive(Debug, Clone)]
+struct Counts {
+    traffic: Arc<CallTraffic>,
+    meter: Option<Arc<CallMeter>>,
+}
+
+impl Counts {
+    /// The bytes of the messages that went out and came back, and what the call used of a server that is a program of ours.
+    async fn read(self) -> Usage {
+        let (network_bytes_sent, network_bytes_received) = self.traffic.bytes();
+        let usage = Usage { network_bytes_sent, network_bytes_received, ..Usage::default() };
+        let Some(meter) = self.meter else { return usage };
+        let used = meter.end().await;
+        Usage {
+            cpu_millicore_seconds: u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX),
+            memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
+            ..usage
+        }
+    }
 }
 
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
@@ -296,11 +318,11 @@ mod tests {
     #[test]
     fn what_a_server_says_that_a_call_has_cost_is_heard() {
         let said = json!({ "costIncurred": "0.03", "currency": "EUR", "tokensUsed": 120 });
-        let usage = reported(&json!({ "content": [], "_meta": { "gantry/usage": said } }));
-        let cost = usage.cost_incurred.unwrap();
-        assert_eq!((cost.amount.to_string(), cost.currency.as_str(), usage.tokens), ("0.03".into(), "EUR", Some(120)));
+        let said = reported(&json!({ "content": [], "_meta": { "gantry/usage": said } }));
+        let cost = said.cost.unwrap();
+        assert_eq!((cost.amount.to_string(), cost.currency.as_str(), said.tokens), ("0.03".into(), "EUR", Some(120)));
         for silent in [json!({ "content": [] }), json!({ "_meta": { "gantry/usage": "much" } }), json!([])] {
-            assert_eq!(reported(&silent), Usage::default(), "{silent}");
+            assert_eq!(reported(&silent), Reported::default(), "{silent}");
         }
     }
 

@@ -12,7 +12,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::ports::companion::Companion;
 use kernel::ports::offerings::{
-    Offering, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch, unknown_server,
+    Offering, OfferingCaller, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch, unknown_server,
 };
 use kernel::ports::tool_origin::ToolOrigin;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use tokio::sync::broadcast;
 
 use crate::catalogue::namespace;
 use crate::fault::INVALID_PARAMS;
-use crate::upstreams::Upstreams;
+use crate::upstreams::{Turn, Upstreams};
 
 impl Upstreams {
     fn owner(&self, tenant: &TenantId, server: &str) -> Result<TenantId, Refusal> {
@@ -71,28 +71,30 @@ impl Offerings for Upstreams {
 
     async fn ask(
         &self,
-        tenant: &TenantId,
+        caller: &OfferingCaller,
         server: &str,
         request: OfferingRequest,
         parameters: Value,
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
-        let owner = self.owner(tenant, server)?;
+        let owner = self.owner(&caller.tenant, server)?;
+        let turn = turn_of(caller);
         match request {
             OfferingRequest::ReadResource => {
-                let read = self.read_resource(&owner, server, tenant, parameters, companion).await;
+                let read = self.read_resource(&owner, server, turn, parameters, companion).await;
                 read.map_err(|refusal| absent(refusal, server))
             }
-            OfferingRequest::GetPrompt => self.get_prompt(&owner, server, tenant, parameters, companion).await,
+            OfferingRequest::GetPrompt => self.get_prompt(&owner, server, turn, parameters, companion).await,
             OfferingRequest::CompletePrompt | OfferingRequest::CompleteResource => {
-                self.complete(&owner, server, tenant, parameters).await
+                self.complete(&owner, server, turn, parameters).await
             }
         }
     }
 
-    async fn watch(&self, tenant: &TenantId, server: &str, uri: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal> {
+        let tenant = &caller.tenant;
         let owner = self.owner(tenant, server)?;
-        self.begin_watching(&owner, server, tenant, uri).await.map_err(|refusal| absent(refusal, server))?;
+        self.begin_watching(&owner, server, turn_of(caller), uri).await.map_err(|refusal| absent(refusal, server))?;
         let shared = self.definition(&owner, server)?.spec.shareable;
         let serves = if shared { owner.clone() } else { tenant.clone() };
         self.watch_resource((owner, server.to_owned(), serves), uri)
@@ -101,6 +103,10 @@ impl Offerings for Upstreams {
     fn news(&self) -> broadcast::Receiver<OfferingNews> {
         self.house.news.follow()
     }
+}
+
+fn turn_of(caller: &OfferingCaller) -> Turn<'_> {
+    Turn { tenant: &caller.tenant, agent: caller.agent.as_str() }
 }
 
 /// Servers of 2026-07-28 have no code of its own for a resource that is not there: its address is a wrong parameter to them.

@@ -26,6 +26,9 @@ pub struct ServerSpec {
     /// Where its tools stand in the registry; the server's own name, made to fit, if not said. Empty: without a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Kept and not started: none of its tools can be called.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disabled: bool,
     /// One process serves all tenants. Only for servers that keep nothing between calls.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shareable: bool,
@@ -64,6 +67,9 @@ pub enum ServerReach {
         command: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         args: Vec<String>,
+        /// Where it starts, among what it may read; `/` if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
         /// All the program sees of an environment, besides what every sandbox has.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, Setting>,

@@ -69,7 +69,7 @@ impl Starter {
         let router = Router::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
         let mut secrets = Vec::new();
         let channel: Arc<dyn Channel> = match &wanted.spec.reach {
-            ServerReach::Stdio { command, args, env, permissions } => {
+            ServerReach::Stdio { command, args, cwd, env, permissions } => {
                 self.admission.program(wanted.owner, wanted.spec)?;
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
                 let declared =
@@ -80,7 +80,10 @@ impl Starter {
                 }
                 let command: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
                 let env = env.into_iter().map(|(name, value)| text(name, value)).collect::<Result<_, _>>()?;
-                let room = self.confinement.server_room(command, env, &declared, &self.limits, &credentials)?;
+                let mut room = self.confinement.server_room(command, env, &declared, &self.limits, &credentials)?;
+                if let Some(cwd) = cwd {
+                    room.spec.cwd = cwd.into();
+                }
                 wanted.log.hide(scrubber(&secrets));
                 let child = self.walls.sandbox().spawn(room.spec).await.map_err(|error| not_started(&error))?;
                 Arc::new(Stdio::with(child, room.gate, &router, Arc::clone(wanted.log), Arc::clone(&self.clock))?)

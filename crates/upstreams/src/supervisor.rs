@@ -38,7 +38,7 @@ use contract::ids::TenantId;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::offerings::OfferingChange;
-use kernel::{FairPlaces, Place, PlaceBounds};
+use kernel::{FairPlaces, Place, PlaceBounds, PlaceUsage};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -236,6 +236,11 @@ impl Unit {
             Refusal::new(ErrorCode::E3701, format!("too many calls wait for the server `{}`", self.name))
                 .hint("try again later, or call it less often at once")
         })
+    }
+
+    /// How many calls are on it, and wait for their turn.
+    pub(crate) fn places(&self) -> PlaceUsage {
+        self.room.usage()
     }
 
     /// The server, started if need be. The wait is bounded by whoever drops the future.

@@ -19,12 +19,12 @@ use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::{Confinement, Walls};
-use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::secret_source::SecretSource;
 use kernel::ports::tool_origin::ToolOrigin;
+use kernel::{PlaceBounds, PlaceUsage, ResolvedLimits};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +39,7 @@ use crate::starter::Starter;
 use crate::supervisor::{House, ServerState, Unit, UnitName};
 use crate::watched::{News, Watches};
 use crate::watcher::{UpstreamWatcher, Watchers};
-pub use lists::{ITEMS_MAX, LIST_BYTES_MAX};
+pub use lists::{ITEMS_MAX, LIST_BYTES_MAX, Turn};
 
 /// Most lines of a log that are shown at once.
 const LOG_LINES_MAX: usize = 10_000;
@@ -408,6 +408,25 @@ impl Upstreams {
         let teller = Teller::new(Arc::clone(&self.house.observer), tenant, name);
         let redactor = self.redactor.of_tenant(tenant).unwrap_or_else(|| Arc::clone(&self.redactor));
         ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller, redactor)
+    }
+
+    /// How many calls are on servers and wait for their turn there, of all servers together.
+    pub(crate) fn places(&self) -> PlaceUsage {
+        let none = PlaceBounds { capacity: 0, per_flow: 0, waiting: 0 };
+        let empty = PlaceUsage { bounds: none, held: 0, waiting: 0, refused: 0 };
+        self.units().all.values().fold(empty, |all, unit| {
+            let one = unit.places();
+            PlaceUsage {
+                bounds: PlaceBounds {
+                    capacity: all.bounds.capacity.saturating_add(one.bounds.capacity),
+                    per_flow: all.bounds.per_flow.max(one.bounds.per_flow),
+                    waiting: all.bounds.waiting.saturating_add(one.bounds.waiting),
+                },
+                held: all.held.saturating_add(one.held),
+                waiting: all.waiting.saturating_add(one.waiting),
+                refused: all.refused.saturating_add(one.refused),
+            }
+        })
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

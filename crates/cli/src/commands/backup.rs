@@ -11,18 +11,18 @@ use std::time::Duration;
 use clap::Args;
 use kernel::ports::clock::Clock as _;
 use serde_json::json;
-use store::moving::{Cell, MoveError, PostgresDump, Sum, back_up, forget_clear_payloads, write_line};
+use store::moving::{Cell, ClearColumn, MoveError, PostgresDump, Sum, back_up, forget_clear_texts, write_line};
 use store::postgres::Options;
 
 use crate::backup_file::{BackupWriter, DATABASE, FORMAT, Head, StoreKind, TableDigest};
 use crate::context::Context;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
+use crate::former_texts::clear_columns;
 use crate::machine::SystemClock;
 use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 use crate::store_place::StorePlace;
-use crate::store_seal::SEALED_PAYLOAD;
 
 /// How long one statement may take while a store is moved.
 pub(super) const STATEMENT_MAX: Duration = Duration::from_mins(10);
@@ -34,8 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// gantry backup --to /mnt/backups/monday.tar.gz
 ///
 /// The audit log is copied as far as its newest checkpoint covers it. Secrets (signing keys, admin token) are left out unless
-/// --with-keys is given: whoever has them can speak for this server. So are parameters of background calls that are not sealed
-/// in the store.
+/// --with-keys is given: whoever has them can speak for this server. So is what should be sealed in the store and is not:
+/// parameters of background calls, what workflows are asked and answer, what webhooks are told, secrets in MCP servers.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// The file to make [default: gantry-backup-TIME.tar.gz]
@@ -90,8 +90,9 @@ impl Backup {
         });
         if made.left_out > 0 {
             context.printer.note(&format!(
-                "the parameters of {} background calls are readable in the store, so they are not in the backup: those calls \
-                 cannot be done where it is restored. Give the store a key (`[store] seal_key_file`), or use --with-keys",
+                "{} things are readable in the store that should be sealed (parameters of background calls, what workflows and \
+                 webhooks are told, secrets in MCP servers), so they are not in the backup: what needs them cannot be done \
+                 where it is restored. Give the store a key (`[store] seal_key_file`), or use --with-keys",
                 made.left_out
             ));
         }
@@ -115,7 +116,7 @@ struct Made {
     audit_records: u64,
     /// Where they were counted.
     rows: Option<u64>,
-    /// Background calls whose parameters were readable in the store and are not in the backup.
+    /// What was readable in the store, should not be, and is not in the backup.
     left_out: usize,
 }
 
@@ -130,7 +131,7 @@ impl Making<'_> {
             let (from, to, with_keys) = (path.to_owned(), copy.0.clone(), self.with_keys);
             move || {
                 back_up(&from, &to)?;
-                if with_keys { Ok(0) } else { forget_clear_payloads(&to, SEALED_PAYLOAD) }
+                if with_keys { Ok(0) } else { forget_clear_texts(&to, &clear_columns()) }
             }
         });
         let copied = loop {
@@ -162,8 +163,11 @@ impl Making<'_> {
         let (mut bar, mut rows, mut left_out) = (ProgressBar::new(&self.context.printer), 0, 0);
         for table in dump.tables().to_vec() {
             let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-            let is_payload = |name: &&str| table.name == "job_bodies" && *name == "payload";
-            let payload = columns.iter().position(is_payload);
+            let place = |of: ClearColumn| {
+                let place = columns.iter().position(|name| *name == of.column)?;
+                (table.name == of.table).then_some((place, of))
+            };
+            let sealed: Vec<(usize, ClearColumn)> = clear_columns().into_iter().filter_map(place).collect();
             let of_table = |name: &str| format!("store/{}/{name}", table.name);
             let text = serde_json::to_string(&columns).map_err(|error| Failure::new(error.to_string()))?;
             writer.add_text(&of_table("columns.json"), &text).map_err(|error| unwritable(&error))?;
@@ -174,9 +178,9 @@ impl Making<'_> {
                 if fetched.is_empty() {
                     break;
                 }
-                if let (false, Some(payload)) = (self.with_keys, payload) {
-                    left_out +=
-                        fetched.iter_mut().filter_map(|row| row.get_mut(payload)).filter_map(forget_if_clear).count();
+                for (place, of) in sealed.iter().filter(|_| !self.with_keys) {
+                    let cells = fetched.iter_mut().filter_map(|row| row.get_mut(*place));
+                    left_out += cells.filter_map(|cell| forget_if_clear(cell, of)).count();
                 }
                 let mut lines = String::new();
                 for row in &fetched {
@@ -247,15 +251,11 @@ fn add_file(
     writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
 }
 
-/// Puts nothing in place of what went into a background call, if it could be read.
-fn forget_if_clear(payload: &mut Cell) -> Option<()> {
-    match payload {
-        Cell::Text(text) if text != "null" && !text.starts_with(SEALED_PAYLOAD) => {
-            *payload = Cell::Text("null".to_owned());
-            Some(())
-        }
-        _ => None,
-    }
+/// Takes a text out of a copy, if it could be read there.
+fn forget_if_clear(cell: &mut Cell, of: &ClearColumn) -> Option<()> {
+    let Cell::Text(text) = cell else { return None };
+    *text = of.forgotten(text)?;
+    Some(())
 }
 
 /// The files of a data directory that are secret, by their names in it.

@@ -2,6 +2,8 @@
 //!
 //! Looks and reads, never mends; a key that lives for a second is all it writes, to see that Redis takes it. Every check is a function from what it looks at to one [`Finding`]; exit code 1 if one
 //! of them failed. What is missing but optional is said by name, never silently.
+//!
+//! Invariant: whatever is worth a warning says what to do about it; a [`Finding`] without a fix cannot be made.
 
 use clap::Args;
 use serde_json::json;
@@ -20,7 +22,11 @@ mod tls;
 
 /// Check the configuration, the data directory and the server
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    /// Also every setting in force, and where it comes from
+    #[arg(long)]
+    settings: bool,
+}
 
 /// How well something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,25 +56,42 @@ struct Finding {
     what: &'static str,
     health: Health,
     detail: String,
-    hint: Option<String>,
+    /// What to do about it.
+    fix: Option<String>,
 }
 
 impl Finding {
-    fn new(what: &'static str, health: Health, detail: impl Into<String>) -> Self {
-        Self { what, health, detail: detail.into(), hint: None }
+    /// Nothing to do.
+    fn well(what: &'static str, detail: impl Into<String>) -> Self {
+        Self { what, health: Health::Well, detail: detail.into(), fix: None }
     }
 
-    fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+    /// Not there, and nobody needs it.
+    fn absent(what: &'static str, detail: impl Into<String>) -> Self {
+        Self { what, health: Health::Absent, detail: detail.into(), fix: None }
     }
 
-    fn of_failure(what: &'static str, failure: Failure) -> Self {
+    fn warning(what: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::at(Health::Notable, what, detail, fix)
+    }
+
+    fn failed(what: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::at(Health::Bad, what, detail, fix)
+    }
+
+    /// Where it depends on who relies on it how bad that is.
+    fn at(health: Health, what: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, health, detail: detail.into(), fix: Some(fix.into()) }
+    }
+
+    /// `otherwise`: what to do if the failure does not say it.
+    fn of_failure(what: &'static str, failure: Failure, otherwise: &str) -> Self {
         let detail = if failure.reasons.is_empty() {
             failure.message
         } else {
             format!("{}: {}", failure.message, failure.reasons.join("; "))
         };
-        Self { what, health: Health::Bad, detail, hint: failure.hint }
+        Self::failed(what, detail, failure.hint.unwrap_or_else(|| otherwise.to_owned()))
     }
 }
 
@@ -78,10 +101,13 @@ impl Doctor {
         let mut findings = checks::data_dir(&context.data_dir());
         match &config {
             Ok(config) => {
-                findings.insert(0, Finding::new("configuration", Health::Well, "can be used"));
+                findings.insert(0, Finding::well("configuration", "can be used"));
                 findings.extend(checks::configured(context, config).await);
             }
-            Err(failure) => findings.insert(0, Finding::of_failure("configuration", failure.clone())),
+            Err(failure) => findings.insert(
+                0,
+                Finding::of_failure("configuration", failure.clone(), "docs/configuration.md explains every key"),
+            ),
         }
         findings.push(checks::server(context).await);
         let healthy = findings.iter().all(|finding| finding.health != Health::Bad);
@@ -91,16 +117,18 @@ impl Doctor {
             "version": env!("CARGO_PKG_VERSION"),
             "configuration": settings.iter().map(|[key, value, origin]| json!({ "key": key, "value": value, "from": origin })).collect::<Vec<_>>(),
             "checks": findings.iter().map(|f| json!({
-                "check": f.what, "status": f.health.word(), "detail": f.detail, "hint": f.hint,
+                "check": f.what, "status": f.health.word(), "detail": f.detail, "fix": f.fix,
             })).collect::<Vec<_>>(),
         });
         context.printer.answer(&document, |printer| {
             let mut text = format!("Gantry {}\n\n", env!("CARGO_PKG_VERSION"));
-            if !settings.is_empty() {
-                text.push_str(&printer.table(["SETTING", "VALUE", "FROM"], settings.iter().cloned()));
-                text.push_str("\n\n");
-            }
             text.push_str(&report(printer, &findings));
+            if self.settings && !settings.is_empty() {
+                text.push_str("\n\n");
+                text.push_str(&printer.table(["SETTING", "VALUE", "FROM"], settings.iter().cloned()));
+            } else {
+                text.push_str("\n\nevery setting and where it comes from: gantry doctor --settings");
+            }
             text
         });
         Ok(if healthy { Outcome::Done } else { Outcome::Unfit })
@@ -126,8 +154,8 @@ fn report(printer: &Printer, findings: &[Finding]) -> String {
             Health::Bad => ("✗", Style::Red),
         };
         let mut line = format!("{} {:width$}  {}", printer.style(mark, style), finding.what, finding.detail);
-        if let Some(hint) = &finding.hint {
-            line.push_str(&format!("\n  {:width$}  {} {hint}", "", printer.style("hint:", Style::Cyan)));
+        if let Some(fix) = &finding.fix {
+            line.push_str(&format!("\n  {:width$}  {} {fix}", "", printer.style("fix:", Style::Cyan)));
         }
         line
     });

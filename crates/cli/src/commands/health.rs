@@ -28,6 +28,12 @@ impl Health {
             let checks = answer.get("checks").and_then(Value::as_object).into_iter().flatten();
             printer.table(["dependency", "state", "detail"], checks.map(|(name, check)| row(name, check)))
         });
+        if says("degraded").is_none() {
+            context.printer.note(
+                "the server tells how its dependencies are only to those who may read its metrics: show a token of the home \
+                 tenant with the role admin, operator or auditor, or ask with --required",
+            );
+        }
         Ok(if well { Outcome::Done } else { Outcome::Unfit })
     }
 }

@@ -10,6 +10,7 @@ pub(super) mod bringing_in;
 mod machine;
 mod mcp;
 mod plan;
+mod trial;
 
 pub(super) use machine::ThisMachine;
 

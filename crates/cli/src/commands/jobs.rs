@@ -275,7 +275,7 @@ fn table(printer: &Printer, answer: &Value) -> String {
             text(job, "status"),
             text(job, "label"),
             percent.map(|percent| format!("{percent:.0} %")).unwrap_or_default(),
-            tries(number("attempts"), number("attempts_max")),
+            tries(number("attempts"), number("attempts_max"), number("interruptions")),
             text(job, "error_code"),
             text(job, "created_at"),
         ]
@@ -283,11 +283,11 @@ fn table(printer: &Printer, answer: &Value) -> String {
     printer.table(["ID", "STATUS", "WHAT", "DONE", "TRIES", "ERROR", "SINCE"], rows.iter().map(row))
 }
 
-/// Tries that failed or run, of those it has. What was begun beyond them was interrupted, which costs no try.
-fn tries(begun: u64, most: u64) -> String {
-    match begun.saturating_sub(most) {
-        0 => format!("{begun}/{most}"),
-        interrupted => format!("{most}/{most}, {interrupted} interrupted"),
+/// Tries that failed or run, of those it has, and beside them what was interrupted, which costs no try.
+fn tries(attempts: u64, most: u64, interruptions: u64) -> String {
+    match interruptions {
+        0 => format!("{attempts}/{most}"),
+        some => format!("{attempts}/{most}, {some} interrupted"),
     }
 }
 
@@ -353,8 +353,10 @@ mod tests {
 
     #[test]
     fn interruptions_are_not_counted_as_tries() {
-        for (begun, most, expected) in [(0, 3, "0/3"), (2, 3, "2/3"), (1, 1, "1/1"), (2, 1, "1/1, 1 interrupted")] {
-            assert_eq!(tries(begun, most), expected);
+        for (attempts, most, interruptions, expected) in
+            [(0, 3, 0, "0/3"), (2, 3, 0, "2/3"), (1, 3, 2, "1/3, 2 interrupted"), (0, 1, 1, "0/1, 1 interrupted")]
+        {
+            assert_eq!(tries(attempts, most, interruptions), expected);
         }
     }
 }

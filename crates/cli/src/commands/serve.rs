@@ -116,7 +116,7 @@ impl Serve {
         let builtin = wiring::register_builtins(&kernel, &house).await?;
         let folders = load(loaders).await;
 
-        let stored = Arc::clone(&house.store.upstreams);
+        let stored = house.servers()?;
         let catalogue = upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
 
         ledger_keeping::begin(&kernel).await?;
@@ -250,10 +250,10 @@ async fn bind(config: &Config) -> Result<TcpListener, Failure> {
 /// Says at the start which limits of process tools are not kept by the kernel.
 fn tell_limits(config: &Config) {
     let groups = sandbox::offers().into_iter().find(|offer| offer.mechanism == sandbox::CONTROL_GROUPS);
-    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker(text), .. }) = groups
+    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker { detail, .. }, .. }) = groups
         && !config.process.unsandboxed
     {
-        tracing::warn!("control groups: {text}");
+        tracing::warn!("control groups: {detail}");
     }
 }
 

@@ -12,13 +12,17 @@ use crate::failure::Failure;
 use crate::printer::{Printer, visible};
 
 mod add;
+mod edit;
+mod options;
 mod review;
 
 /// Look after the MCP servers behind Gantry
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
     List(List),
-    Add(add::Add),
+    Add(Box<add::Add>),
+    Edit(Box<edit::Edit>),
+    Grant(edit::Grant),
     Remove(Remove),
     Restart(Restart),
     Logs(Logs),
@@ -79,6 +83,8 @@ impl Server {
         match self {
             Self::List(command) => command.run(context).await?,
             Self::Add(command) => return command.run(context).await,
+            Self::Edit(command) => return command.run(context).await,
+            Self::Grant(command) => return command.run(context).await,
             Self::Remove(command) => command.run(context).await?,
             Self::Restart(command) => command.run(context).await?,
             Self::Logs(command) => command.run(context).await?,

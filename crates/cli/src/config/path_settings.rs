@@ -379,7 +379,7 @@ dir = "events"
         assert_eq!(of("tools", "dirs"), ["/etc/gantry/tools", "/abs/tools"]);
         assert_eq!(of("tools", "tenants"), ["acme=/etc/gantry/own tools", "shop=/abs"]);
         assert_eq!(of("sandbox", "allowed_paths"), ["/etc/gantry/work"]);
-        assert_eq!(of("sandbox", "blocked_paths"), ["/etc", "/var", "/root"]);
+        assert_eq!(of("sandbox", "blocked_paths"), ["/etc", "/var"]);
         assert_eq!(of("secrets", "dir"), ["there"]);
         assert!(of("audit", "sinks")[0].contains(r#""dir":"/etc/gantry/events""#));
         let beside = gather(text, "", &[]);

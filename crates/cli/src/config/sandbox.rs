@@ -118,12 +118,13 @@ const BLOCKED_PATHS: Key = Key {
     section: SECTION,
     name: "blocked_paths",
     kind: Kind::List,
-    default: Some("/etc,/var,/root"),
+    default: Some("/etc,/var"),
     unset: "",
     doc: "Where they may not, with everything above and below; wins over `allowed_paths`. Always blocked are the data directory \
           and every file and folder that this configuration names as the server's own: the configuration file, the audit log, \
           the store, secrets, keys, certificates, policies, folders of tools (also of tenants); and `/proc`, `/sys`, `/dev`, \
-          `/run` and `/boot`.",
+          `/run` and `/boot`. Homes (`/root`, `/home`) are closed to tools without being listed here, and open to MCP servers whose \
+          paths the operator has named.",
     since: "0.1",
 };
 
@@ -236,7 +237,7 @@ mod tests {
         );
         assert_eq!(section.sandboxes, sandbox::SANDBOXES_MAX);
         assert_eq!((section.allowed_paths, section.io_bytes_per_second), (None, None));
-        assert_eq!(section.blocked_paths, ["/etc", "/var", "/root"].map(PathBuf::from));
+        assert_eq!(section.blocked_paths, ["/etc", "/var"].map(PathBuf::from));
     }
 
     #[test]

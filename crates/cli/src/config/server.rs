@@ -120,6 +120,27 @@ const CALLS_WAITING_MAX: Key = limit(
     "Calls that wait for their turn, of one tenant three quarters. At the limit, or when the time of a call is over: E3001 \
      with `retry_after_ms`.",
 );
+const REQUESTS_MAX: Key = limit(
+    "requests_max",
+    1..=100_000,
+    "32",
+    "Requests other than calls that are worked on at the same time: searches, listings, audit queries, registrations and other \
+     changes. Tenants share them: one alone holds at most three quarters, and within a tenant its agents share again. \
+     Further ones wait for their turn.",
+);
+const REQUESTS_WAITING_MAX: Key = limit(
+    "requests_waiting_max",
+    0..=1_000_000,
+    "1024",
+    "Requests other than calls that wait for their turn, of one tenant three quarters. At the limit: E3001 with \
+     `retry_after_ms`.",
+);
+const REQUEST_WAIT_MS: Key = limit(
+    "request_wait_ms",
+    10..=600_000,
+    "10000",
+    "Milliseconds that a request other than a call waits for its turn. At the limit: E3001 with `retry_after_ms`.",
+);
 const BODY_BYTES_MAX: Key =
     limit("body_bytes_max", 1024..=67_108_864, "1048576", "Bytes of one request body. At the limit: E3005.");
 const HEADERS_MAX: Key = limit("headers_max", 8..=100, "64", "Header lines of one request. At the limit: E3004.");
@@ -156,7 +177,7 @@ const DRAIN_TIMEOUT_MS: Key = limit(
     "drain_timeout_ms",
     0..=3_600_000,
     "30000",
-    "Milliseconds that calls have to finish once shutdown began. At the limit they are aborted.",
+    "Milliseconds that calls have to finish once shutdown began. At the limit they are ended, and have five more seconds to be answered.",
 );
 const LAME_DUCK_MS: Key = limit(
     "lame_duck_ms",
@@ -179,6 +200,9 @@ pub(super) const KEYS: &[&Key] = &[
     &CONNECTIONS_MAX,
     &CALLS_MAX,
     &CALLS_WAITING_MAX,
+    &REQUESTS_MAX,
+    &REQUESTS_WAITING_MAX,
+    &REQUEST_WAIT_MS,
     &BODY_BYTES_MAX,
     &HEADERS_MAX,
     &HEADER_BYTES_MAX,
@@ -266,6 +290,9 @@ fn limits(settings: &Settings) -> ServerConfig {
         connections_max: size(&CONNECTIONS_MAX),
         calls_max: size(&CALLS_MAX),
         calls_waiting_max: size(&CALLS_WAITING_MAX),
+        requests_max: size(&REQUESTS_MAX),
+        requests_waiting_max: size(&REQUESTS_WAITING_MAX),
+        request_wait_ms: settings.integer(&REQUEST_WAIT_MS),
         body_bytes_max: size(&BODY_BYTES_MAX),
         headers_max: size(&HEADERS_MAX),
         header_bytes_max: size(&HEADER_BYTES_MAX),

@@ -63,6 +63,18 @@ impl Running {
         self.child.wait().await
     }
 
+    /// Ends it, and says what the call that is broken off with it has used.
+    pub(super) async fn end_and_count(&mut self) -> Usage {
+        let end = self.end().await;
+        let mut usage = ended::usage(self.of_this_call(end.usage));
+        if let Some(gate) = self.closed_gate().await {
+            let traffic = gate.meter().snapshot();
+            (usage.network_bytes_sent, usage.network_bytes_received) = (traffic.bytes_sent, traffic.bytes_received);
+        }
+        self.bytes_of_this_call(&mut usage);
+        usage
+    }
+
     /// The gate after its last byte.
     pub(super) async fn closed_gate(&mut self) -> Option<&Gate> {
         if let Some(proxy) = self.proxy.take() {

@@ -9,6 +9,7 @@ use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, Tool
 use sandbox::Ended;
 use serde_json::Value;
 
+use super::attended::{Attended, Holder};
 use super::output::{self, ended_early, judged};
 use super::prepared::Prepared;
 use super::running::Running;
@@ -36,7 +37,12 @@ pub(crate) async fn simply(
     let mut running = Running::start(walls, call, &prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     let input = call.parameters.to_string().into_bytes();
-    let talked = simple::talk_until(streams, &input, &simple::Bounds::default(), running.child.wait()).await;
+    let attended = Attended::new(call, running);
+    let talked = {
+        let mut running = attended.holder().await;
+        simple::talk_until(streams, &input, &simple::Bounds::default(), running.child.wait()).await
+    };
+    let mut running = attended.back().ok_or_else(broken)?;
     let (end, said) = match talked {
         Ok(talked) => talked,
         Err(error) => {
@@ -75,8 +81,8 @@ pub(crate) async fn in_session(
     pool: Option<&Arc<WarmPool<Running>>>,
 ) -> Result<ToolOutput, ExecutorError> {
     let Some(pool) = pool else {
-        let mut running = started(walls, call, &prepared).await?;
-        let answer = asked(call, &mut running, &prepared.scrubber).await;
+        let running = started(walls, call, &prepared).await?;
+        let (running, answer) = asked(call, running, &prepared.scrubber).await?;
         return concluded(call, running, answer, &prepared.scrubber).await;
     };
     prepared.spec.freezable = true;
@@ -88,14 +94,14 @@ pub(crate) async fn in_session(
             continue;
         }
         call.dispatch.release();
-        let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
+        let (warm, answer) = asked(call, warm, &prepared.scrubber).await?;
         if !matches!(&answer, Err(error) if !error.was_asked()) {
             return kept(call, pool, warm, answer, &prepared.scrubber).await;
         }
         call.dispatch.hold();
     }
-    let mut warm = pool.started(key, started(walls, call, &prepared).await?);
-    let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
+    let warm = pool.started(key, started(walls, call, &prepared).await?);
+    let (warm, answer) = asked(call, warm, &prepared.scrubber).await?;
     kept(call, pool, warm, answer, &prepared.scrubber).await
 }
 
@@ -106,8 +112,22 @@ async fn started(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<
     Ok(running)
 }
 
+/// Asks. The process comes back with what it answered.
+async fn asked<H: Holder>(
+    call: &ToolCall,
+    holder: H,
+    secrets: &Arc<Scrubber>,
+) -> Result<(H, Result<Value, SessionError>), ExecutorError> {
+    let attended = Attended::new(call, holder);
+    let answer = {
+        let mut holder = attended.holder().await;
+        conversed(call, holder.process(), secrets).await
+    };
+    Ok((attended.back().ok_or_else(broken)?, answer))
+}
+
 /// Asks, and tells the tool in time that its time is over.
-async fn asked(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubber>) -> Result<Value, SessionError> {
+async fn conversed(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubber>) -> Result<Value, SessionError> {
     let companion: Arc<dyn Companion> = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(secrets)));
     let Some(session) = running.session.as_mut() else { return Err(SessionError::Unfit) };
     let question = Call::from(call);

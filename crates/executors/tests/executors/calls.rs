@@ -75,6 +75,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         companion: Unaccompanied::new(),
         resume: None,
         dispatch: Arc::default(),
+        usage_at_end: Arc::default(),
         idempotency_key: "key-of-the-act".into(),
     }
 }

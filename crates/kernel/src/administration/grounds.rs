@@ -204,6 +204,9 @@ impl Kernel {
                     .hint("overrides can only make a tool stricter than its manifest")
             })?;
             let tenant = self.tenant_for(actor, &caller, wish.tenant.as_ref()).await?;
+            if let ToolPattern::One(named) = &wish.tool {
+                self.is_no_former_name(&tenant, named)?;
+            }
             let agent = match wish.agent.clone() {
                 Some(agent) => {
                     subject_is_fine(&agent)?;

@@ -2,7 +2,7 @@
 //! `crew`'s.
 
 use contract::error::Refusal;
-use policy::Action;
+use policy::{Action, Caller};
 
 use super::Actor;
 use crate::invoke::Kernel;
@@ -20,4 +20,9 @@ impl Kernel {
         let caller = self.permitted(actor, Action::SeeUsage).await?;
         self.of_the_installation(actor, &caller).await
     }
+}
+
+/// The same question where nobody is refused, and nothing recorded: a caller who may not is told less.
+pub fn sees_metrics(caller: &Caller) -> bool {
+    caller.may(Action::SeeUsage) && caller.tenant().is_home()
 }

@@ -2,7 +2,7 @@
 //! what is in force is always something that was once accepted.
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId};
+use contract::ids::{Subject, TenantId, ToolId};
 use policy::{Action, Policies, PolicyProblem};
 use serde_json::json;
 
@@ -97,10 +97,16 @@ impl Kernel {
     ) -> Result<PolicyRecord, Refusal> {
         let caller = self.permitted(actor, Action::ManagePolicies).await?;
         let tenant = layer_of(self.tenant_for(actor, &caller, tenant).await?);
-        let text = tokio::task::spawn_blocking(move || Policies::compile(&text).map(|_| text))
-            .await
-            .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?
-            .map_err(|problems| not_usable(&problems))?;
+        let (text, tools) = tokio::task::spawn_blocking(move || {
+            Policies::compile(&text).map(|policies| (text, policies.tools_named().to_vec()))
+        })
+        .await
+        .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?
+        .map_err(|problems| not_usable(&problems))?;
+        let of_tenant = tenant.as_ref().unwrap_or_else(|| caller.tenant());
+        for named in tools.iter().filter_map(|name| name.parse().ok()) {
+            self.is_no_former_name(of_tenant, &named)?;
+        }
         let slot = self.parts.recorder.reserve().await?;
         let put = self.access().put_policies(tenant.clone(), text.clone(), caller.subject()).await;
         let version = put.map_err(|error| error.refusal())?;
@@ -108,6 +114,21 @@ impl Kernel {
         let note = format!("version {version} of {of}");
         slot.record_durably(self.act(actor, &caller, AuditAction::PoliciesChanged, None, Some(note))).await?;
         Ok(PolicyRecord { tenant, version, text, added_at: self.clock().now(), added_by: caller.subject().clone() })
+    }
+}
+
+impl Kernel {
+    /// Rights are compared with what a tool is called now. One that names it by an alias would be taken and do nothing.
+    pub(super) fn is_no_former_name(&self, tenant: &TenantId, named: &ToolId) -> Result<(), Refusal> {
+        let registry = self.registry().snapshot();
+        match registry.alias(tenant, named.as_str()) {
+            Some(tool) if registry.tool(tenant, named).is_none() => {
+                Err(Refusal::new(ErrorCode::E3004, format!("`{named}` is a former name of `{tool}`"))
+                    .hint(format!("name `{tool}`: what is said about it holds under all its names"))
+                    .details(json!({ "named": named, "tool_id": tool })))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

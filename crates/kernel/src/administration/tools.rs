@@ -22,6 +22,10 @@ use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admi
 /// Longest reason of a quarantine or release.
 const REASON_CHARS_MAX: usize = 500;
 
+/// Why a manifest that wants its state saved is not admitted.
+const NO_WAY_TO_SAVE: &str = "a tool of this kind has no way to save checkpoints: programs that speak `gantry/1` and WASM \
+                              components have; leave it out, or bind the tool to one of these";
+
 impl Kernel {
     /// Publishes the manifest in `document` as a tool of the caller's tenant, naming every reason against it at once.
     pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
@@ -48,7 +52,10 @@ impl Kernel {
         if matches!(manifest.execution, Some(Execution::Mcp { .. })) {
             return Err(servers_speak_for_themselves());
         }
-        self.can_run(&tenant, &manifest)?;
+        // Of a version that is there, its being there is what matters.
+        if !self.registry().is_taken(&tenant, &manifest) {
+            self.can_run(&tenant, &manifest)?;
+        }
         let slot = self.parts.recorder.reserve().await?;
         let registration = self.registry().register(&tenant, manifest, caller.subject()).await?;
         if registration.created {
@@ -68,6 +75,9 @@ impl Kernel {
     fn can_run(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), Refusal> {
         let Some(binding) = &manifest.execution else { return Ok(()) };
         if let Some(executor) = self.parts.executors.iter().find(|executor| executor.kind() == binding.kind()) {
+            if manifest.checkpoint_config.as_ref().is_some_and(|config| config.enabled) && !executor.saves(manifest) {
+                return Err(not_admitted(&ManifestError::one("/checkpoint_config/enabled", NO_WAY_TO_SAVE)));
+            }
             return executor.admits(tenant, manifest).map_err(|error| not_admitted(&error));
         }
         let mut known: Vec<&str> = self.parts.executors.iter().map(|executor| executor.kind()).collect();

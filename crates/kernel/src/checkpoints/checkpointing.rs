@@ -49,7 +49,7 @@ impl Checkpointing {
 
     /// Can the tool do what the caller wants kept? A tool that has no way to save would be called as if it had.
     pub(crate) fn possible(&self, executor: &dyn Executor, tool: &ToolVersion) -> Result<(), Refusal> {
-        if self.wish.enable_checkpointing != Some(true) || executor.saves(tool) {
+        if self.wish.enable_checkpointing != Some(true) || executor.saves(&tool.manifest) {
             return Ok(());
         }
         let said = format!("`{}` {} has no way to save checkpoints", tool.id, tool.version);

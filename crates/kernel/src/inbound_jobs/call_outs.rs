@@ -4,6 +4,7 @@
 //! tried again, everything else is an end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
@@ -45,6 +46,8 @@ pub struct CallOutParts {
 #[derive(Debug)]
 pub struct CallOuts {
     pub(super) parts: CallOutParts,
+    /// Has the workflow engine failed to answer when it was asked last?
+    workflow_is_silent: AtomicBool,
 }
 
 /// A job that came to its end.
@@ -83,7 +86,7 @@ pub(super) struct Answer {
 impl CallOuts {
     /// From its parts.
     pub fn new(parts: CallOutParts) -> Self {
-        Self { parts }
+        Self { parts, workflow_is_silent: AtomicBool::new(false) }
     }
 
     /// Forgets runs that ended long ago. To be called now and then.
@@ -118,6 +121,18 @@ impl CallOuts {
             Some(_) => Ok(()),
             None => Err(unset(kind, "secret")),
         }
+    }
+
+    /// Does the workflow engine answer, as far as this server has asked it? `None`: there is none. (OPS-010)
+    pub fn workflow_answers(&self) -> Option<bool> {
+        self.is_configured(InboundKind::ExecuteWorkflow).ok()?;
+        Some(!self.workflow_is_silent.load(Ordering::Relaxed))
+    }
+
+    /// Notes whether the workflow engine has answered: not in time, not at all, and with a failure of its own are no answers.
+    pub(super) fn note_workflow(&self, called: Result<&Answer, &Stopped>) {
+        let answers = called.is_ok_and(|answer| answer.status < 500);
+        self.workflow_is_silent.store(!answers, Ordering::Relaxed);
     }
 
     pub(super) fn url(&self, kind: InboundKind) -> Result<&str, Refusal> {

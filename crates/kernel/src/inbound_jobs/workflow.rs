@@ -16,8 +16,9 @@ use serde_json::{Map, Value, json};
 use super::call_outs::{Answer, CallOuts, Ended, Stopped, bad_status};
 use super::{InboundKind, not_genuine, typed};
 use crate::ports::audit_sink::AuditAction;
+use crate::ports::secret_source::Secret;
 use crate::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunState};
-use crate::webhooks::verify;
+use crate::webhooks::{SignatureError, is_of_now, verify};
 
 /// Longest name of a workflow, and of a key.
 const NAME_CHARS_MAX: usize = 128;
@@ -120,7 +121,9 @@ pub(super) async fn run(
     input.insert(METADATA.to_owned(), metadata);
     let url = format!("{}/webhook/{workflow_id}", base.trim_end_matches('/'));
     let headers = vec![("x-request-id", id.to_string()), ("x-idempotency-key", key)];
-    let called = match calls.call(&url, &Value::Object(input), headers).await {
+    let called = calls.call(&url, &Value::Object(input), headers).await;
+    calls.note_workflow(called.as_ref());
+    let called = match called {
         Ok(Answer { status: 202, .. }) => {
             return Ok(Ended { result: json!({ "invocationId": id, "status": "pending" }), audit: None });
         }
@@ -175,18 +178,30 @@ async fn end_run(
     Ok(matches!(ended, RunEnded::Now { .. }).then_some((AuditAction::WorkflowCompleted, note)))
 }
 
+fn refused(error: SignatureError) -> Refusal {
+    tracing::warn!(%error, "a callback of a workflow was refused");
+    not_genuine()
+}
+
 impl CallOuts {
+    /// Could this be the signature of a callback? What can be told before the body is read.
+    pub fn judge_callback(&self, signature: &str) -> Result<(), Refusal> {
+        self.callback_secret()?;
+        is_of_now(signature, self.parts.clock.now()).map_err(refused)
+    }
+
+    fn callback_secret(&self) -> Result<&Secret, Refusal> {
+        self.parts.secret.as_ref().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3408, "this server takes no callbacks")
+                .hint("let the operator set `[inbound_jobs] secret`")
+        })
+    }
+
     /// A workflow says that it has ended (FLOW-006). The body must be signed with our secret, lately; a second time changes
     /// nothing.
     pub async fn called_back(&self, tenant: &TenantId, signature: &str, body: &[u8]) -> Result<CallbackTaken, Refusal> {
-        let secret = self.parts.secret.as_ref().ok_or_else(|| {
-            Refusal::new(ErrorCode::E3408, "this server takes no callbacks")
-                .hint("let the operator set `[inbound_jobs] secret`")
-        })?;
-        verify(signature, std::slice::from_ref(secret), body, self.parts.clock.now()).map_err(|error| {
-            tracing::warn!(%error, "a callback of a workflow was refused");
-            not_genuine()
-        })?;
+        let secret = self.callback_secret()?;
+        verify(signature, std::slice::from_ref(secret), body, self.parts.clock.now()).map_err(refused)?;
         let value: Value =
             serde_json::from_slice(body).map_err(|_| Refusal::new(ErrorCode::E3004, "the body is not JSON"))?;
         let CallbackBody { invocation_id, status, output, error } =

@@ -59,13 +59,14 @@ impl Jobs {
                 trace: Some(trace),
                 parent_left: None,
                 audience: None,
-                cancellation: CancellationToken::new(),
+                cancellation: self.kernel.ending().child_token(),
             };
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
         let patience = patience.unwrap_or(self.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
-        Box::pin(self.call_for_long(actor, trace, request, patience, None, CancellationToken::new())).await
+        let cancellation = self.kernel.ending().child_token();
+        Box::pin(self.call_for_long(actor, trace, request, patience, None, cancellation)).await
     }
 
     /// Runs a call whose caller hears it and can take a job for an answer. The caller is heard on after its call has
@@ -109,10 +110,11 @@ impl Jobs {
         let reporter = Arc::new(Reporter::default());
         let kernel = Arc::clone(&self.kernel);
         let audience = heard_by(&reporter, listener);
-        let mut work = begin(kernel, actor, trace.clone(), request.clone(), audience, cancellation.clone());
+        let own = CancellationToken::new();
+        let mut work = begin(kernel, actor, trace.clone(), request.clone(), audience, own.clone());
         let ended = tokio::select! {
             biased;
-            ended = &mut work => Some(ended),
+            ended = cancelled_with(&mut work, &cancellation, &own) => Some(ended),
             () = clock.sleep(patience) => None,
         };
         if let Some(ended) = ended {
@@ -123,17 +125,27 @@ impl Jobs {
             Err(_) => None,
         };
         let Some((record, repeatable, fence, accepted, room)) = promoted else {
-            return work.await.map(|returned| Called::Returned(Box::new(returned)));
+            let ended = cancelled_with(&mut work, &cancellation, &own).await;
+            return ended.map(|returned| Called::Returned(Box::new(returned)));
         };
-        self.running.begin(&record.key, cancellation);
+        self.running.begin(&record.key, own.clone());
         self.tell(&record.key);
         let jobs = Arc::clone(self);
         self.tasks.spawn(async move {
             let _room = room;
+            // From here on the end of the doors is not its end: workers end jobs, in a time of their own.
+            let forwarded = async {
+                cancellation.cancelled().await;
+                if !jobs.kernel.ending().is_cancelled() {
+                    own.cancel();
+                }
+                std::future::pending::<()>().await;
+            };
             let outcome = tokio::select! {
                 biased;
                 outcome = &mut work => outcome,
                 () = reporter.write(&jobs, &record.key, fence) => return,
+                () = forwarded => return,
             };
             let outcome = call_end(&jobs.kernel, outcome, &record, repeatable);
             let why = jobs.running.end(&record.key);
@@ -179,6 +191,20 @@ impl Jobs {
         };
         Some((record, errand.repeatable, fence, accepted, room))
     }
+}
+
+/// The end of the work, which `cancellation` brings about too.
+async fn cancelled_with(
+    work: &mut Work,
+    cancellation: &CancellationToken,
+    own: &CancellationToken,
+) -> Result<Returned, Box<Failed>> {
+    tokio::select! {
+        biased;
+        () = cancellation.cancelled() => own.cancel(),
+        ended = &mut *work => return ended,
+    }
+    work.await
 }
 
 /// The call as a future that owns everything it needs.

@@ -32,7 +32,7 @@ use crate::ports::registry_store::StoreError;
 
 /// Jobs taken at once, so that several processes share a short queue.
 const TAKE_MAX: usize = 16;
-/// How often a job may be interrupted by the end of its process, beyond the attempts that it may fail.
+/// How often a job may be interrupted by the end of its process.
 const INTERRUPTIONS_MAX: u32 = 10;
 /// The longest pause of a job that was only not begun because others were running.
 const PLACE_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -316,18 +316,20 @@ impl Jobs {
             }
             (ErrorCode::E3703, _) => End::Cancelled { error: failure.error, key },
             // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
-            // call has time. Nothing was run; by and by the ledger says what became of it.
-            (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => self.later(record, failure),
+            // call has time. Nothing was run, so it costs no try; by and by the ledger says what became of it.
+            (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => {
+                self.put_back(record, fence, failure)
+            }
             (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => self.unknown_end(record),
             _ if !failure.again => End::Failed { error: failure.error, key },
-            _ if record.attempts >= record.attempts_max => End::Dead { error: failure.error, key },
+            _ if record.tries() >= record.attempts_max => End::Dead { error: failure.error, key },
             _ => self.later(record, failure),
         }
     }
 
     fn later(&self, record: &JobRecord, failure: JobFailure) -> End {
         let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
-        let after = backoff::pause(first, max, record.attempts, failure.after, self.kernel.entropy());
+        let after = backoff::pause(first, max, record.tries(), failure.after, self.kernel.entropy());
         End::Retry { error: failure.error, after }
     }
 
@@ -391,7 +393,7 @@ impl Jobs {
                         self.unknown_end(&job.record)
                     }
                 };
-                tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Retry { .. }), "a job was interrupted");
+                tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Interrupted { .. }), "a job was interrupted");
                 self.keep_end(&job.record.key, job.fence, end).await;
             }
         }
@@ -417,7 +419,7 @@ impl Jobs {
             let key = if is_safe_call { DedupeKey::Freed } else { DedupeKey::Kept };
             return Ok(End::Dead { error, key });
         }
-        Ok(End::Retry { error, after: Duration::ZERO })
+        Ok(End::Interrupted { error })
     }
 
     fn unknown_end(&self, record: &JobRecord) -> End {
@@ -444,5 +446,5 @@ fn key_after(record: &JobRecord, failure: &JobFailure, repeatable: bool) -> Dedu
 
 /// Has the job not been interrupted too often?
 fn may_be_interrupted(record: &JobRecord) -> bool {
-    record.attempts < record.attempts_max.saturating_add(INTERRUPTIONS_MAX)
+    record.interruptions < INTERRUPTIONS_MAX
 }

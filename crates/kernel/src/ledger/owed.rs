@@ -1,5 +1,9 @@
 //! Ends of calls that are known and could not be written yet: they are kept here and tried again until the store takes them.
 //!
+//! Two ways lead here. An end that the store did not take, and the end of a call that was dropped (a shutdown that does not
+//! wait any longer, a panic) before anything of it was sent: dropping cannot wait for a store, and the call has not happened.
+//! What is left when the process ends in order is written before its lease is given back.
+//!
 //! A store that fails over is away for longer than a caller is kept waiting. The caller is told that its end could not be
 //! written (E3413); the end itself is not thrown away with that. Once it is written, whoever asks with the same key is
 //! answered with it. Until then the call stays in flight, and duplicates in this process wait on its seat.
@@ -11,14 +15,16 @@
 //!
 //! Not here: how often it is tried before the caller hears of it (`Bookkeeper::settle`).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contract::ids::InvocationId;
 use tokio::sync::Notify;
 
-use super::{Bookkeeper, Held};
-use crate::ports::ledger::{Settled, Settlement};
-use crate::ports::observer::LedgerEvent;
+use super::Bookkeeper;
+use super::waiting::Seat;
+use crate::ports::ledger::{Fence, Settled, Settlement};
+use crate::ports::observer::{LedgerEvent, Observer};
 use crate::ports::registry_store::StoreError;
 
 /// Most ends that are kept, and the most room they take. No call with effects begins while the store is away, so there are
@@ -31,10 +37,11 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const TRIES_MAX: u32 = 20;
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Owed {
     ends: Mutex<Ends>,
     more: Notify,
+    observer: Arc<dyn Observer>,
 }
 
 #[derive(Debug, Default)]
@@ -46,13 +53,38 @@ struct Ends {
 /// How one call ended, and its place in the ledger.
 #[derive(Debug)]
 struct End {
-    held: Held,
+    invocation: InvocationId,
+    fence: Fence,
+    /// Duplicates wait on it.
+    _seat: Seat,
     settlement: Settlement,
     bytes: usize,
     tries: u32,
 }
 
 impl Owed {
+    pub(super) fn new(observer: Arc<dyn Observer>) -> Self {
+        Self { ends: Mutex::default(), more: Notify::new(), observer }
+    }
+
+    /// Keeps an end that could not be written. False if there is no room.
+    pub(super) fn keep(&self, invocation: InvocationId, fence: Fence, seat: Seat, settlement: Settlement) -> bool {
+        let bytes = settlement.outcome.to_string().len();
+        let mut ends = self.ends();
+        if ends.waiting.len() >= OWED_MAX || ends.bytes.saturating_add(bytes) > OWED_BYTES_MAX {
+            drop(ends);
+            self.observer.ledger(LedgerEvent::GivenUp);
+            return false;
+        }
+        ends.bytes += bytes;
+        ends.waiting.push(End { invocation, fence, _seat: seat, settlement, bytes, tries: 0 });
+        let number = ends.waiting.len();
+        drop(ends);
+        self.observer.ledger_owed(number);
+        self.more.notify_one();
+        true
+    }
+
     fn ends(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,24 +105,6 @@ impl Owed {
 }
 
 impl Bookkeeper {
-    /// Keeps an end that could not be written. False if there is no room.
-    pub(super) fn owe(&self, held: Held, settlement: Settlement) -> bool {
-        let bytes = settlement.outcome.to_string().len();
-        let mut ends = self.owed.ends();
-        if ends.waiting.len() >= OWED_MAX || ends.bytes.saturating_add(bytes) > OWED_BYTES_MAX {
-            drop(ends);
-            self.observer.ledger(LedgerEvent::GivenUp);
-            return false;
-        }
-        ends.bytes += bytes;
-        ends.waiting.push(End { held, settlement, bytes, tries: 0 });
-        let number = ends.waiting.len();
-        drop(ends);
-        self.observer.ledger_owed(number);
-        self.owed.more.notify_one();
-        true
-    }
-
     /// Writes what is owed, again and again. Never ends by itself.
     pub(super) async fn pay(&self) {
         let mut pause = PAUSE.0;
@@ -109,7 +123,7 @@ impl Bookkeeper {
         let mut waiting = Unpaid { owed: &self.owed, left: self.owed.take(), kept: Vec::new() };
         let mut wrote = false;
         while let Some(end) = waiting.left.pop() {
-            let (invocation, fence) = (end.held.invocation, end.held.fence);
+            let (invocation, fence) = (end.invocation, end.fence);
             let settled = self.ledger.settle(invocation, fence, end.settlement.clone()).await;
             wrote |= settled.is_ok();
             match settled {

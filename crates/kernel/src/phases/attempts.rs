@@ -23,6 +23,7 @@ use std::time::Duration;
 use crate::identity::Principal;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use serde_json::json;
 
 use super::execute::{Former, Output, cancelled, timed_out};
@@ -31,7 +32,7 @@ use crate::checkpoints::{self, Keeper};
 use crate::invoke::Kernel;
 use crate::ledger::CallKey;
 use crate::ports::executor::{
-    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS,
+    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS, Usage, UsageAtEnd,
 };
 use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
@@ -41,6 +42,9 @@ use crate::resilience::guard::{Failover, Guard, GuardedService, Retries};
 use crate::resilience::last_results::ResultKey;
 use crate::resilience::retry::{Attempts, Judged, Next, spread};
 use crate::resilience::service::Entered;
+
+/// How long it may take to find out what an attempt used that was ended from outside: about as long as a sandbox takes to end.
+const USAGE_READING_MAX: Duration = Duration::from_secs(2);
 
 /// What an attempt needs.
 pub(super) struct Run<'a> {
@@ -96,23 +100,54 @@ impl<'a> Run<'a> {
         }
         facts.reach = ExecutionReach::MayHaveRun;
         (facts.failed_usage, facts.failed_program) = (None, None);
-        let (tool, dispatch) = (Arc::clone(&call.tool), Arc::new(Dispatch::default()));
-        let call = ToolCall { dispatch: Arc::clone(&dispatch), ..call };
+        // A call in the ledger has one mark for all attempts, which is read also if the call is dropped.
+        let dispatch: Arc<Dispatch> = facts.held.as_ref().map(|held| Arc::clone(&held.dispatch)).unwrap_or_default();
+        dispatch.release();
+        let tool = Arc::clone(&call.tool);
+        let at_end = Arc::new(UsageAtEnd::default());
+        let call = ToolCall { dispatch: Arc::clone(&dispatch), usage_at_end: Arc::clone(&at_end), ..call };
         let time_left = self.time_left();
         let ended = |refusal| Err(ExecutorError::new(refusal, dispatch.reach()));
+        // Asked before the executor is: what was never sent is not begun any more, also if its turn comes just now, because
+        // others were ended with it. What was sent and has its answer just now keeps it.
+        let never_sent = async {
+            facts.cancellation.cancelled().await;
+            if dispatch.reach() != ExecutionReach::NotSent {
+                std::future::pending::<()>().await;
+            }
+        };
         let output = tokio::select! {
             biased;
+            () = never_sent => ended(cancelled(self.kernel, &tool)),
             output = self.executor.execute(call) => output,
-            () = facts.cancellation.cancelled() => ended(cancelled(&tool)),
-            () = checkpoints::tend(self.keeper) => ended(cancelled(&tool)),
+            () = facts.cancellation.cancelled() => ended(cancelled(self.kernel, &tool)),
+            () = checkpoints::tend(self.keeper) => ended(cancelled(self.kernel, &tool)),
             () = self.kernel.clock().sleep(time_left) => ended(timed_out(&tool, millis(self.time_allowed))),
         };
         facts.reach = output.as_ref().map_or_else(|error| error.reach, |_| ExecutionReach::Answered);
+        if facts.reach.is_clean() {
+            dispatch.hold();
+        }
+        let read = match &output {
+            Err(error) if error.used.is_none() => self.read_usage(&at_end).await,
+            Err(_) | Ok(_) => None,
+        };
         output.map_err(|error| {
-            facts.failed_usage = error.used.map(|used| *used);
+            facts.failed_usage = error.used.map(|used| *used).or(read);
             facts.failed_program = error.program;
             as_declared(&tool, error.refusal)
         })
+    }
+
+    /// What an attempt used whose executor could not say it any more. Asked after the executor's future was dropped, which
+    /// ends what it had begun.
+    async fn read_usage(&self, at_end: &UsageAtEnd) -> Option<Usage> {
+        let reading = at_end.take()?;
+        tokio::select! {
+            biased;
+            usage = reading => Some(usage),
+            () = self.kernel.clock().sleep(USAGE_READING_MAX) => None,
+        }
     }
 
     /// Runs it as often as it takes and as is allowed.
@@ -134,19 +169,20 @@ impl<'a> Run<'a> {
         loop {
             // Those that come through a door were counted with everything else that limits them.
             let counted = last.is_none() && !background;
-            let entered = match self.enter_any(resilience, &tool, services, (first_asked, counted)).await {
-                Ok(entered) => entered,
-                Err(refusal) => {
-                    let is_open = refusal.code == ErrorCode::E3501;
-                    if let Some(key) = result_key.filter(|_| is_open && !background)
-                        && let Some(former) = self.former_result(resilience, &tool, key)
-                    {
-                        return Ok(Output::Stale(former));
+            let entered =
+                match self.enter_any(resilience, (&tool, caller.tenant()), services, (first_asked, counted)).await {
+                    Ok(entered) => entered,
+                    Err(refusal) => {
+                        let is_open = refusal.code == ErrorCode::E3501;
+                        if let Some(key) = result_key.filter(|_| is_open && !background)
+                            && let Some(former) = self.former_result(resilience, &tool, key)
+                        {
+                            return Ok(Output::Stale(former));
+                        }
+                        // What the service itself said last is the better answer.
+                        return Err(last.unwrap_or(refusal));
                     }
-                    // What the service itself said last is the better answer.
-                    return Err(last.unwrap_or(refusal));
-                }
-            };
+                };
             let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
             let (began, time_given) = (self.kernel.clock().monotonic(), self.time_left());
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
@@ -181,7 +217,7 @@ impl<'a> Run<'a> {
             tracing::debug!(tool_name = %tool.id, code = refusal.code.as_str(), attempt = attempts.made(), ?wait, "tool_attempt_failed");
             tokio::select! {
                 biased;
-                () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
+                () = facts.cancellation.cancelled() => return Err(cancelled(self.kernel, &tool)),
                 () = self.kernel.clock().sleep(wait) => {}
             }
             if self.time_left().is_zero() {
@@ -196,7 +232,7 @@ impl<'a> Run<'a> {
     async fn enter_any<'g>(
         &self,
         resilience: &Resilience,
-        tool: &ToolVersion,
+        of: (&ToolVersion, &TenantId),
         services: &'g [GuardedService],
         (first_asked, counted): (usize, bool),
     ) -> Result<Option<(usize, Entered<'g>)>, Refusal> {
@@ -204,7 +240,7 @@ impl<'a> Run<'a> {
         let number = services.len();
         for endpoint in (0..number).map(|n| n.saturating_add(first_asked).checked_rem(number).unwrap_or(0)) {
             let Some(service) = services.get(endpoint) else { continue };
-            match resilience.enter(tool, service, counted, self.time_left()).await {
+            match resilience.enter(of, service, counted, self.time_left()).await {
                 Ok(entered) => return Ok(Some((endpoint, entered))),
                 Err(refusal) if refusal.code == ErrorCode::E3501 => {
                     let sooner = soonest.as_ref().is_none_or(|other| refusal.retry_after_ms < other.retry_after_ms);

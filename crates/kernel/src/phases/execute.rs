@@ -86,7 +86,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let places = &kernel.concurrency;
     let _running = match facts.is_job {
         true => None,
-        false => Some(placed(&tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?),
+        false => {
+            Some(placed(kernel, &tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?)
+        }
     };
 
     // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before. One without is
@@ -112,7 +114,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         let claim = tokio::select! {
             biased;
             claim = claiming => claim?,
-            () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
+            () = facts.cancellation.cancelled() => return Err(cancelled(kernel, &tool)),
             () = kernel.clock().sleep(time_allowed) => return Err(still_running(&tool)),
         };
         match claim {
@@ -144,7 +146,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let _place = match facts.place.take() {
         None if needs_place(isolation) => {
             let turn = places.sandboxed(&caller, kernel.clock(), &facts.cancellation, time_left());
-            Some(placed(&tool, turn.await)?)
+            Some(placed(kernel, &tool, turn.await)?)
         }
         kept => kept.filter(|_| needs_place(isolation)),
     };
@@ -195,6 +197,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         companion: Arc::clone(&attendant) as _,
         resume,
         dispatch: Arc::default(),
+        usage_at_end: Arc::default(),
         idempotency_key: act.into(),
     };
     let prices = tool.manifest.cost_config.as_ref();
@@ -245,10 +248,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions, result_key })
 }
 
-fn placed(tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
+fn placed(kernel: &Kernel, tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
     place.map_err(|why| match why {
         NoPlace::Refused(refusal) => refusal,
-        NoPlace::Cancelled => cancelled(tool),
+        NoPlace::Cancelled => cancelled(kernel, tool),
     })
 }
 
@@ -338,8 +341,14 @@ fn executor_for<'k>(
     Ok(executor)
 }
 
-pub(super) fn cancelled(tool: &ToolVersion) -> Refusal {
-    Refusal::new(ErrorCode::E3703, format!("`{}` {} was cancelled while it ran", tool.id, tool.version))
+/// Ended by whoever made the call, or by the end of this server.
+pub(super) fn cancelled(kernel: &Kernel, tool: &ToolVersion) -> Refusal {
+    let why = if kernel.ending().is_cancelled() {
+        "was ended, because this server ends"
+    } else {
+        "was cancelled while it ran"
+    };
+    Refusal::new(ErrorCode::E3703, format!("`{}` {} {why}", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::authorize::{Authorized, authorize_from};
 use super::conditions::Conditions;
-use super::execute::spend;
+use super::execute::{cancelled, spend};
 use super::facts::Facts;
 use super::finish::finish;
 use super::settle::Settled;
@@ -32,9 +32,12 @@ use super::validate::Validated;
 use super::verify::{Verified, fits_the_size};
 use crate::access::AccessSnapshot;
 use crate::administration::Actor;
+use crate::concurrency::NoPlace;
+use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ledger::CallKey;
+use crate::offerings::PATIENCE;
 use crate::ports::executor::Usage;
 use crate::ports::observer::Phase;
 use crate::ports::tool_origin::ToolOrigin;
@@ -62,6 +65,8 @@ pub(crate) struct OfferingAsked {
 pub(crate) struct OfferingCall {
     facts: Facts,
     admitted: Result<Authorized, Refusal>,
+    /// Among the calls of this server, until it is ended.
+    _place: Option<Place>,
 }
 
 impl OfferingCall {
@@ -92,18 +97,21 @@ impl OfferingCall {
             Ok(found) => admit(kernel, &mut facts, caller, found, asked.arguments).await,
             Err(refusal) => Err(refusal),
         };
+        let (admitted, place) = match admitted {
+            Ok((authorized, place)) => (Ok(authorized), Some(place)),
+            Err(refusal) => (Err(refusal), None),
+        };
         if admitted.is_ok() {
             facts.enter(kernel, Phase::Execute);
             facts.begun = true;
         }
-        Ok(Self { facts, admitted })
+        Ok(Self { facts, admitted, _place: place })
     }
 
     /// May it be asked? If so, how long may the answer take, if somebody says so?
     pub(crate) fn admitted(&self, kernel: &Kernel) -> Result<Option<Duration>, Refusal> {
         let Authorized { caller, conditions, .. } = self.admitted.as_ref().map_err(Clone::clone)?;
-        let left = caller.time_left(kernel.clock().now());
-        Ok([conditions.timeout, left].into_iter().flatten().min())
+        Ok(time_allowed(kernel, caller, conditions))
     }
 
     /// Records and counts how it ended. Gives back as much of the answer as the caller may see.
@@ -132,7 +140,7 @@ async fn admit(
     caller: Arc<Principal>,
     found: OfferedTool,
     arguments: Value,
-) -> Result<Authorized, Refusal> {
+) -> Result<(Authorized, Place), Refusal> {
     let OfferedTool { tool, origin, access } = found;
     facts.tool = Some(Arc::clone(&tool));
     let mut conditions = Conditions::default();
@@ -170,8 +178,20 @@ async fn admit(
         return Err(not_kept(&authorized.tool.id, &format!("isolation={}", level.as_str())));
     }
     facts.note_decision(&authorized);
+    // As a call does: in its agent's turn, and before anything is counted durably.
+    let within = time_allowed(kernel, &authorized.caller, &authorized.conditions).unwrap_or(PATIENCE).min(PATIENCE);
+    let place = kernel.concurrency.call(&authorized.caller, kernel.clock(), &facts.cancellation, within).await;
+    let place = place.map_err(|none| match none {
+        NoPlace::Refused(refusal) => refusal,
+        NoPlace::Cancelled => cancelled(kernel, &authorized.tool),
+    })?;
     spend(kernel, &authorized.caller).await?;
-    Ok(authorized)
+    Ok((authorized, place))
+}
+
+/// How long the answer may take, if somebody says so.
+fn time_allowed(kernel: &Kernel, caller: &Principal, conditions: &Conditions) -> Option<Duration> {
+    [conditions.timeout, caller.time_left(kernel.clock().now())].into_iter().flatten().min()
 }
 
 fn verify(facts: &Facts, authorized: Authorized, answer: Result<Value, Refusal>) -> Result<Verified, Refusal> {

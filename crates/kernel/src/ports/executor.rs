@@ -12,8 +12,9 @@
 //! guesses it from a code later. What the kernel ends from outside it asks of the call itself ([`Dispatch`]).
 
 use std::fmt;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -66,6 +67,8 @@ pub struct ToolCall {
     pub resume: Option<Arc<ResumePoint>>,
     /// Where the executor says whether anything of the call has left for the tool.
     pub dispatch: Arc<Dispatch>,
+    /// Where the executor leaves how to find out what the call used, should the kernel end it.
+    pub usage_at_end: Arc<UsageAtEnd>,
     /// What tells a repetition of this act from a new one: the same for every attempt, another for every other act, tenant and
     /// tool. Handed to the tool, so that it, or a service behind it, can honour it.
     pub idempotency_key: Arc<str>,
@@ -92,6 +95,46 @@ impl Dispatch {
     /// How far a call came that ended without a word of its executor.
     pub fn reach(&self) -> ExecutionReach {
         if self.0.load(Ordering::Acquire) { ExecutionReach::NotSent } else { ExecutionReach::MayHaveRun }
+    }
+}
+
+/// A reading of what a call has used, which may take a moment: something has to end first.
+type UsageReading = Pin<Box<dyn Future<Output = Usage> + Send>>;
+
+/// What a call has used that the kernel ends from outside: at the deadline, when it is cancelled. (EXEC-017)
+///
+/// Dropping the future of a call takes every word from its executor. One that can count leaves a reading here while the call
+/// runs; the kernel takes it after it has dropped the call, and waits for it for a bounded time. A reading that is not
+/// waited for is dropped, and must leave nothing behind.
+#[derive(Default)]
+pub struct UsageAtEnd(Mutex<Option<UsageReading>>);
+
+impl UsageAtEnd {
+    /// Leaves a reading, in place of an earlier one.
+    pub fn leave(&self, reading: impl Future<Output = Usage> + Send + 'static) {
+        let former = self.lock().replace(Box::pin(reading));
+        drop(former);
+    }
+
+    /// The call comes to its end by itself, and its executor says what it used.
+    pub fn clear(&self) {
+        let former = self.take();
+        drop(former);
+    }
+
+    /// The reading, if there is one.
+    pub fn take(&self) -> Option<UsageReading> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<UsageReading>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for UsageAtEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UsageAtEnd").field(&self.lock().is_some()).finish()
     }
 }
 
@@ -337,10 +380,10 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Has this tool a way to save checkpoints while it runs? Asked for calls that want it; the answer must be cheap. The default
-    /// is yes.
-    fn saves(&self, tool: &ToolVersion) -> bool {
-        let _ = tool;
+    /// Has a tool of this manifest a way to save checkpoints while it runs? Asked when one that declares it is published, and for
+    /// calls that want it; the answer must be cheap. The default is yes.
+    fn saves(&self, manifest: &Manifest) -> bool {
+        let _ = manifest;
         true
     }
 

@@ -195,6 +195,9 @@ pub struct JobRecord {
     pub state: JobState,
     /// How often it was started.
     pub attempts: u32,
+    /// How many of these were interrupted by the end of the process that ran them. They cost no try.
+    pub interruptions: u32,
+    /// How many attempts may fail.
     pub attempts_max: u32,
     pub progress_percent: Option<f64>,
     pub phase: Option<String>,
@@ -208,6 +211,13 @@ pub struct JobRecord {
     /// When the newest attempt began.
     pub started_at: Option<UnixMillis>,
     pub ended_at: Option<UnixMillis>,
+}
+
+impl JobRecord {
+    /// Attempts that failed or run: those that count against `attempts_max`.
+    pub fn tries(&self) -> u32 {
+        self.attempts.saturating_sub(self.interruptions)
+    }
 }
 
 /// A job with what went in, and what came out if it is done.
@@ -274,6 +284,11 @@ pub enum End {
         error: Value,
         after: Duration,
     },
+    /// The process that ran it is gone: again at once, and the attempt costs no try. It was begun all the same, and counts
+    /// wherever it matters whether anything has run. A job that was asked to end meanwhile is cancelled instead.
+    Interrupted {
+        error: Value,
+    },
     /// Given back unbegun or undone, as at shutdown: again at once, and the attempt does not count.
     HandBack,
     /// Not begun, because it was not the time: again after this pause, and the attempt does not count. A job that was asked
@@ -333,7 +348,7 @@ pub enum Renewed {
 pub struct JobEvent {
     pub seq: u64,
     pub at: UnixMillis,
-    /// `queued`, `started`, `progress`, `retry`, `taken_over`, `handed_back`, `put_back`, `cancel_asked`, `resolved`, or the
+    /// `queued`, `started`, `progress`, `retry`, `interrupted`, `taken_over`, `handed_back`, `put_back`, `cancel_asked`, `resolved`, or the
     /// word of an end.
     pub kind: String,
     pub data: Value,

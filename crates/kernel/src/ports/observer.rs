@@ -202,6 +202,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     }
     /// Somebody could not prove who it is.
     fn authentication_failed(&self, code: ErrorCode);
+    /// What a server offers was listed: from memory, or the server was asked.
+    fn offerings_listed(&self, remembered: bool) {
+        let _ = remembered;
+    }
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
     /// A call with effects has come this far.

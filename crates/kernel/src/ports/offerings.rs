@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
-use contract::ids::TenantId;
+use contract::ids::{Subject, TenantId};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -86,6 +86,14 @@ impl OfferingRequest {
     }
 }
 
+/// Who asks a server: whose turn it takes there. Turns go by tenants, and within a tenant by agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferingCaller {
+    pub tenant: TenantId,
+    /// The root of the delegation chain: names below it are of its own making.
+    pub agent: Subject,
+}
+
 /// What is not as it was on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfferingChange {
@@ -142,13 +150,13 @@ pub trait Offerings: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// All things of a kind that one server offers.
+    /// All things of a kind that one server offers. Asked by nobody in particular: the answer is everybody's of the tenant.
     async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal>;
 
-    /// Asks one server. What it wants to know meanwhile goes to `companion`.
+    /// Asks one server, in the caller's turn. What it wants to know meanwhile goes to `companion`.
     async fn ask(
         &self,
-        tenant: &TenantId,
+        caller: &OfferingCaller,
         server: &str,
         request: OfferingRequest,
         parameters: Value,
@@ -157,7 +165,7 @@ pub trait Offerings: Send + Sync + fmt::Debug {
 
     /// Watches one resource of a server: its changes are among the [`news`](Self::news) until the watch is dropped, also
     /// over restarts of the server.
-    async fn watch(&self, tenant: &TenantId, server: &str, uri: &str) -> Result<Watch, Refusal>;
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal>;
 
     /// What changes from now on, in a bounded buffer. Whoever does not keep up hears that it missed something.
     fn news(&self) -> broadcast::Receiver<OfferingNews>;
@@ -177,7 +185,7 @@ impl Offerings for NothingOffered {
     }
     async fn ask(
         &self,
-        _: &TenantId,
+        _: &OfferingCaller,
         server: &str,
         _: OfferingRequest,
         _: Value,
@@ -185,7 +193,7 @@ impl Offerings for NothingOffered {
     ) -> Result<Value, Refusal> {
         Err(unknown_server(server))
     }
-    async fn watch(&self, _: &TenantId, server: &str, _: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, _: &OfferingCaller, server: &str, _: &str) -> Result<Watch, Refusal> {
         Err(unknown_server(server))
     }
     fn news(&self) -> broadcast::Receiver<OfferingNews> {

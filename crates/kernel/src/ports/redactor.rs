@@ -50,6 +50,12 @@ pub trait Redactor: Send + Sync + fmt::Debug {
         *self.text(text) != *text
     }
 
+    /// Is a setting of this name and text a secret? Personal data are none. The default knows none.
+    fn is_secret(&self, name: &str, text: &str) -> bool {
+        let _ = (name, text);
+        false
+    }
+
     /// Puts a word in place of every member with one of these names, at every depth, whatever it holds, also in JSON that
     /// stands in a string.
     fn members(&self, value: &mut Value, names: &[Box<str>]);

@@ -87,13 +87,15 @@ pub trait ServerDesk: Send + Sync + fmt::Debug {
     /// The servers of a tenant.
     async fn servers(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<Vec<ServerReport>, Refusal>;
 
-    /// Adds or changes a server, starts it, and takes its tools in.
+    /// Adds or changes a server and, with `start`, starts it and takes its tools in. One that its description switches off is
+    /// not started.
     async fn put_server(
         &self,
         actor: Actor<'_>,
         tenant: Option<&TenantId>,
         name: &str,
         spec: Value,
+        start: bool,
     ) -> Result<ServerReport, Refusal>;
 
     /// Takes a server away. Its tools cannot be called from then on.

@@ -85,6 +85,13 @@ impl BreakerKey {
         Ok(Self { tenant, service: service.into(), endpoint: endpoint.into() })
     }
 
+    /// The breaker that a tenant has for itself: of its own tools, and of its calls to those of others, for the same end of
+    /// the same service.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: &TenantId) -> Self {
+        Self { tenant: tenant.clone(), service: Arc::clone(&self.service), endpoint: Arc::clone(&self.endpoint) }
+    }
+
     /// Whose tools.
     pub fn tenant(&self) -> &TenantId {
         &self.tenant

@@ -141,6 +141,13 @@ impl Registry {
             .then(|| Registration { version: Arc::clone(known), created: false })
     }
 
+    /// Has this tenant published a version of this number, whatever its content?
+    pub(crate) fn is_taken(&self, tenant: &TenantId, manifest: &Manifest) -> bool {
+        let snapshot = self.snapshot();
+        let tool = manifest.id().ok().and_then(|id| snapshot.tool(tenant, &id));
+        tool.is_some_and(|tool| tool.tenant == *tenant && tool.version(&manifest.version).is_some())
+    }
+
     /// Publishes a version as a tool of this tenant (REG-001…003, REG-016…017).
     pub async fn register(&self, tenant: &TenantId, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
         let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
@@ -154,6 +161,11 @@ impl Registry {
         let there = snapshot.tool(tenant, &id);
         // A tenant that had the id first goes on with its own; one that comes later finds it taken.
         if there.is_some_and(|tool| tool.tenant != *tenant) {
+            return Err(taken(&id));
+        }
+        // A former name of a shared tool is a name that the shared catalogue has.
+        let leads_elsewhere = || snapshot.find(tenant, id.as_str()).is_some_and(|tool| tool.tenant != *tenant);
+        if there.is_none() && leads_elsewhere() {
             return Err(taken(&id));
         }
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.

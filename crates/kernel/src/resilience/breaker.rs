@@ -18,16 +18,21 @@
 //!   comes back cannot keep it half-open for ever (RES-009, X-15).
 //! - BRK-4: where a share is set, a half-open breaker lets through that share of those who ask and never more; every success
 //!   raises it by a step (RES-006). Who is let through is counted out, not thrown dice for: the same events, the same answers.
+//! - BRK-5: no guest opens it alone. A guest is another tenant than the one whose tool it is; of its failures and slow calls so
+//!   few count in a window that they reach no bound without those of others, and a half-open breaker is opened by failing
+//!   probes of two guests, not of one (decision 0077).
 //! - BRK-3: a step is a function of state, settings, event and time. Nothing happens between steps; what time brings is
 //!   made up for at the next one.
 //!
-//! Not here: atomicity (the adapters), what counts as a failure (`outcome`).
+//! Not here: atomicity (the adapters), what counts as a failure (`outcome`), the breaker that a guest has for itself
+//! (`service`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode};
+use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode, WindowKind};
 use super::window::{Counted, Totals, Window};
 
 /// When somebody who met a full half-open breaker may ask again: its probes need a moment.
@@ -107,12 +112,42 @@ pub struct Outcome {
     pub duration_ms: Option<u64>,
     /// The service itself says that it wants to be left alone for so long: opens at once.
     pub open_for_ms: Option<u64>,
+    /// Which guest has called, if one has (BRK-5).
+    pub guest: Option<GuestTag>,
+}
+
+/// A tenant that calls a tool of another one, as a breaker knows it: one of so many that there is room for all of them. Two
+/// that have the same tag count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GuestTag(u8);
+
+impl GuestTag {
+    /// How many there are.
+    pub const NUMBER: u8 = 64;
+
+    /// From a digest of whatever names the tenant.
+    pub fn of(digest: u8) -> Self {
+        Self(digest % Self::NUMBER)
+    }
+
+    /// Its number, for adapters.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// What one guest has brought in a span of the window's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct GuestShare {
+    since_ms: u64,
+    since_call: u64,
+    bad: u32,
 }
 
 impl Outcome {
     /// A plain end, timed by whoever holds the state.
     pub fn of(verdict: Verdict) -> Self {
-        Self { verdict, duration_ms: None, open_for_ms: None }
+        Self { verdict, duration_ms: None, open_for_ms: None, guest: None }
     }
 }
 
@@ -268,6 +303,15 @@ pub struct Breaker {
     told_failures: bool,
     told_slow: bool,
     opened_by: Option<Reason>,
+    /// What guests have brought (BRK-5), whatever became of the breaker since.
+    #[serde(default)]
+    guests: BTreeMap<GuestTag, GuestShare>,
+    /// Calls that a window by count has counted.
+    #[serde(default)]
+    counted: u64,
+    /// The guest whose probe failed first in this half-open epoch.
+    #[serde(default)]
+    probe_failed_by: Option<GuestTag>,
 }
 
 impl Breaker {
@@ -290,6 +334,9 @@ impl Breaker {
             told_failures: false,
             told_slow: false,
             opened_by: None,
+            guests: BTreeMap::new(),
+            counted: 0,
+            probe_failed_by: None,
         };
         match settings.initial {
             InitialMode::Closed => {}
@@ -353,13 +400,20 @@ impl Breaker {
             slow: duration_ms > settings.slow_after_ms,
             duration_ms,
         };
+        if let Some(guest) = outcome.guest
+            && (call.failed || (call.slow && settings.slow_percent.is_some()))
+            && !self.weighs(settings, guest, now_ms)
+        {
+            return events;
+        }
         let judged = match self.mode {
             BreakerMode::Closed | BreakerMode::MetricsOnly => self.count(settings, call, now_ms, &mut events),
             BreakerMode::HalfOpen => self.count_probe(settings, call, &mut events),
             BreakerMode::Disabled => return events,
             BreakerMode::Open | BreakerMode::ForcedOpen => None,
         };
-        let asked = outcome.open_for_ms.filter(|_| self.mode != BreakerMode::MetricsOnly);
+        let may_ask = self.mode != BreakerMode::MetricsOnly && outcome.guest.is_none();
+        let asked = outcome.open_for_ms.filter(|_| may_ask);
         match (asked, judged) {
             (Some(wait_ms), _) => events.push(self.open(wait_ms, Reason::Asked, now_ms)),
             (None, Some(Judgement::Open(reason))) => {
@@ -511,6 +565,29 @@ impl Breaker {
         self.slots.len() < before
     }
 
+    /// BRK-5: does it count that this guest's call failed, or was slow?
+    fn weighs(&mut self, settings: &BreakerSettings, guest: GuestTag, now_ms: u64) -> bool {
+        match self.mode {
+            BreakerMode::Closed | BreakerMode::MetricsOnly => {
+                let share = self.guests.entry(guest).or_default();
+                let is_over = match settings.window {
+                    WindowKind::Time { seconds } => {
+                        now_ms.saturating_sub(share.since_ms) >= u64::from(seconds).saturating_mul(1000)
+                    }
+                    WindowKind::Count { calls } => self.counted.saturating_sub(share.since_call) >= u64::from(calls),
+                };
+                if is_over || share.bad == 0 {
+                    *share = GuestShare { since_ms: now_ms, since_call: self.counted, bad: 0 };
+                }
+                let weighs = settings.is_under_bounds(share.bad.saturating_add(1));
+                share.bad = share.bad.saturating_add(u32::from(weighs));
+                weighs
+            }
+            BreakerMode::HalfOpen => *self.probe_failed_by.get_or_insert(guest) != guest,
+            BreakerMode::Open | BreakerMode::ForcedOpen | BreakerMode::Disabled => true,
+        }
+    }
+
     /// Counts a call of a closed breaker, and tells what it leads to.
     fn count(
         &mut self,
@@ -520,6 +597,9 @@ impl Breaker {
         events: &mut Vec<BreakerEvent>,
     ) -> Option<Judgement> {
         self.window.record(settings.window, call, now_ms);
+        if matches!(settings.window, WindowKind::Count { .. }) {
+            self.counted = self.counted.saturating_add(1);
+        }
         let totals = self.window.totals(settings.window, now_ms);
         let reached = settings.failure_threshold.filter(|most| call.failed && totals.failed >= *most);
         let failures = reached
@@ -596,6 +676,7 @@ impl Breaker {
                 self.window.clear();
                 self.probed = Totals::default();
                 self.credit = None;
+                self.probe_failed_by = None;
             }
             BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
                 self.window.clear();

@@ -38,7 +38,7 @@ impl<T, E> Rules<T, E> {
             Err(error) if self.recorded.is_none_or(|recorded| recorded(error)) => Verdict::Failed,
             Err(_) => Verdict::Succeeded,
         };
-        Outcome { verdict, duration_ms, open_for_ms: (self.open_for_ms)(result) }
+        Outcome { verdict, duration_ms, open_for_ms: (self.open_for_ms)(result), guest: None }
     }
 }
 

@@ -3,6 +3,10 @@
 //! Everything fails closed: shared state that cannot be asked refuses the call (E3001). An adapter that can do without its
 //! server for a while does not let it come to that.
 //!
+//! A tenant that calls a tool of another one is a guest. It has a breaker of the service for itself, which its own failures
+//! open, and passes that of the owner besides, to which they count for little (BRK-5): what one guest provokes is held against
+//! that guest, and a service that fails for several is left alone by everybody. (Decision 0077)
+//!
 //! Not here: when in a call they are asked (`phases::authorize`, `phases::execute`).
 
 use std::borrow::Cow;
@@ -10,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::Subject;
+use contract::ids::{Subject, TenantId};
 use policy::Caller;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-use super::breaker::{Admission, BreakerMode, Outcome, Permit, Verdict};
+use super::breaker::{Admission, BreakerMode, GuestTag, Outcome, Permit, Verdict};
 use super::following::Archive;
 use super::guard::{Guard, GuardedService, Retries};
 use super::last_results::LastResults;
@@ -25,7 +30,7 @@ use crate::ports::breaker_history::BreakerHistory;
 use crate::ports::clock::Clock;
 use crate::ports::executor::ToolOutput;
 use crate::ports::observer::Observer;
-use crate::ports::shared_state::{AllTaken, Breakers, Limit, RateLimits, SharedState, SharedStateError};
+use crate::ports::shared_state::{AllTaken, BreakerKey, Breakers, Limit, RateLimits, SharedState, SharedStateError};
 use crate::registry::ToolVersion;
 
 /// When somebody whom only a person can let through again may ask whether one has.
@@ -81,6 +86,15 @@ pub struct Resilience {
 #[derive(Debug)]
 pub(crate) struct Entered<'g> {
     service: &'g GuardedService,
+    permit: Permit,
+    guest: Option<Guest>,
+}
+
+/// A tenant that calls a tool of another one, and the leave its own breaker has given.
+#[derive(Debug)]
+struct Guest {
+    tag: GuestTag,
+    key: BreakerKey,
     permit: Permit,
 }
 
@@ -166,24 +180,38 @@ impl Resilience {
         limits
     }
 
-    /// Asks for leave to call the service behind a tool; `counted`: this attempt was counted against the service's limit
-    /// before.
+    /// Asks for leave to call the service behind a tool for a tenant; `counted`: this attempt was counted against the
+    /// service's limit before.
     pub(crate) async fn enter<'g>(
         &self,
-        tool: &ToolVersion,
+        (tool, tenant): (&ToolVersion, &TenantId),
         service: &'g GuardedService,
         counted: bool,
         lease: Duration,
     ) -> Result<Entered<'g>, Refusal> {
-        let asked = self.breakers.acquire(&service.key, &service.settings, lease).await;
-        let permit = match asked.map_err(|error| lost(&error))? {
-            Admission::Permitted(permit) => permit,
-            Admission::Refused { mode, retry_after_ms } => {
-                self.observer.breaker_refused(&service.key);
-                return Err(open(tool, service, mode, retry_after_ms));
+        let entered = if *tenant == *service.key.tenant() {
+            let permit = self.permit(tool, service, &service.key, lease).await?;
+            Entered { service, permit, guest: None }
+        } else {
+            // Both at once, so that a guest waits no longer than the owner does.
+            let key = service.key.of_tenant(tenant);
+            let (permit, own) =
+                tokio::join!(self.permit(tool, service, &service.key, lease), self.permit(tool, service, &key, lease));
+            match (permit, own) {
+                (Ok(permit), Ok(own)) => {
+                    Entered { service, permit, guest: Some(Guest { tag: tag_of(tenant), key, permit: own }) }
+                }
+                (Ok(permit), Err(refusal)) => {
+                    self.release(service, &service.key, permit).await;
+                    return Err(refusal);
+                }
+                (Err(refusal), Ok(own)) => {
+                    self.release(service, &key, own).await;
+                    return Err(refusal);
+                }
+                (Err(refusal), Err(_)) => return Err(refusal),
             }
         };
-        let entered = Entered { service, permit };
         let quota = service.quota.filter(|_| !counted);
         if let Some(quota) = quota {
             let limit = Limit { key: &service.rate_key, quota };
@@ -213,20 +241,63 @@ impl Resilience {
             return self.give_back(entered).await;
         }
         let duration_ms = u64::try_from(took.as_millis()).ok();
-        let Entered { service, permit } = entered;
+        let Entered { service, permit, guest } = entered;
         let ails = verdict == Verdict::Failed && service.is_unhealthy(health);
         let open_for_ms = ails.then(|| service.settings.open_wait.ms(1));
-        let outcome = Outcome { verdict, duration_ms, open_for_ms };
-        if let Err(error) = self.breakers.record(&service.key, &service.settings, *permit, outcome).await {
-            tracing::warn!(breaker = %service.key, %error, "what a service answered could not be counted");
+        let outcome = Outcome { verdict, duration_ms, open_for_ms, guest: None };
+        match guest {
+            None => self.record(service, &service.key, *permit, outcome).await,
+            Some(guest) => {
+                let of_guest = Outcome { guest: Some(guest.tag), ..outcome };
+                tokio::join!(
+                    self.record(service, &service.key, *permit, of_guest),
+                    self.record(service, &guest.key, guest.permit, outcome)
+                );
+            }
         }
     }
 
     /// Takes back that the service was asked: nothing is said about it.
     pub(crate) async fn give_back(&self, entered: &Entered<'_>) {
-        let Entered { service, permit } = entered;
-        if let Err(error) = self.breakers.release(&service.key, &service.settings, *permit).await {
-            tracing::warn!(breaker = %service.key, %error, "a permit could not be given back; its lease will end it");
+        let Entered { service, permit, guest } = entered;
+        match guest {
+            None => self.release(service, &service.key, *permit).await,
+            Some(guest) => {
+                tokio::join!(
+                    self.release(service, &service.key, *permit),
+                    self.release(service, &guest.key, guest.permit)
+                );
+            }
+        }
+    }
+
+    /// Leave of one breaker.
+    async fn permit(
+        &self,
+        tool: &ToolVersion,
+        service: &GuardedService,
+        key: &BreakerKey,
+        lease: Duration,
+    ) -> Result<Permit, Refusal> {
+        let asked = self.breakers.acquire(key, &service.settings, lease).await;
+        match asked.map_err(|error| lost(&error))? {
+            Admission::Permitted(permit) => Ok(permit),
+            Admission::Refused { mode, retry_after_ms } => {
+                self.observer.breaker_refused(key);
+                Err(open(tool, key, mode, retry_after_ms))
+            }
+        }
+    }
+
+    async fn record(&self, service: &GuardedService, key: &BreakerKey, permit: Permit, outcome: Outcome) {
+        if let Err(error) = self.breakers.record(key, &service.settings, permit, outcome).await {
+            tracing::warn!(breaker = %key, %error, "what a service answered could not be counted");
+        }
+    }
+
+    async fn release(&self, service: &GuardedService, key: &BreakerKey, permit: Permit) {
+        if let Err(error) = self.breakers.release(key, &service.settings, permit).await {
+            tracing::warn!(breaker = %key, %error, "a permit could not be given back; its lease will end it");
         }
     }
 
@@ -259,6 +330,13 @@ impl Counted<'_> {
 /// multiply it nor use up that of whoever has the same name (decision 0042).
 fn counted_for(caller: &Caller) -> &Subject {
     caller.user().unwrap_or_else(|| caller.root_subject())
+}
+
+/// The same for all instances, because they share what it stands for.
+fn tag_of(tenant: &TenantId) -> GuestTag {
+    let digest: [u8; 32] = Sha256::digest(tenant.as_str().as_bytes()).into();
+    let [first, ..] = digest;
+    GuestTag::of(first)
 }
 
 impl GuardedService {
@@ -309,8 +387,8 @@ impl Scope {
 }
 
 /// RES-003.
-fn open(tool: &ToolVersion, service: &GuardedService, mode: BreakerMode, retry_after_ms: Option<u64>) -> Refusal {
-    let name = service.key.service();
+fn open(tool: &ToolVersion, key: &BreakerKey, mode: BreakerMode, retry_after_ms: Option<u64>) -> Refusal {
+    let name = key.service();
     let message = match mode {
         BreakerMode::HalfOpen => {
             format!("the service `{name}` is being tried after it failed; `{}` was not run", tool.id)
@@ -329,7 +407,7 @@ fn open(tool: &ToolVersion, service: &GuardedService, mode: BreakerMode, retry_a
     };
     let refusal = Refusal::new(ErrorCode::E3501, message)
         .hint(hint)
-        .details(json!({ "breaker": service.key.to_string(), "state": mode.as_str() }));
+        .details(json!({ "breaker": key.to_string(), "state": mode.as_str() }));
     Refusal { retry_after_ms: Some(retry_after_ms.unwrap_or(FORCED_RETRY_MS)), ..refusal }
 }
 

@@ -181,6 +181,16 @@ impl BreakerSettings {
             WindowKind::Time { .. } => self.minimum_calls,
         }
     }
+
+    /// May one guest bring so many failures or slow calls in a span of the window's length? A window reaches into two such
+    /// spans at most, and all of them together must reach no bound (BRK-5).
+    pub fn is_under_bounds(&self, bad: u32) -> bool {
+        let twice = bad.saturating_mul(2);
+        let needed = f64::from(self.calls_needed());
+        let mut shares = [self.failure_percent, self.slow_percent].into_iter().flatten();
+        self.failure_threshold.is_none_or(|most| twice < most)
+            && shares.all(|most| f64::from(twice) * 100.0 < most * needed)
+    }
 }
 
 /// Settings as somebody wrote them. What is left out is as in [`BreakerSettings::default`].

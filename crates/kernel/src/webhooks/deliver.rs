@@ -90,7 +90,7 @@ impl Webhooks {
     pub async fn deliver(&self, tenant: &TenantId, turn: Turn) -> Result<Delivered, Refusal> {
         let Turn { delivery: id, round, number } = turn;
         let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
-        let Some(DeliveryDetail { record, body: Some(body) }) = found else { return Ok(Delivered::Nothing) };
+        let Some(DeliveryDetail { record, body }) = found else { return Ok(Delivered::Nothing) };
         if record.state != DeliveryState::Pending || record.round != round {
             return Ok(Delivered::Nothing);
         }
@@ -99,7 +99,11 @@ impl Webhooks {
             return self.again(tenant, turn, &record.target, "interrupted".to_owned()).await;
         }
         let at = self.parts.clock.now();
-        let outcome = self.attempt(&record, &body, number).await?;
+        let outcome = match &body {
+            Some(body) => self.attempt(&record, body, number).await?,
+            // What was to be said cannot be read any more, and will not be at the next attempt.
+            None => Outcome::refused("unreadable_body", true),
+        };
         let given_up = outcome.is_final || number >= self.parts.settings.attempts_max;
         let (state, next) = match outcome.error.clone() {
             None => (DeliveryState::Delivered, Delivered::Done),

@@ -62,6 +62,12 @@ pub fn sign(secrets: &[Secret], now: UnixMillis, body: &[u8]) -> String {
     header
 }
 
+/// Is this a signature of now, whatever it is of? What can be told before the body is read.
+pub fn is_of_now(header: &str, now: UnixMillis) -> Result<(), SignatureError> {
+    let (time, _) = read(header).ok_or(SignatureError::Malformed)?;
+    timely(time, now)
+}
+
 /// Was this body signed with one of the secrets, lately?
 pub fn verify(header: &str, secrets: &[Secret], body: &[u8], now: UnixMillis) -> Result<(), SignatureError> {
     let (time, codes) = read(header).ok_or(SignatureError::Malformed)?;
@@ -75,6 +81,11 @@ pub fn verify(header: &str, secrets: &[Secret], body: &[u8], now: UnixMillis) ->
     if !fits {
         return Err(SignatureError::Mismatch);
     }
+    timely(time, now)
+}
+
+/// SIG-1.
+fn timely(time: &str, now: UnixMillis) -> Result<(), SignatureError> {
     let seconds: i64 = time.parse().map_err(|_| SignatureError::Malformed)?;
     let apart = now.0.div_euclid(1000).abs_diff(seconds);
     if apart <= SIGNATURE_TOLERANCE.as_secs() { Ok(()) } else { Err(SignatureError::Time) }

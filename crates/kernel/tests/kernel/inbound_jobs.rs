@@ -229,3 +229,17 @@ async fn a_workflow_calls_back_once_and_only_if_it_proves_itself() {
     let unknown = body.replace("000000000001", "000000000002");
     assert_eq!(back(&signed("shared", &unknown), &unknown).await, Err(ErrorCode::E3702));
 }
+
+#[tokio::test]
+async fn whether_the_workflow_engine_answers_is_known_from_when_it_was_asked_last() {
+    let nothing: [Result<(u16, Value), CallOutError>; 0] = [];
+    assert_eq!(DoorOfJobs::with(CallOutUrls::default(), nothing).door.calls().workflow_answers(), None);
+    let answers = [Ok((503, json!({}))), Err(CallOutError::NotConnected), Ok((200, json!({})))];
+    let jobs = DoorOfJobs::all(answers);
+    assert_eq!(jobs.door.calls().workflow_answers(), Some(true), "nobody has asked it yet");
+    for expected in [false, false, true] {
+        let payload = json!({ "workflowId": "wf-1" });
+        let _ended = jobs.run(InboundKind::ExecuteWorkflow, &payload, false).await;
+        assert_eq!(jobs.door.calls().workflow_answers(), Some(expected));
+    }
+}

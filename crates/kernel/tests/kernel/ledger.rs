@@ -230,6 +230,30 @@ async fn a_call_that_is_ended_before_it_was_sent_leaves_its_key_free() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_dropped_before_it_was_sent_leaves_its_key_free_and_another_does_not() {
+    let stage = stage(Props::default()).await;
+    for (number, (act, key)) in [(Act::HangUnsent, "waits"), (Act::Hang, "hangs")].into_iter().enumerate() {
+        says(&stage, act);
+        let mut calling = Box::pin(stage.call(call("pay", key)));
+        while stage.runs() <= number {
+            tokio::select! {
+                biased;
+                ended = &mut calling => panic!("{key} has ended: {:?}", ended.is_ok()),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        drop(calling);
+    }
+    // The orderly end of the process, and the start of the next.
+    stage.kernel.books().retire().await;
+    let recovered = stage.kernel.recover().await.unwrap();
+    assert_eq!((recovered.indeterminate, recovered.set_free), (1, 0));
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    assert!(!stage.call(call("pay", "waits")).await.unwrap().cached);
+    assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
+}
+
+#[tokio::test]
 async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
     let stage = stage(Props::default()).await;
     let told = |stage: &Stage| stage.puppet.keys.lock().unwrap().last().unwrap().to_string();

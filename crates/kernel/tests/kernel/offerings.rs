@@ -1,17 +1,20 @@
 //! Resources and prompts of servers behind Gantry: shown and read only where a token names them, and recorded.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use gantry_kernel::DelegationRequest;
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::companion::Companion;
 use gantry_kernel::ports::offerings::{
-    NothingOffered, Offering, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch,
+    NothingOffered, Offering, OfferingCaller, OfferingChange, OfferingNews, OfferingRequest, OfferingServer, Offerings,
+    Watch,
 };
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::stage::{Props, Stage, admin, as_holder};
 
@@ -39,7 +42,7 @@ impl Offerings for Shelf {
     }
     async fn ask(
         &self,
-        _: &TenantId,
+        _: &OfferingCaller,
         server: &str,
         request: OfferingRequest,
         parameters: Value,
@@ -47,7 +50,7 @@ impl Offerings for Shelf {
     ) -> Result<Value, Refusal> {
         Ok(json!({ "server": server, "method": request.method(), "parameters": parameters }))
     }
-    async fn watch(&self, _: &TenantId, _: &str, _: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, _: &OfferingCaller, _: &str, _: &str) -> Result<Watch, Refusal> {
         Ok(Watch::until(|| {}))
     }
     fn news(&self) -> broadcast::Receiver<OfferingNews> {
@@ -127,4 +130,138 @@ async fn policies_judge_what_is_read_from_a_server_as_they_judge_calls_of_its_to
         let watched = stage.kernel.watch_resource(as_holder(&reader), "notes", "note://1").await;
         assert_eq!(watched.is_ok(), resources, "{objection}");
     }
+}
+
+/// A server that counts how often it is asked for a list, says who asks, and answers once it is let.
+#[derive(Debug)]
+struct Counted {
+    listed: AtomicUsize,
+    askers: Mutex<Vec<(String, String)>>,
+    gate: Semaphore,
+    news: broadcast::Sender<OfferingNews>,
+}
+
+impl Counted {
+    fn new(open: usize) -> Arc<Self> {
+        let (listed, askers, news) = (AtomicUsize::new(0), Mutex::default(), broadcast::channel(4).0);
+        Arc::new(Self { listed, askers, gate: Semaphore::new(open), news })
+    }
+
+    fn listed(&self) -> usize {
+        self.listed.load(Ordering::SeqCst)
+    }
+
+    async fn wait(&self) {
+        self.gate.acquire().await.unwrap().forget();
+    }
+}
+
+#[async_trait]
+impl Offerings for Counted {
+    fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer> {
+        Shelf.servers(tenant).into_iter().filter(|server| server.name == "notes").collect()
+    }
+    async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal> {
+        self.listed.fetch_add(1, Ordering::SeqCst);
+        self.wait().await;
+        Shelf.list(tenant, server, what).await
+    }
+    async fn ask(
+        &self,
+        caller: &OfferingCaller,
+        _: &str,
+        _: OfferingRequest,
+        _: Value,
+        _: &Arc<dyn Companion>,
+    ) -> Result<Value, Refusal> {
+        self.askers.lock().unwrap().push((caller.tenant.to_string(), caller.agent.to_string()));
+        self.wait().await;
+        Ok(json!({}))
+    }
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal> {
+        self.askers.lock().unwrap().push((caller.tenant.to_string(), caller.agent.to_string()));
+        Shelf.watch(caller, server, uri).await
+    }
+    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+        self.news.subscribe()
+    }
+}
+
+async fn counted(open: usize) -> (Stage, Arc<Counted>) {
+    let server = Counted::new(open);
+    let offerings = Some(Arc::clone(&server) as Arc<dyn Offerings>);
+    (Stage::with(Props { offerings, ..Props::default() }).await, server)
+}
+
+#[tokio::test]
+async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
+    let (stage, server) = counted(usize::MAX >> 4).await;
+    let poor = json!({ "tenant": "local", "sub": "poor", "budget": { "calls": 1 } });
+    let (poor, other) = (stage.mint(poor).await, stage.mint(json!({ "tenant": "local", "sub": "other" })).await);
+    let list = async |token: &str| {
+        let listed = stage.kernel.offered(as_holder(token), Offering::Resources, |_| true).await.unwrap();
+        assert_eq!(listed.len(), 1);
+    };
+    for _ in 0..50 {
+        list(&poor).await;
+        list(&other).await;
+    }
+    assert_eq!(server.listed(), 1, "one answer is everybody's of the tenant");
+    stage.kernel.offered(as_holder(&poor), Offering::Prompts, |_| true).await.unwrap();
+    assert_eq!(server.listed(), 2, "and of one kind");
+    let change = |change| OfferingNews { tenant: None, server: "notes".into(), change };
+    server.news.send(change(OfferingChange::Resources)).unwrap();
+    list(&poor).await;
+    list(&poor).await;
+    assert_eq!(server.listed(), 3, "what has changed is asked again");
+    server.news.send(change(OfferingChange::Prompts)).unwrap();
+    list(&poor).await;
+    assert_eq!(server.listed(), 3, "something else has changed");
+    stage.step(5);
+    list(&poor).await;
+    assert_eq!(server.listed(), 4, "a moment later it is asked again");
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_has_not_bought_another_question() {
+    let (stage, server) = counted(0).await;
+    for _ in 0..20 {
+        let mut listing = Box::pin(stage.kernel.offered(admin(), Offering::Resources, |_| true));
+        // Until the server is asked, and no longer.
+        while server.listed() == 0 {
+            assert!(futures_util::poll!(&mut listing).is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert!(futures_util::poll!(&mut listing).is_pending());
+    }
+    server.gate.add_permits(1);
+    assert_eq!(stage.kernel.offered(admin(), Offering::Resources, |_| true).await.unwrap().len(), 1);
+    assert_eq!(server.listed(), 1);
+}
+
+#[tokio::test]
+async fn what_is_asked_takes_the_turn_of_the_root_of_its_chain_and_a_place_among_calls() {
+    let (stage, server) = counted(1).await;
+    let ann = stage.mint(json!({ "tenant": "local", "sub": "ann" })).await;
+    let wish = DelegationRequest { sub: Some("made-up".parse().unwrap()), ..DelegationRequest::default() };
+    let below = stage.kernel.delegate_token(as_holder(&ann), &wish).await.unwrap().token;
+    let read =
+        |token| stage.kernel.ask_offering(as_holder(token), "notes", OfferingRequest::ReadResource, json!({}), None);
+    read(&below).await.unwrap();
+    stage.kernel.watch_resource(as_holder(&below), "notes", "note://1").await.unwrap();
+    let asked = || server.askers.lock().unwrap().clone();
+    assert_eq!(asked(), vec![("local".to_owned(), "ann".to_owned()); 2]);
+
+    // One place, and nobody may wait: while a slow answer holds it there is none for another.
+    stage.kernel.bound_calls(1, 0);
+    let mut slow = Box::pin(read(&below));
+    while asked().len() < 3 {
+        assert!(futures_util::poll!(&mut slow).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read(&ann).await.unwrap_err().code, ErrorCode::E3001);
+    assert_eq!(asked().len(), 3, "the server was not asked");
+    server.gate.add_permits(2);
+    slow.await.unwrap();
+    read(&ann).await.unwrap();
 }

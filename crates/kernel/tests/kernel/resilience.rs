@@ -324,6 +324,64 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
     assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3502);
 }
 
+/// Five failures open it; `mail` is shared by all tenants.
+async fn stage_with_guests() -> Stage {
+    let stage =
+        Stage::with(Props { impatient: true, resilience: Some(ResilienceSettings::default()), ..Props::default() })
+            .await;
+    let five =
+        json!({ "failure_threshold": 5, "success_threshold": 1, "timeout_seconds": 20, "half_open_max_calls": 4 });
+    stage.publish(mail(json!({ "tool_id": "mail", "circuit_breaker_config": five }))).await;
+    stage
+}
+
+#[tokio::test]
+async fn a_service_that_fails_for_one_guest_is_left_alone_by_that_guest() {
+    let stage = stage_with_guests().await;
+    let [mallory, acme] =
+        [stage.mint(json!({ "tenant": "mallory" })).await, stage.mint(json!({ "tenant": "acme" })).await];
+    says(&stage, fail(ErrorCode::E3502));
+    for _ in 0..5 {
+        assert_eq!(stage.code(&mallory, "mail").await, Some(ErrorCode::E3502));
+    }
+    assert_eq!(stage.code(&mallory, "mail").await, Some(ErrorCode::E3501));
+    assert_eq!(
+        (mode(&stage, "mail").await, mode(&stage, "mallory/mail").await),
+        (Some(BreakerMode::Closed), Some(BreakerMode::Open))
+    );
+    says(&stage, answer());
+    assert_eq!((stage.code(&acme, "mail").await, stage.call(call("mail")).await.is_ok()), (None, true));
+    // Its own people can look at its breaker, and close it.
+    let boss = stage.mint(json!({ "tenant": "mallory", "roles": ["operator"] })).await;
+    let key: BreakerKey = "mallory/mail".parse().unwrap();
+    stage.kernel.move_breaker(as_holder(&boss), &key, Move::Close).await.unwrap();
+    assert_eq!(stage.code(&mallory, "mail").await, None);
+}
+
+#[tokio::test]
+async fn a_service_that_fails_for_several_guests_is_left_alone_by_everybody() {
+    let stage = stage_with_guests().await;
+    says(&stage, fail(ErrorCode::E3502));
+    let mut runs = 0;
+    for tenant in ["mallory", "acme", "zeta"] {
+        let guest = stage.mint(json!({ "tenant": tenant })).await;
+        for _ in 0..2 {
+            stage.code(&guest, "mail").await;
+        }
+        runs = stage.runs();
+    }
+    assert_eq!((runs, mode(&stage, "mail").await), (5, Some(BreakerMode::Open)));
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3501, "also by the owner");
+    stage.step(20);
+    // One who fails again does not keep it open for the others.
+    let mallory = stage.mint(json!({ "tenant": "mallory" })).await;
+    assert_eq!(stage.code(&mallory, "mail").await, Some(ErrorCode::E3502));
+    says(&stage, answer());
+    let acme = stage.mint(json!({ "tenant": "acme" })).await;
+    assert_eq!(stage.code(&acme, "mail").await, None);
+    assert_eq!(mode(&stage, "mail").await, Some(BreakerMode::Closed));
+}
+
 #[tokio::test]
 async fn what_becomes_of_breakers_is_written_down() {
     let stage = stage(ResilienceSettings::default()).await;

@@ -6,9 +6,11 @@
 use gantry_kernel::resilience::outcome::Rules;
 use gantry_kernel::resilience::settings::{HalfOpenEnd, InitialMode};
 use gantry_kernel::resilience::{
-    Admission, Breaker, BreakerEvent, BreakerMode, BreakerSettings, BreakerSnapshot, Exceeded, IllegalMove, Move,
-    Outcome, Permit, Reason, SettingsDraft, Verdict,
+    Admission, Breaker, BreakerEvent, BreakerMode, BreakerSettings, BreakerSnapshot, Exceeded, GuestTag, IllegalMove,
+    Move, Outcome, Permit, Reason, SettingsDraft, Verdict,
 };
+
+use proptest::prelude::*;
 
 const START: u64 = 1_790_000_000_000;
 const LEASE: u64 = 600_000;
@@ -77,6 +79,13 @@ impl Bench {
 
     fn calls(&mut self, verdict: Verdict, times: u32) {
         (0..times).for_each(|_| self.call(verdict));
+    }
+
+    /// A call of a guest, if it is let through.
+    fn guest(&mut self, number: u8, verdict: Verdict) {
+        if let Some(permit) = self.ask() {
+            self.end(permit, Outcome { guest: Some(GuestTag::of(number)), ..Outcome::of(verdict) });
+        }
     }
 
     fn slow_call(&mut self, verdict: Verdict) {
@@ -555,4 +564,92 @@ fn a_state_that_was_written_down_goes_on_where_it_was() {
     bench.breaker = serde_json::from_str(&kept).unwrap();
     bench.call(Verdict::Succeeded);
     assert_eq!(bench.mode(), BreakerMode::Open);
+}
+
+// ----------------------------------------------------------------------------------------------- BRK-5: no guest alone
+
+#[test]
+fn of_one_guest_so_few_failures_count_that_they_open_nothing_without_those_of_others() {
+    let mut bench = Bench::new(&SettingsDraft::default());
+    (0..100).for_each(|_| bench.guest(1, Verdict::Failed));
+    assert_eq!((bench.mode(), bench.look().totals.failed), (BreakerMode::Closed, 2), "two of five");
+    // Into the next span, of which the window sees as much as of the one before.
+    bench.pass(59_000);
+    (0..100).for_each(|_| bench.guest(1, Verdict::Failed));
+    bench.pass(1_000);
+    (0..100).for_each(|_| bench.guest(1, Verdict::Failed));
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+    bench.guest(2, Verdict::Failed);
+    bench.guest(2, Verdict::Failed);
+    bench.guest(3, Verdict::Failed);
+    assert_eq!(bench.mode(), BreakerMode::Open, "those of others do");
+}
+
+#[test]
+fn failures_of_the_owner_count_in_full_beside_those_of_guests() {
+    let mut bench = Bench::new(&SettingsDraft::default());
+    (0..9).for_each(|_| bench.guest(1, Verdict::Failed));
+    bench.calls(Verdict::Failed, 2);
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+    bench.call(Verdict::Failed);
+    assert_eq!(bench.mode(), BreakerMode::Open);
+}
+
+#[test]
+fn a_failing_probe_of_one_guest_does_not_keep_it_open_and_those_of_two_do() {
+    let mut bench = Bench::new(&SettingsDraft::default()).half_open();
+    (0..5).for_each(|_| bench.guest(1, Verdict::Failed));
+    assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+    bench.guest(2, Verdict::Failed);
+    assert_eq!((bench.mode(), bench.look().opened_by), (BreakerMode::Open, Some(Reason::ProbeFailed)));
+    bench.pass(60_000);
+    bench.guest(1, Verdict::Failed);
+    (0..3).for_each(|_| bench.guest(2, Verdict::Succeeded));
+    assert_eq!(bench.mode(), BreakerMode::Closed, "whoever failed before the wait has to fail again");
+}
+
+#[test]
+fn a_guest_cannot_ask_that_everybody_leaves_the_service_alone() {
+    let mut bench = Bench::new(&SettingsDraft::default());
+    let asking = Outcome { open_for_ms: Some(90_000), ..Outcome::of(Verdict::Failed) };
+    let permit = bench.ask().unwrap();
+    bench.end(permit, Outcome { guest: Some(GuestTag::of(1)), ..asking });
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+}
+
+proptest! {
+    /// Whatever one guest does, for as long as it likes and beside an owner for whom all is well, closes the service to nobody.
+    #[test]
+    fn no_guest_opens_a_breaker_alone(
+        threshold in 0_i64..12,
+        failure in prop::option::of(1_u32..=100),
+        slow in prop::option::of(1_u32..=100),
+        window in prop_oneof![(1_i64..8).prop_map(|n| (Some(n), None)), (1_i64..20).prop_map(|n| (None, Some(n)))],
+        minimum in 1_i64..20,
+        steps in prop::collection::vec((0_u8..6, 0_u64..3_000, any::<bool>()), 1..300),
+    ) {
+        let threshold = if failure.is_none() && slow.is_none() { threshold.max(1) } else { threshold };
+        let mut bench = Bench::new(&SettingsDraft {
+            failure_threshold: Some(threshold),
+            failure_percent: failure.map(f64::from),
+            slow_percent: slow.map(f64::from),
+            slow_after_ms: Some(1_000),
+            minimum_calls: Some(minimum),
+            window_seconds: window.0,
+            window_calls: window.1,
+            ..SettingsDraft::default()
+        });
+        for (what, pause, slow) in steps {
+            bench.pass(pause);
+            let permit = bench.ask().expect("it lets everybody through");
+            let duration_ms = Some(if slow && what > 0 { 5_000 } else { 10 });
+            let (verdict, guest) = match what {
+                0 => (Verdict::Succeeded, None),
+                1 => (Verdict::Succeeded, Some(GuestTag::of(7))),
+                _ => (Verdict::Failed, Some(GuestTag::of(7))),
+            };
+            bench.end(permit, Outcome { duration_ms, guest, ..Outcome::of(verdict) });
+            prop_assert_eq!(bench.mode(), BreakerMode::Closed);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Stricter than Cedar where silence would be dangerous: an annotation that is not known is a problem, because a misspelt
 //! `@obligations` would drop a duty; so is a comparison of a closed vocabulary with a word that is not in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Template, ValidationMode, Validator};
@@ -40,6 +40,8 @@ pub(super) struct Compiled {
     /// Of each policy that reads arguments, to explain its failures.
     pub(super) readers: HashMap<PolicyId, Reads>,
     pub(super) warnings: Vec<PolicyProblem>,
+    /// The tools that any of them names, each once.
+    pub(super) tools_named: Vec<String>,
 }
 
 /// Reads and checks `text`, or says everything that is wrong with it.
@@ -204,7 +206,10 @@ impl<'a> Work<'a> {
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
         let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
+        let mut tools_named = BTreeSet::new();
         for (name, Found { statement, base: _, policy, obligations: duties }) in std::mem::take(&mut self.found) {
+            let named = policy.entity_literals().into_iter().filter(|uid| *uid.type_name() == vocabulary().tool);
+            tools_named.extend(named.map(|uid| AsRef::<str>::as_ref(uid.id()).to_owned()));
             // The JSON form is costly, and a policy without conditions has nothing in it that is looked for.
             match policy.has_non_scope_constraint().then(|| policy.to_json().map_err(Box::new)) {
                 None => {}
@@ -229,7 +234,8 @@ impl<'a> Work<'a> {
             }
         }
         if self.problems.is_empty() {
-            Ok(Compiled { slices, reads, names: self.names, obligations, readers, warnings })
+            let tools_named = tools_named.into_iter().collect();
+            Ok(Compiled { slices, reads, names: self.names, obligations, readers, warnings, tools_named })
         } else {
             self.problems.sort_by_key(|problem| problem.position);
             self.problems.truncate(PROBLEMS_MAX);

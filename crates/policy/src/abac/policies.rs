@@ -35,6 +35,8 @@ pub struct Policies {
     /// Of each policy that reads arguments.
     readers: HashMap<PolicyId, Reads>,
     warnings: Vec<PolicyProblem>,
+    /// The tools that any policy names, each once.
+    tools_named: Vec<String>,
     /// The answer, when it is the same to every question.
     constant: Option<Verdict>,
 }
@@ -54,8 +56,8 @@ impl Policies {
     /// assert!(problems.unwrap_err()[0].to_string().contains("colour"));
     /// ```
     pub fn compile(text: &str) -> Result<Self, Vec<PolicyProblem>> {
-        let Compiled { slices, reads, names, obligations, readers, warnings } = compile(text)?;
-        Ok(Self { slices, reads, names, obligations, readers, warnings, constant: None })
+        let Compiled { slices, reads, names, obligations, readers, warnings, tools_named } = compile(text)?;
+        Ok(Self { slices, reads, names, obligations, readers, warnings, tools_named, constant: None })
     }
 
     /// The default of an installation without policies: tokens and activations alone decide.
@@ -78,6 +80,7 @@ impl Policies {
             obligations: HashMap::new(),
             readers: HashMap::new(),
             warnings: Vec::new(),
+            tools_named: Vec::new(),
             constant: None,
         }
     }
@@ -100,6 +103,17 @@ impl Policies {
     /// What is suspicious but not wrong: a policy that can never hold, letters that look like others.
     pub fn warnings(&self) -> &[PolicyProblem] {
         &self.warnings
+    }
+
+    /// The tools that policies name, as `Tool::"…"` does, each once.
+    ///
+    /// ```
+    /// # use gantry_policy::Policies;
+    /// let text = r#"forbid (principal, action, resource == Tool::"billing.refund");"#;
+    /// assert_eq!(Policies::compile(text).unwrap().tools_named(), ["billing.refund"]);
+    /// ```
+    pub fn tools_named(&self) -> &[String] {
+        &self.tools_named
     }
 
     /// Which parts of the context any policy reads.

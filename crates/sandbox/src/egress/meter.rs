@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tokio::sync::Notify;
+
 /// As many different violations are kept; further ones are only counted.
 pub const VIOLATIONS_MAX: usize = 32;
 
@@ -19,6 +21,7 @@ pub struct Meter {
     connections: AtomicU64,
     violations: AtomicU64,
     kept: Mutex<Vec<Violation>>,
+    news: Notify,
 }
 
 /// What a [`Meter`] showed at one moment.
@@ -56,6 +59,11 @@ impl Meter {
         }
     }
 
+    /// Comes when something was tried, since the last time this was waited for, that must not be and is kept. For one listener.
+    pub async fn next_violation(&self) {
+        self.news.notified().await;
+    }
+
     pub(super) fn sent(&self, bytes: usize) {
         self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -75,6 +83,7 @@ impl Meter {
             known.times = known.times.saturating_add(1);
         } else if kept.len() < VIOLATIONS_MAX {
             kept.push(Violation { host: host.into(), port, times: 1 });
+            self.news.notify_one();
         }
     }
 }

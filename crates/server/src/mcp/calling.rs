@@ -158,6 +158,7 @@ impl Handler {
         arguments: &JsonObject,
     ) -> Result<Box<CallToolResult>, Refusal> {
         let (query, limit) = lazy::search_asked(arguments)?;
+        let _place = self.door.request_place(&visit.caller).await?;
         // More than asked for: what is found but not offered here falls away.
         let hits = self.door.kernel().search_tools(visit.who.actor(), query, lazy::HITS_MAX).await?;
         let offered = hits.iter().filter_map(|hit| {

@@ -123,6 +123,14 @@ impl Handler {
             }
         }
     }
+
+    /// The same for a request that is no call: with a place among those (`requests`), in its turn, for as long as it is worked
+    /// on. Not for what waits for its client, which may take its time.
+    async fn placed_visit(&self, extensions: &Extensions) -> Result<Visit, ErrorData> {
+        let visit = self.visit(extensions).await?;
+        let place = self.door.request_place(&visit.caller).await.map_err(|refusal| refused(&refusal, &visit.who))?;
+        Ok(Visit { who: visit.who.holding(place), ..visit })
+    }
 }
 
 /// Gantry's own stand before those of servers, in their own order: no server has an empty name.
@@ -177,7 +185,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         let mcp = self.door.mcp();
         let listing = mcp.listing(self.door.kernel(), &visit);
         let cursor = request.and_then(|request| request.cursor);
@@ -209,7 +217,7 @@ impl ServerHandler for Handler {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         self.task(&visit, &request.task_id).await.map(GetTaskResult::new)
     }
 
@@ -218,7 +226,7 @@ impl ServerHandler for Handler {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         self.answer_task(&visit, &request.task_id, request.input_responses).await
     }
 
@@ -227,7 +235,7 @@ impl ServerHandler for Handler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         self.end_task(&visit, &request.task_id).await
     }
 
@@ -239,7 +247,11 @@ impl ServerHandler for Handler {
         if !self.has_earlier_tasks(&context) {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         }
-        let visit = self.visit(&context.extensions).await?;
+        let visit = match request.method.as_str() {
+            // One begins a call, the other waits for its end.
+            "tools/call" | "tasks/result" => self.visit(&context.extensions).await?,
+            _ => self.placed_visit(&context.extensions).await?,
+        };
         self.earlier(visit, request, context).await
     }
 
@@ -263,7 +275,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::list(visit.caller.caller()));
         all.extend(Relay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
@@ -277,7 +289,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::templates());
         all.extend(Relay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
@@ -295,6 +307,7 @@ impl ServerHandler for Handler {
         if !resources::is_own(&request.uri) {
             return self.read_relayed(&visit, request, &context).await;
         }
+        let visit = self.placed_visit(&context.extensions).await?;
         let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
         let read = resources::read(kernel, results, &visit.who, visit.caller.caller(), &request.uri).await;
         let contents = read.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))?;
@@ -307,7 +320,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         let all = Relay::of(self, &visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
         let (shown, next) = self.page(all, request)?;
         let mut result = ListPromptsResult::with_all_items(shown);
@@ -329,7 +342,7 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         self.complete_relayed(&visit, request).await
     }
 
@@ -339,7 +352,7 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let visit = self.visit(&context.extensions).await?;
+        let visit = self.placed_visit(&context.extensions).await?;
         self.watching.add(&self.door, &visit, &request.uri).await.map_err(|refusal| refused(&refusal, &visit.who))
     }
 

@@ -32,9 +32,9 @@ impl LastingCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a call by the request that made it.
-    pub(crate) fn note(&self, id: RequestId) -> Lasting {
-        let cancellation = CancellationToken::new();
+    /// Notes a call by the request that made it. The end of the doors ends it, too.
+    pub(crate) fn note(&self, id: RequestId, ending: &CancellationToken) -> Lasting {
+        let cancellation = ending.child_token();
         self.calls().insert(id.clone(), cancellation.clone());
         Lasting { id, calls: self.clone(), cancellation }
     }

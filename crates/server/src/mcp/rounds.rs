@@ -88,8 +88,9 @@ impl Round<'_> {
         subject: Subject,
         given: Option<InputResponses>,
     ) -> Result<Turn, ErrorData> {
+        let ending = self.handler.door.kernel().ending();
         let lasting =
-            outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone()));
+            outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone(), ending));
         match Running::begin(
             &self.handler.door,
             self.visit.who.clone(),

@@ -18,7 +18,7 @@ use kernel::ports::offerings::OfferingRequest;
 use kernel::{Arrival, Failed};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use super::lasting::Lasting;
 use crate::door::Door;
@@ -87,14 +87,14 @@ impl Running {
     ) -> Result<Self, Refusal> {
         let (say, said) = mpsc::channel(SAID_MAX);
         let (ended, outcome) = oneshot::channel();
+        let kernel = door.shared_kernel();
         let (cancelled, cancels) = match &lasting {
             Some(lasting) => (lasting.cancellation.clone(), None),
             None => {
-                let cancellation = CancellationToken::new();
+                let cancellation = kernel.ending().child_token();
                 (cancellation.clone(), Some(cancellation.drop_guard()))
             }
         };
-        let kernel = door.shared_kernel();
         door.carry(async move {
             let audience: Arc<dyn Audience> = Arc::new(Listener { say, ears });
             let outcome = match errand {

@@ -3,8 +3,9 @@
 //! Live says the process answers. Ready says it should get calls: store and audit log work and the door is not closing.
 //! The detail names every dependency by itself, so that one failure does not hide another. Some are required: without them
 //! no call can be run, and the server is not ready. Of the others it says how they are, and goes on. None of the probes needs
-//! a token, so none of them tells a secret or a name; whoever shows a token that may see servers is told each MCP server of
-//! the token's tenant by name. Each dependency has [`PROBE_WAIT`] to answer, all of them at once, and
+//! a token, so without one they only say whether all is well: dependencies and numbers are of all tenants, and for those who
+//! may read the metrics. Whoever shows a token that may see servers is told each MCP server of the token's tenant by name.
+//! Each dependency has [`PROBE_WAIT`] to answer, all of them at once, and
 //! is asked at most once per [`PROBE_KEEP`] however often somebody probes.
 
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use kernel::ports::registry_store::StoreError;
-use kernel::{Kernel, WhyUnavailable};
-use policy::Action;
+use kernel::{Kernel, WhyUnavailable, sees_metrics};
+use policy::{Action, Caller};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use telemetry::MetricsFormat;
@@ -94,15 +95,18 @@ struct Word {
 struct Health {
     /// Is everything well that is required?
     healthy: bool,
-    /// Is something ill, required or not?
-    degraded: bool,
+    /// Is something of `checks` ill, required or not? Not said where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<bool>,
     /// The version of this server.
     version: &'static str,
-    /// By the name of the dependency; MCP servers, as `mcp:NAME`, for whoever may see them.
+    /// By the name of the dependency, for whoever may read the metrics; MCP servers, as `mcp:NAME`, for whoever may see them.
     checks: BTreeMap<String, Check>,
-    /// Published tools and versions.
-    tools: usize,
-    versions: usize,
+    /// Published tools and versions, for whoever may read the metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<usize>,
     /// RFC 3339, UTC.
     timestamp: String,
 }
@@ -142,16 +146,25 @@ async fn detail(door: Arc<Door>, incoming: Incoming) -> Handled {
     // A probe needs none, so one that cannot be read is none.
     let shown = incoming.parts.headers.contains_key(http::header::AUTHORIZATION);
     let credential = incoming.credential().ok().filter(|_| shown);
+    let is_public = door.metrics_are_public(&incoming.parts.headers);
     drop(incoming);
-    let checks = checks(&door).await;
-    let healthy = all_well(&checks);
+    let caller = match &credential {
+        Some(credential) => door.kernel().recognise(credential.actor()).await.ok(),
+        None => None,
+    };
+    let sees_all = is_public || caller.as_ref().is_some_and(|caller| sees_metrics(caller));
+    let all = checks(&door).await;
+    let healthy = all_well(&all);
     let mut checks: BTreeMap<String, Check> =
-        checks.into_iter().map(|(name, check)| (name.to_owned(), check)).collect();
-    checks.extend(servers(&door, credential).await);
-    let degraded = checks.values().any(|check| !check.healthy);
+        all.into_iter().filter(|_| sees_all).map(|(name, check)| (name.to_owned(), check)).collect();
+    if let (Some(caller), Some(credential)) = (caller, credential) {
+        checks.extend(servers(&door, &caller, &credential).await);
+    }
+    let degraded = (!checks.is_empty()).then(|| checks.values().any(|check| !check.healthy));
     let snapshot = Arc::clone(&door.kernel().registry().snapshot());
     let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let (tools, versions) = (snapshot.tool_count(), snapshot.version_count());
+    let tools = sees_all.then(|| snapshot.tool_count());
+    let versions = sees_all.then(|| snapshot.version_count());
     let timestamp = door.kernel().clock().now().to_string();
     Answer::json_with(
         status,
@@ -160,13 +173,9 @@ async fn detail(door: Arc<Door>, incoming: Incoming) -> Handled {
 }
 
 /// Each MCP server of the caller's tenant, if the caller may see them. (OPS-009, OPS-010)
-async fn servers(door: &Door, credential: Option<Credential>) -> Vec<(String, Check)> {
-    let (Some(desk), Some(credential)) = (door.servers(), credential) else { return Vec::new() };
+async fn servers(door: &Door, caller: &Caller, credential: &Credential) -> Vec<(String, Check)> {
     // Asked first, because a look that is refused would be recorded, each time somebody probes.
-    let caller = door.kernel().recognise(credential.actor()).await;
-    if !caller.is_ok_and(|caller| caller.may(Action::SeeServers)) {
-        return Vec::new();
-    }
+    let Some(desk) = door.servers().filter(|_| caller.may(Action::SeeServers)) else { return Vec::new() };
     let Ok(reports) = desk.servers(credential.actor(), None).await else { return Vec::new() };
     reports.into_iter().map(|report| (format!("mcp:{}", report.record.name), server(&report.status))).collect()
 }
@@ -201,6 +210,12 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
     let unreachable = door.kernel().availability().how_many(WhyUnavailable::ServerUnavailable);
     let trouble = "an MCP server behind this one does not answer, so some tools cannot be called";
     checks.insert("servers", check(unreachable == 0, false, trouble));
+    if let Some(answers) = door.inbound_jobs().and_then(|jobs| jobs.calls().workflow_answers()) {
+        checks.insert(
+            "workflow",
+            check(answers, false, "the workflow engine did not answer when this server asked it last"),
+        );
+    }
     if let Some(crew) = door.crew() {
         let trouble = "another instance knows another shape of the store: bring all to one release";
         checks.insert("instances", check(crew.is_of_one_shape(), false, trouble));

@@ -1,8 +1,9 @@
 //! `POST /jobs/{type}`, the signed door for jobs of other queues, and `POST /v1/workflows/callback`, where workflows say that
 //! they have ended. (ASYNC-010, ASYNC-011, FLOW-006, API-015)
 //!
-//! Neither knows tokens: the signature over the raw body is the proof. A request without one is refused before its body is
-//! read, one that is too long before its first byte.
+//! Neither knows tokens: the signature over the raw body is the proof. As much of it as can be judged without the body is
+//! judged before the body is read; a body that is too long is refused before its first byte. A signature that does not hold
+//! counts as a failed authentication of its address.
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
         codes: &[
             ErrorCode::E3001,
+            ErrorCode::E3003,
             ErrorCode::E3008,
             ErrorCode::E3010,
             ErrorCode::E3202,
@@ -64,7 +66,14 @@ pub(super) static OPERATIONS: &[Operation] = &[
         asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         good: &[(200, "the run has ended with it; or it had before, and nothing was changed")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
-        codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3202, ErrorCode::E3408, ErrorCode::E3702],
+        codes: &[
+            ErrorCode::E3001,
+            ErrorCode::E3003,
+            ErrorCode::E3010,
+            ErrorCode::E3202,
+            ErrorCode::E3408,
+            ErrorCode::E3702,
+        ],
         mount: |filter| to(filter, callback),
     },
 ];
@@ -84,9 +93,11 @@ async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let signature = header(&incoming.parts.headers, QSTASH_SIGNATURE)?.ok_or_else(unproven)?;
     let message_id = header(&incoming.parts.headers, QSTASH_MESSAGE_ID)?;
     let [kind] = incoming.path_values().await?;
+    let forged = counted(&door, &incoming);
+    jobs.judge(&kind, &signature).map_err(&forged)?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     door.settle(async move {
-        let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await?;
+        let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await.map_err(forged)?;
         Answer::json(&Taken { success: true, duplicate: arrived == Arrived::Again })
     })
     .await
@@ -95,12 +106,15 @@ async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let jobs = jobs(&door)?;
     let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
+    let forged = counted(&door, &incoming);
+    jobs.calls().judge_callback(&signature).map_err(&forged)?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         // What cannot be recorded is not taken.
         let slot = kernel.record_slot().await?;
-        let duplicate = match jobs.calls().called_back(jobs.tenant(), &signature, &body).await? {
+        let taken = jobs.calls().called_back(jobs.tenant(), &signature, &body).await.map_err(forged)?;
+        let duplicate = match taken {
             CallbackTaken::Before => true,
             CallbackTaken::Now { audit: (action, note) } => {
                 kernel.note_done(slot, jobs.tenant(), action, note).await?;
@@ -110,6 +124,16 @@ async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         Answer::json(&Taken { success: true, duplicate })
     })
     .await
+}
+
+/// What a refusal becomes: one for a signature that does not hold counts against whoever has sent it, and nothing more is read
+/// of the connection.
+fn counted(door: &Door, incoming: &Incoming) -> impl Fn(Refusal) -> Refused + Send + Sync + use<> {
+    let (kernel, source) = (door.shared_kernel(), incoming.source());
+    move |refusal| match refusal.code {
+        ErrorCode::E3202 => Refused::from(kernel.unproven(source, refusal)).and_hang_up(),
+        _ => refusal.into(),
+    }
 }
 
 /// A header that may stand once; two are two answers to "who is it?".

@@ -136,7 +136,10 @@ pub(super) struct InvocationAnswer {
     latest_checkpoint: Option<Value>,
     /// Has somebody asked for its end?
     cancel_requested: bool,
+    /// Tries that failed or run.
     attempts: u32,
+    /// What was interrupted by the end of a server, which costs no try.
+    interruptions: u32,
     attempts_max: u32,
     created_at: String,
     started_at: Option<String>,
@@ -288,6 +291,7 @@ fn of_the_ledger(entry: Entry) -> InvocationAnswer {
         latest_checkpoint: None,
         cancel_requested: false,
         attempts: 1,
+        interruptions: 0,
         attempts_max: 1,
         created_at: begun_at.to_string(),
         started_at: Some(begun_at.to_string()),
@@ -306,6 +310,7 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
     let (source, provenance) = if is_call { (part("source"), part("provenance")) } else { (None, None) };
     let kept = if is_call { part("checkpoint_ref") } else { None };
     let checkpoint_ref = kept.and_then(|id| id.as_str().map(str::to_owned)).or(failed_run.checkpoint_ref);
+    let attempts = record.tries();
     let waits_again = record.attempts > 0 && matches!(record.state, JobState::Delayed | JobState::Queued);
     let time = |time: Option<UnixMillis>| time.map(|time| time.to_string());
     InvocationAnswer {
@@ -324,7 +329,8 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
         provenance,
         latest_checkpoint: None,
         cancel_requested: record.cancel_asked.is_some(),
-        attempts: record.attempts,
+        attempts,
+        interruptions: record.interruptions,
         attempts_max: record.attempts_max,
         created_at: record.created_at.to_string(),
         started_at: time(record.started_at),

@@ -192,7 +192,8 @@ async fn called(
 
 /// Hands one call to the kernel.
 pub(super) async fn run(kernel: &Kernel, who: &Credential, request: InvokeRequest) -> Result<InvokeResponse, Refused> {
-    Ok(kernel.invoke(arrival(who, request)).await?.into_response())
+    let arrival = Arrival { cancellation: kernel.ending().child_token(), ..arrival(who, request) };
+    Ok(kernel.invoke(arrival).await?.into_response())
 }
 
 /// One call as the kernel wants it.

@@ -100,7 +100,10 @@ struct Line {
     priority: u8,
     progress_percent: Option<f64>,
     current_phase: Option<String>,
+    /// Tries that failed or run.
     attempts: u32,
+    /// What was interrupted by the end of a server, which costs no try.
+    interruptions: u32,
     attempts_max: u32,
     error_code: Option<Value>,
     created_at: String,
@@ -134,6 +137,7 @@ async fn retry(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 }
 
 fn line(status: InvocationStatus, record: JobRecord) -> Line {
+    let attempts = record.tries();
     Line {
         invocation_id: record.key.id,
         tenant: record.key.tenant,
@@ -145,7 +149,8 @@ fn line(status: InvocationStatus, record: JobRecord) -> Line {
         priority: record.priority.level(),
         progress_percent: record.progress_percent,
         current_phase: record.phase,
-        attempts: record.attempts,
+        attempts,
+        interruptions: record.interruptions,
         attempts_max: record.attempts_max,
         error_code: record.error.as_ref().and_then(|error| error.get("code").cloned()),
         created_at: record.created_at.to_string(),

@@ -223,17 +223,18 @@ impl Desk {
 
     /// Does what a message asks for, as the REST twin of its method does.
     async fn done(&self, method: &str, params: Value) -> Result<Value, Refused> {
-        let (door, who) = (&self.door, &self.who);
+        let door = &self.door;
+        if method == "tool.invoke" {
+            let again = params.clone();
+            let request = invoke_request(params, "params", || again)?;
+            return written(&Box::pin(performed(door, &self.who, &self.base, request, self.preference)).await?);
+        }
+        let who = &door.placed(&self.who).await?;
         match method {
-            "tool.invoke" => {
-                let again = params.clone();
-                let request = invoke_request(params, "params", || again)?;
-                written(&Box::pin(performed(door, who, &self.base, request, self.preference)).await?)
-            }
             "tool.list" => {
                 let params: ListParams = read_params(params)?;
                 self.is_about(&params.agent_context).await?;
-                written(&self.listed(params).await?)
+                written(&self.listed(who, params).await?)
             }
             "tool.status" => {
                 let params: StatusParams = read_params(params)?;
@@ -248,7 +249,7 @@ impl Desk {
         }
     }
 
-    async fn listed(&self, params: ListParams) -> Result<crate::tool_view::ToolList, Refused> {
+    async fn listed(&self, who: &Credential, params: ListParams) -> Result<crate::tool_view::ToolList, Refused> {
         let ListParams { category, capability_query, tags, page, page_size, .. } = params;
         let filter = ListFilter {
             category,
@@ -259,8 +260,8 @@ impl Desk {
             page_size: within("page_size", page_size, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT)?,
         };
         match capability_query.filter(|query| !query.trim().is_empty()) {
-            None => tools::listed(&self.door, &self.who, &filter, None).await,
-            Some(query) => tools::listed_by_capability(&self.door, &self.who, filter, query).await,
+            None => tools::listed(&self.door, who, &filter, None).await,
+            Some(query) => tools::listed_by_capability(&self.door, who, filter, query).await,
         }
     }
 

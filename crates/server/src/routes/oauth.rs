@@ -58,6 +58,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         good: &[(200, "the narrower token")],
         gives: Gives::Oauth(SchemaGenerator::subschema_for::<Exchanged>),
         codes: &[
+            ErrorCode::E3001,
             ErrorCode::E3003,
             ErrorCode::E3201,
             ErrorCode::E3202,
@@ -178,7 +179,7 @@ async fn exchange(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn exchanged(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let body = exchange_body(&door, &mut incoming).await?;
-    let who = credential(&incoming, &body.subject_token)?;
+    let who = door.placed(&credential(&incoming, &body.subject_token)?).await?;
     let issued_token_type = token_types(&body)?;
     target_is_here(&door, &incoming, &body)?;
     let kernel = door.shared_kernel();

@@ -2,7 +2,7 @@
 //! every act is recorded. (MCP-005, REG-023)
 //!
 //! ```text
-//! GET    /v1/servers                                  PUT, DELETE /v1/servers/{name}
+//! GET    /v1/servers                                  PUT /v1/servers/{name}?start=, DELETE /v1/servers/{name}
 //! POST   /v1/servers/{name}/restart                   GET  /v1/servers/{name}/logs?lines=
 //! GET    /v1/servers/{name}/tools                     POST /v1/servers/{name}/tools/{tool}/accept | reject | classify
 //! ```
@@ -51,6 +51,12 @@ const LINES: Parameter = Parameter {
     about: "how many lines, at most 10000; default 100",
     schema: SchemaGenerator::subschema_for::<usize>,
 };
+const START: Parameter = Parameter {
+    place: Place::Query,
+    name: "start",
+    about: "`false` keeps the server without starting it; its tools are known once it was started",
+    schema: SchemaGenerator::subschema_for::<bool>,
+};
 /// What any of them can answer.
 const CODES: &[ErrorCode] = &[
     ErrorCode::E3001,
@@ -75,6 +81,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         ..about(Verb::Get, "/v1/servers", "listServers", "List the MCP servers of a tenant", |filter| to(filter, list))
     },
     Operation {
+        parameters: &[NAME, TENANT, START],
         asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         good: &[(200, "the server, started and with its tools taken in, or with the reason why not")],
         ..about(
@@ -232,9 +239,10 @@ async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let spec = incoming.json(&door, &who).await?.value;
-    let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
+    let Asked { who, tenant, desk, path: [name], query } = asked(&door, &mut incoming, &["tenant", "start"]).await?;
+    let start = query.word("start", &[("true", true), ("false", false)])?.unwrap_or(true);
     door.settle(async move {
-        let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec).await?;
+        let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec, start).await?;
         Answer::json(&ServerView::of(report))
     })
     .await

@@ -10,7 +10,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::ports::companion::{Companion, Question, QuestionKind};
 use kernel::ports::offerings::{
-    Offering, OfferingChange, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch,
+    Offering, OfferingCaller, OfferingChange, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -87,7 +87,7 @@ impl Offerings for Shelf {
 
     async fn ask(
         &self,
-        _: &TenantId,
+        _: &OfferingCaller,
         server: &str,
         request: OfferingRequest,
         parameters: Value,
@@ -112,7 +112,7 @@ impl Offerings for Shelf {
         })
     }
 
-    async fn watch(&self, _: &TenantId, _: &str, uri: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, _: &OfferingCaller, _: &str, uri: &str) -> Result<Watch, Refusal> {
         if uri.contains("missing") {
             return Err(missing());
         }

@@ -20,12 +20,13 @@ async fn calls_in_flight_are_finished_and_idle_connections_closed() {
 }
 
 #[tokio::test]
-async fn calls_that_hang_are_aborted_and_counted() {
+async fn calls_that_hang_are_counted_and_ended_with_an_answer() {
     let mut stage = Stage::with(ServerConfig { drain_timeout_ms: 50, ..ServerConfig::default() }).await;
     let mut hanging = stage.start_gated().await;
     stage.stop();
     assert_eq!(stage.drained().await, Drained { in_flight: 1, finished: 0, aborted: 1 });
-    assert!(hanging.reply_if_any(false).await.is_none());
+    let reply = hanging.reply().await;
+    assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (409, Some("E3703")));
 }
 
 #[tokio::test]
@@ -42,7 +43,7 @@ async fn readiness_ends_before_accepting_does() {
     };
     assert_eq!((reply.status, reply.json()["status"].as_str()), (503, Some("draining")));
     assert_eq!(stage.ask("GET", "/health/live", None, None).await.status, 200);
-    assert_eq!(stage.ask("GET", "/health", None, None).await.json()["checks"]["door"]["healthy"], false);
+    assert_eq!(stage.admin("GET", "/health", None).await.json()["checks"]["door"]["healthy"], false);
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ async fn pages_are_self_contained_and_head_is_answered() {
 #[tokio::test]
 async fn health_names_each_dependency() {
     let stage = Stage::new().await;
-    let health = stage.ask("GET", "/health", None, None).await;
+    let health = stage.admin("GET", "/health", None).await;
     assert_eq!(health.status, 200);
     let health = health.json();
     for check in ["store", "audit", "door"] {

@@ -323,7 +323,7 @@ async fn what_agents_look_for_and_lack_is_advised_with_its_count() {
 #[tokio::test]
 async fn every_dependency_is_named_by_itself() {
     let stage = Stage::new().await;
-    let health = stage.ask("GET", "/health", None, None).await;
+    let health = stage.admin("GET", "/health", None).await;
     let told = health.json();
     assert_eq!((health.status, &told["healthy"], &told["degraded"]), (200, &json!(true), &json!(true)));
     let checks = told["checks"].as_object().unwrap();

@@ -113,6 +113,7 @@ async fn the_signed_door_refuses_before_it_reads_and_says_little() {
     let stage = Stage::new().await;
     let signed = |kind: &str, body: &str| qstash(QSTASH_KEY, kind, "jwt_1", body);
     let forged = qstash(b"other", "generate_embedding", "jwt_1", EMBEDDING);
+    let again = forged.clone();
     let wrong = r#"{"type":"memory"}"#;
     for (path, signature, body, expected) in [
         ("/jobs/generate_embedding", None, EMBEDDING.to_owned(), (401, "E3202")),
@@ -120,17 +121,54 @@ async fn the_signed_door_refuses_before_it_reads_and_says_little() {
         ("/jobs/mine_bitcoin", Some(signed("mine_bitcoin", EMBEDDING)), EMBEDDING.to_owned(), (404, "E3008")),
         ("/jobs/generate_embedding", Some(signed("generate_embedding", wrong)), wrong.to_owned(), (400, "E3004")),
         ("/jobs/execute_workflow", Some(signed("execute_workflow", "{}")), "{}".to_owned(), (412, "E3408")),
-        ("/jobs/generate_embedding", Some("x".to_owned()), "x".repeat(BYTES_MAX + 1), (413, "E3005")),
+        ("/jobs/generate_embedding", Some(signed("generate_embedding", "")), "x".repeat(BYTES_MAX + 1), (413, "E3005")),
+        ("/jobs/generate_embedding", Some("x".to_owned()), "x".repeat(BYTES_MAX + 1), (401, "E3202")),
+        ("/jobs/generate_embedding", Some(signed("generate_embedding", "{}")), EMBEDDING.to_owned(), (401, "E3202")),
     ] {
         let header = signature.as_deref().map(|signature| ("upstash-signature", signature));
         let reply = send(&stage, path, header.as_slice(), &body).await;
         assert_eq!((reply.status, reply.code().as_str()), expected, "{path}");
         assert!(!String::from_utf8_lossy(&reply.body).contains("hello"));
     }
-    // Without a proof the body is not waited for: only its announcement has arrived.
-    let head = "POST /jobs/generate_embedding HTTP/1.1\r\nhost: gantry\r\ncontent-length: 500\r\n\r\n";
-    assert_eq!(stage.raw(head.as_bytes(), false).await.status, 401);
+    // Without a proof, and with a forged one, the body is not waited for: only its announcement has arrived.
+    let other_kind = signed("execute_workflow", EMBEDDING);
+    let old = format!("gantry-signature: t=1000000000,v1={}\r\n", "ab".repeat(32));
+    for (path, header) in [
+        ("/jobs/generate_embedding", String::new()),
+        ("/jobs/generate_embedding", format!("upstash-signature: {again}\r\n")),
+        ("/jobs/generate_embedding", format!("upstash-signature: {other_kind}\r\n")),
+        ("/v1/workflows/callback", String::new()),
+        ("/v1/workflows/callback", old),
+        ("/v1/workflows/callback", "gantry-signature: t=1\r\n".to_owned()),
+    ] {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: gantry\r\n{header}content-length: 500\r\n\r\n");
+        assert_eq!(stage.raw(head.as_bytes(), false).await.status, 401, "{path} {header}");
+    }
     assert!(stage.post.queue.0.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn forged_signatures_count_as_failed_authentications_and_a_good_one_is_taken_all_the_same() {
+    let stage = Stage::new().await;
+    let forged = qstash(b"other", "generate_embedding", "jwt_1", EMBEDDING);
+    let mut refused = 0;
+    let limited = loop {
+        let reply = send(&stage, "/jobs/generate_embedding", &[("upstash-signature", &forged)], EMBEDDING).await;
+        if reply.status != 401 {
+            break reply;
+        }
+        refused += 1;
+        assert!(refused < 1_000, "nobody counts");
+    };
+    assert_eq!((limited.status, limited.code().as_str()), (429, "E3003"));
+    let body = json!({}).to_string();
+    let signature = sign(&[Secret::new("other").unwrap()], stage.clock.now(), body.as_bytes());
+    let callback = send(&stage, "/v1/workflows/callback", &[("gantry-signature", &signature)], &body).await;
+    assert_eq!(callback.status, 429, "one count for all doors");
+    let token = stage.ask("GET", "/v1/tools", Some("nonsense"), None).await;
+    assert_eq!(token.status, 429, "and for tokens");
+    let good = qstash(QSTASH_KEY, "generate_embedding", "jwt_2", EMBEDDING);
+    assert_eq!(send(&stage, "/jobs/generate_embedding", &[("upstash-signature", &good)], EMBEDDING).await.status, 200);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kernel::ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, HISTORY_MAX, SharedState};
 use kernel::resilience::{
-    Admission, BreakerMode, BreakerSettings, Move, Outcome, Permit, Reason, SettingsDraft, Verdict,
+    Admission, BreakerMode, BreakerSettings, GuestTag, Move, Outcome, Permit, Reason, SettingsDraft, Verdict,
 };
 
 use super::Adapter;
@@ -29,6 +29,7 @@ macro_rules! breakers_suite {
                 an_open_one_refuses_with_the_time_that_is_left,
                 half_open_gives_no_more_places_than_it_has_and_closes_after_enough_successes,
                 one_failure_of_a_probe_opens_it_again,
+                no_guest_opens_it_alone_and_several_do,
                 a_place_that_was_given_back_or_whose_lease_is_over_is_free,
                 results_of_an_earlier_epoch_do_not_count,
                 ignored_results_change_nothing,
@@ -165,6 +166,32 @@ pub async fn one_failure_of_a_probe_opens_it_again(adapter: impl Adapter) {
     call(&state, "mail", &settings, Verdict::Failed).await;
     assert_eq!(mode(&state, "mail").await, BreakerMode::Open);
     assert!(is_refused(&state, "mail", &settings).await);
+}
+
+pub async fn no_guest_opens_it_alone_and_several_do(adapter: impl Adapter) {
+    let (one, two, settings) = (adapter.state(), adapter.other(), settings());
+    let ends = async |state: &Arc<dyn SharedState>, guest: u8, verdict: Verdict| {
+        let permit = permit(state, "mail", &settings).await;
+        let outcome = Outcome { guest: Some(GuestTag::of(guest)), ..Outcome::of(verdict) };
+        state.record(&key("mail"), &settings, permit, outcome).await.unwrap();
+    };
+    for _ in 0..10 {
+        ends(&one, 1, Verdict::Failed).await;
+        ends(&two, 1, Verdict::Failed).await;
+    }
+    assert_eq!(mode(&two, "mail").await, BreakerMode::Closed, "the replicas count one guest together");
+    assert_eq!(look(&one, "mail").await.snapshot.totals.failed, 2);
+    for guest in [2, 2, 3] {
+        ends(&one, guest, Verdict::Failed).await;
+    }
+    assert_eq!(mode(&two, "mail").await, BreakerMode::Open);
+    adapter.pass(WAIT).await;
+    for _ in 0..3 {
+        ends(&two, 1, Verdict::Failed).await;
+    }
+    assert_eq!(mode(&one, "mail").await, BreakerMode::HalfOpen);
+    ends(&one, 2, Verdict::Failed).await;
+    assert_eq!(mode(&one, "mail").await, BreakerMode::Open);
 }
 
 pub async fn a_place_that_was_given_back_or_whose_lease_is_over_is_free(adapter: impl Adapter) {

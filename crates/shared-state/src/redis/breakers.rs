@@ -90,6 +90,7 @@ impl Breakers for RedisState {
             optional(outcome.open_for_ms),
             seconds,
             slow_after,
+            outcome.guest.map_or_else(String::new, |guest| guest.number().to_string()),
         ];
         self.step(key, "record", Some(settings), &arguments).await.map(drop)
     }

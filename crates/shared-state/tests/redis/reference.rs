@@ -9,8 +9,8 @@ use kernel::ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, Breakers as _, HISTORY_MAX, Limit, PastTransition, RateLimits as _,
 };
 use kernel::resilience::{
-    Admission, Breaker, BreakerEvent, BreakerSettings, Move, Outcome, Permit, Quota, SettingsDraft, Taken, Verdict,
-    limiter,
+    Admission, Breaker, BreakerEvent, BreakerSettings, GuestTag, Move, Outcome, Permit, Quota, SettingsDraft, Taken,
+    Verdict, limiter,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -25,7 +25,7 @@ const CASES: u32 = 100;
 enum Event {
     Pass { ms: u64 },
     Acquire { lease_ms: u64 },
-    Record { which: usize, verdict: Verdict, duration_ms: Option<u64>, open_for_ms: Option<u64> },
+    Record { which: usize, verdict: Verdict, duration_ms: Option<u64>, open_for_ms: Option<u64>, guest: Option<u8> },
     Release { which: usize },
     Shift(Hand),
 }
@@ -38,7 +38,7 @@ enum Hand {
 }
 
 fn settings() -> impl Strategy<Value = BreakerSettings> {
-    let what = (1_i64..4, prop::option::of(1_u32..=100), prop::option::of(1_u32..=100), 1_i64..6, any::<bool>());
+    let what = (1_i64..7, prop::option::of(1_u32..=100), prop::option::of(1_u32..=100), 1_i64..6, any::<bool>());
     let window = prop_oneof![(1_i64..6).prop_map(|n| (Some(n), None)), (1_i64..6).prop_map(|n| (None, Some(n)))];
     let wait = prop_oneof![Just(None), Just(Some(1.0)), Just(Some(1.5)), Just(Some(2.0)), Just(Some(3.25))];
     let half = (1_i64..4, 0_i64..4, prop_oneof![Just(None), (500_i64..5_000).prop_map(Some)], any::<[bool; 2]>(), 0..8);
@@ -80,6 +80,7 @@ fn event() -> impl Strategy<Value = Event> {
     let verdict = prop_oneof![4 => Just(Verdict::Failed), 4 => Just(Verdict::Succeeded), 1 => Just(Verdict::Ignored)];
     let duration = prop_oneof![1 => Just(None), 3 => (0_u64..2_500).prop_map(Some)];
     let open_for = prop_oneof![12 => Just(None), 1 => (1_u64..4_000).prop_map(Some)];
+    let guest = prop_oneof![2 => Just(None), 3 => (0_u8..3).prop_map(Some)];
     let hand = prop_oneof![
         Just(Hand::Plain(Move::Open { for_ms: None })),
         (0_u64..5_000).prop_map(|ms| Hand::Plain(Move::Open { for_ms: Some(ms) })),
@@ -94,9 +95,11 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => prop_oneof![0_u64..50, 900_u64..1_100, 2_900_u64..3_100, 0_u64..9_000].prop_map(|ms| Event::Pass { ms }),
         8 => (1_u64..4_000).prop_map(|lease_ms| Event::Acquire { lease_ms }),
-        8 => (any::<usize>(), verdict, duration, open_for).prop_map(|(which, verdict, duration_ms, open_for_ms)| {
-            Event::Record { which, verdict, duration_ms, open_for_ms }
-        }),
+        8 => (any::<usize>(), verdict, duration, open_for, guest).prop_map(
+            |(which, verdict, duration_ms, open_for_ms, guest)| {
+                Event::Record { which, verdict, duration_ms, open_for_ms, guest }
+            }
+        ),
         1 => any::<usize>().prop_map(|which| Event::Release { which }),
         1 => hand.prop_map(Event::Shift),
     ]
@@ -140,9 +143,9 @@ impl Pair<'_> {
                     (one, other) => prop_assert_eq!(one, other),
                 }
             }
-            Event::Record { which, verdict, duration_ms, open_for_ms } => {
+            Event::Record { which, verdict, duration_ms, open_for_ms, guest } => {
                 let Some((one, other)) = self.permit(which) else { return Ok(()) };
-                let outcome = Outcome { verdict, duration_ms, open_for_ms };
+                let outcome = Outcome { verdict, duration_ms, open_for_ms, guest: guest.map(GuestTag::of) };
                 let events = self.machine.record(&self.settings, one, outcome, self.now_ms);
                 self.hear(&events);
                 self.redis.record(&self.key, &self.settings, other, outcome).await.unwrap();

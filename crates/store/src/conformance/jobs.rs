@@ -49,6 +49,7 @@ macro_rules! jobs_suite {
                 a_retry_waits_for_its_pause_and_keeps_the_error,
                 a_job_handed_back_waits_again_and_the_attempt_does_not_count,
                 a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count,
+                an_interruption_costs_no_try_and_was_begun_all_the_same,
                 a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
                 a_retry_of_a_job_that_was_asked_to_end_ends_it,
                 an_ended_job_never_changes,
@@ -347,12 +348,32 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
     assert_eq!(store.ask_cancel(&key("local", 9), "x", error()).await.unwrap(), CancelAsked::Unknown);
 }
 
+pub async fn an_interruption_costs_no_try_and_was_begun_all_the_same(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    for interruptions in 1..=2 {
+        let (key, fence) = take_one(&store).await;
+        let end = End::Interrupted { error: error() };
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Kept(JobState::Queued));
+        let record = store.find(&key).await.unwrap().unwrap().record;
+        assert_eq!((record.attempts, record.interruptions, record.tries()), (interruptions, interruptions, 0));
+        assert_eq!(record.error, Some(error()), "it says why it waits");
+    }
+    let (key, fence) = take_one(&store).await;
+    store.finish(&key, fence, End::Retry { error: error(), after: Duration::ZERO }).await.unwrap();
+    let record = store.find(&key).await.unwrap().unwrap().record;
+    assert_eq!((record.attempts, record.interruptions, record.tries()), (3, 2, 1));
+    let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["queued", "started", "interrupted", "started", "interrupted", "started", "retry"]);
+}
+
 pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl Adapter) {
     let store = ready(&adapter).await;
     for (number, end) in [
         (1, End::Retry { error: error(), after: SECOND }),
         (2, End::HandBack),
         (3, End::PutBack { error: error(), after: SECOND }),
+        (4, End::Interrupted { error: error() }),
     ] {
         put(&store, job("local", number)).await;
         let (key, fence) = take_one(&store).await;

@@ -162,6 +162,7 @@ impl Jobs {
                 priority: new.priority,
                 state,
                 attempts: u32::from(runs),
+                interruptions: 0,
                 attempts_max: new.attempts_max.max(1),
                 progress_percent: None,
                 phase: None,
@@ -356,7 +357,9 @@ impl JobStore for MemoryStore {
             End::Failed { error, key } => (JobState::Failed, Some(error), key),
             End::Dead { error, key } => (JobState::Dead, Some(error), key),
             End::Cancelled { error, key } => (JobState::Cancelled, Some(error), key),
-            End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), DedupeKey::Kept),
+            End::Retry { error, .. } | End::Interrupted { error } if cancel_asked => {
+                (JobState::Cancelled, Some(error), DedupeKey::Kept)
+            }
             End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
             End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
             End::Retry { error, after } => {
@@ -365,6 +368,12 @@ impl JobStore for MemoryStore {
                 job.event(now, "retry", json!({ "error": error, "after_ms": after_ms }));
                 job.record.error = Some(error);
                 return Ok(job.wait_again(state, now.plus(after)));
+            }
+            End::Interrupted { error } => {
+                job.record.interruptions += 1;
+                job.event(now, "interrupted", json!({ "error": error, "after_ms": 0 }));
+                job.record.error = Some(error);
+                return Ok(job.wait_again(JobState::Queued, now));
             }
             End::PutBack { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };

@@ -42,6 +42,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0020_checkpoint_attempts.sql"),
     include_str!("../../migrations/postgres/0021_call_owners.sql"),
     include_str!("../../migrations/postgres/0022_activation_identity.sql"),
+    include_str!("../../migrations/postgres/0023_job_interruptions.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.

@@ -29,6 +29,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0017_call_owners.sql"),
     include_str!("../../migrations/0018_activation_identity.sql"),
     include_str!("../../migrations/0019_job_flows_waiting.sql"),
+    include_str!("../../migrations/0020_job_interruptions.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 use tokio::sync::mpsc;
 
 use super::opening::{Location, OpenError};
-use crate::moving::{Cell, Column, Kind, MoveError, Row, Sum, Table, TableSum, is_moved, quoted};
+use crate::moving::{Cell, ClearColumn, Column, Instead, Kind, MoveError, Row, Sum, Table, TableSum, is_moved, quoted};
 
 /// Most rows that are handed over at once.
 const BATCH_ROWS_MAX: usize = 500;
@@ -55,22 +55,17 @@ pub fn back_up(from: &Path, to: &Path) -> Result<(), OpenError> {
     check_backup(to)
 }
 
-/// Takes out of a copy what went into background calls and does not begin with `sealed`, so that nobody can read it there.
-/// Says of how many calls. Blocks.
-pub fn forget_clear_payloads(copy: &Path, sealed: &str) -> Result<usize, OpenError> {
+/// Takes out of a copy what stands in these columns in clear, so that nobody can read it there. Says of how many rows. Blocks.
+pub fn forget_clear_texts(copy: &Path, columns: &[ClearColumn]) -> Result<usize, OpenError> {
     let location = Location::new(copy);
     let forget = || {
         let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'job_bodies')";
-        if !connection.query_row(is_there, [], |row| row.get::<_, bool>(0))? {
-            return Ok(0);
-        }
         // One file, whatever the store is in.
         connection.pragma_update(None, "journal_mode", "delete")?;
-        let forgotten = connection.execute(
-            "UPDATE job_bodies SET payload = 'null' WHERE payload <> 'null' AND substr(payload, 1, length(?1)) <> ?1",
-            [sealed],
-        )?;
+        let mut forgotten = 0;
+        for column in columns {
+            forgotten += forget_column(&connection, column)?;
+        }
         if forgotten > 0 {
             // Pages that are free still hold what was there.
             connection.execute_batch("VACUUM")?;
@@ -78,6 +73,31 @@ pub fn forget_clear_payloads(copy: &Path, sealed: &str) -> Result<usize, OpenErr
         Ok(forgotten)
     };
     forget().map_err(|error: rusqlite::Error| location.classify(error))
+}
+
+fn forget_column(connection: &Connection, of: &ClearColumn) -> rusqlite::Result<usize> {
+    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    if !connection.query_row(is_there, [of.table], |row| row.get::<_, bool>(0))? {
+        return Ok(0);
+    }
+    let ClearColumn { table, column, sealed, .. } = of;
+    let clear = format!("substr({column}, 1, length(?1)) <> ?1");
+    match of.instead {
+        Instead::Text(text) => connection
+            .execute(&format!("UPDATE {table} SET {column} = ?2 WHERE {column} <> ?2 AND {clear}"), [*sealed, text]),
+        Instead::Made(made) => {
+            let mut statement = connection.prepare(&format!("SELECT DISTINCT {column} FROM {table} WHERE {clear}"))?;
+            let texts = statement.query_map([sealed], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+            let mut replace = connection.prepare(&format!("UPDATE {table} SET {column} = ?2 WHERE {column} = ?1"))?;
+            let mut forgotten = 0;
+            for text in texts {
+                if let Some(instead) = made(&text) {
+                    forgotten += replace.execute([text, instead])?;
+                }
+            }
+            Ok(forgotten)
+        }
+    }
 }
 
 /// Is this file a whole store that this program can open? Reads all of it. Blocks.

@@ -168,7 +168,7 @@ pub fn suggested(hints: &[&str]) -> Option<SideEffectPolicy> {
 }
 
 /// Text of a server, fit for a message: one line, nothing that turns text around, not too long.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     clean(text, SHOWN_CHARS_MAX)
 }
 

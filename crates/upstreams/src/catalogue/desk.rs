@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown};
 use super::difference::difference;
-use super::taking_in::{JUDGED_MAX, outdated};
+use super::taking_in::{JUDGED_MAX, outdated, switched_off};
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
+use crate::plain_secrets;
 use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
 
 /// Most servers of one tenant.
@@ -46,11 +47,13 @@ impl ServerDesk for Catalogue {
         tenant: Option<&TenantId>,
         name: &str,
         spec: Value,
+        start: bool,
     ) -> Result<ServerReport, Refusal> {
         let act = self.parts.kernel.server_act(actor, tenant).await?;
         let key = (act.tenant().clone(), checked_name(name)?);
         let set_by = if act.is_operators() { SetBy::Operator } else { SetBy::Tenant };
         let read = ServerSpec { set_by, ..checked_spec(&spec)? };
+        plain_secrets::refuse(&read, self.parts.kernel.redactor())?;
         self.parts.admission.admit(&key.0, &read).await?;
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
@@ -67,16 +70,27 @@ impl ServerDesk for Catalogue {
         self.parts.store.put_server(&super::stored::marked(&record, set_by)).await.map_err(|error| error.refusal())?;
         let before = self.kept(&key);
         let note = format!("{} `{name}`", if before.is_some() { "changed" } else { "added" });
+        let was_disabled = before.as_ref().is_some_and(Kept::is_disabled);
         let pins = before.map(|kept| kept.pins).unwrap_or_default();
-        let kept = Kept { record, spec: Some(read), answers: true, pins, problems: Vec::new() };
-        self.table().insert(key.clone(), kept);
+        let (answers, start) = (!read.disabled, start && !read.disabled);
+        let kept = Kept { record, spec: Some(read), answers, pins, problems: Vec::new() };
+        {
+            let mut servers = self.table();
+            // Under the lock: what is switched off is offered to nobody from here on, and what is switched on is.
+            if kept.is_disabled() || was_disabled {
+                self.parts.kernel.availability().set(kept.availability());
+            }
+            servers.insert(key.clone(), kept);
+        }
         drop(storing);
         let recorded = act.done(AuditAction::ServersChanged, None, note).await;
         self.tell_others().await;
         self.supervise().await;
         recorded?;
-        // It is there whether it answers or not; why it does not stands in the report.
-        let _ = self.refresh_in_turn(&key).await;
+        if start {
+            // It is there whether it answers or not; why it does not stands in the report.
+            let _ = self.refresh_in_turn(&key).await;
+        }
         self.known(&key).map(|kept| self.report(&kept))
     }
 
@@ -117,7 +131,9 @@ impl ServerDesk for Catalogue {
     ) -> Result<ServerReport, Refusal> {
         let act = self.parts.kernel.server_act(actor, tenant).await?;
         let key = (act.tenant().clone(), name.to_owned());
-        self.known(&key)?;
+        if self.known(&key)?.is_disabled() {
+            return Err(switched_off(name));
+        }
         self.parts.supervision.restart(&key.0, &key.1).await?;
         act.done(AuditAction::ServersChanged, None, format!("restarted `{name}`")).await?;
         self.refresh(&key.0, &key.1).await?;
@@ -133,7 +149,9 @@ impl ServerDesk for Catalogue {
     ) -> Result<Vec<String>, Refusal> {
         let tenant = self.parts.kernel.server_sight(actor, tenant).await?;
         let key = (tenant, name.to_owned());
-        self.known(&key)?;
+        if self.known(&key)?.is_disabled() {
+            return Err(switched_off(name));
+        }
         self.parts.supervision.log_tail(&key.0, &key.1, lines.min(LOG_LINES_MAX)).await
     }
 
@@ -226,6 +244,7 @@ impl Catalogue {
     fn report(&self, kept: &Kept) -> ServerReport {
         let in_state = |states: &[PinState]| kept.pins.values().filter(|pin| states.contains(&pin.state)).count();
         let status = match kept.spec {
+            Some(_) if kept.is_disabled() => json!({ "state": "disabled" }),
             Some(_) => self.parts.supervision.status(&kept.record.tenant, &kept.record.name),
             None => json!({ "state": "unreadable" }),
         };
@@ -342,12 +361,15 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
         ));
     }
     match &read.reach {
-        ServerReach::Stdio { command, args, env, permissions } => {
+        ServerReach::Stdio { command, args, cwd, env, permissions } => {
             if command.is_empty() || command.contains('\0') || args.iter().any(|arg| arg.contains('\0')) {
                 return Err(wrong("`command` must name a program, and nothing may contain NUL".into()));
             }
             if env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
                 return Err(wrong("names in `env` must not be empty or contain `=`".into()));
+            }
+            if cwd.as_ref().is_some_and(|cwd| !cwd.starts_with('/') || cwd.contains('\0')) {
+                return Err(wrong("`cwd` must be a path in full".into()));
             }
             checked_permissions(permissions)?;
         }

@@ -120,7 +120,7 @@ pub(super) fn read(state: UpstreamState, before: &BTreeMap<ServerKey, Kept>) -> 
         let kept = match before.get(&key).filter(|known| known.record == record && known.spec == spec) {
             Some(known) => Kept { pins: BTreeMap::new(), ..known.clone() },
             None => {
-                let answers = spec.is_some();
+                let answers = spec.as_ref().is_some_and(|spec| !spec.disabled);
                 Kept { record, spec, answers, pins: BTreeMap::new(), problems: Vec::new() }
             }
         };

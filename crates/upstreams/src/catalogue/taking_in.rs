@@ -59,7 +59,9 @@ impl Catalogue {
 
     /// The same, for whoever has the turn already.
     pub(super) async fn refresh_in_turn(&self, key: &ServerKey) -> Result<Round, Refusal> {
-        self.known(key)?;
+        if self.known(key)?.is_disabled() {
+            return Err(switched_off(&key.1));
+        }
         let listed = match self.parts.supervision.list_tools(&key.0, &key.1).await {
             Ok(listed) => listed,
             Err(refusal) => {
@@ -301,6 +303,13 @@ impl Catalogue {
             .filter_map(|tool| name(&tool.versions().last()?.manifest.execution, tool.id.local()))
             .collect()
     }
+}
+
+/// Nothing is asked of a server that is switched off.
+pub(super) fn switched_off(server: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3502, format!("the server `{}` is switched off", descriptor::shown(server)))
+        .hint(format!("`gantry server edit {} --enable` switches it on", descriptor::shown(server)))
+        .retryable(false)
 }
 
 fn round(changes: &[Change]) -> Round {

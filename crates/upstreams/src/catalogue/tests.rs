@@ -243,7 +243,7 @@ impl Stage {
     async fn with_files(tools: Vec<Value>) -> Self {
         let stage = Self::new().await;
         stage.says("files", tools);
-        stage.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+        stage.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
         stage
     }
 
@@ -410,7 +410,7 @@ async fn tools_come_and_go_with_what_their_server_lists_and_with_the_server() {
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_there_and_says_why() {
     let stage = Stage::new().await;
-    let report = stage.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    let report = stage.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
     assert_eq!(report.problems.first().unwrap().code, NO_ANSWER);
     assert_eq!(*stage.puppets.applied.lock().unwrap(), ["files"]);
     stage.says("files", vec![tool("read_file", "Reads a file.")]);
@@ -426,7 +426,7 @@ async fn a_scan_that_blocks_holds_back_at_first_sight_and_a_person_may_accept() 
     let stage = Stage::new().await;
     stage.sniffer.blocks.store(true, Ordering::SeqCst);
     stage.says("files", vec![tool("read_file", "An evil tool."), tool("write_file", "Writes a file.")]);
-    stage.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    stage.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
     assert_eq!(stage.visible().await.len(), 1);
     assert!(stage.kernel.tool(admin(), "files.read_file").await.is_err(), "it was not even published");
     let report = stage.pin("read_file").await;
@@ -472,7 +472,7 @@ async fn a_removed_server_takes_its_tools_away_for_good_and_may_come_back() {
     assert_eq!(stage.why("files.read_file"), Some(WhyUnavailable::Withdrawn), "after a restart too");
     assert_eq!(stage.visible().await, []);
     stage.says("files", vec![tool("read_file", "Reads another file.")]);
-    stage.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    stage.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
     assert_eq!(stage.visible().await, [line("files.read_file", "1.0.1", "Reads another file.")]);
 }
 
@@ -480,13 +480,13 @@ async fn a_removed_server_takes_its_tools_away_for_good_and_may_come_back() {
 async fn servers_with_the_same_tools_do_not_get_into_each_others_way() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
     stage.says("more-files", vec![tool("read_file", "Reads more."), tool("readFile", "Reads most.")]);
-    stage.catalogue.put_server(admin(), None, "more-files", spec()).await.unwrap();
+    stage.catalogue.put_server(admin(), None, "more-files", spec(), true).await.unwrap();
     let names: Vec<String> = stage.visible().await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names.len(), 3);
     assert!(names.contains(&"files.read_file".to_owned()) && names.contains(&"more_files.read_file".to_owned()));
     let mut same = spec();
     same["namespace"] = json!("files");
-    let refusal = stage.catalogue.put_server(admin(), None, "third", same).await.unwrap_err();
+    let refusal = stage.catalogue.put_server(admin(), None, "third", same, true).await.unwrap_err();
     assert!(refusal.message.contains("`files`"), "{}", refusal.message);
 }
 
@@ -510,14 +510,14 @@ async fn what_is_wrong_with_a_server_is_said_without_repeating_secrets() {
         ("a", at(&["https://u:hunter2@b"]), "without a password"),
         ("a", at(&["https://b", "https://a:443/other"]), "another host or port"),
     ] {
-        let refusal = stage.catalogue.put_server(admin(), None, name, spec).await.unwrap_err();
+        let refusal = stage.catalogue.put_server(admin(), None, name, spec, true).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3004);
         assert!(refusal.message.contains(word), "{word}: {}", refusal.message);
         assert!(!format!("{refusal:?}").contains("hunter2"));
     }
     assert!(stage.catalogue.names().is_empty());
     let nobody = Actor { credential: None, ..admin() };
-    assert!(stage.catalogue.put_server(nobody, None, "files", spec()).await.is_err());
+    assert!(stage.catalogue.put_server(nobody, None, "files", spec(), true).await.is_err());
     assert!(stage.catalogue.servers(nobody, None).await.is_err());
 }
 
@@ -560,7 +560,7 @@ async fn what_one_instance_changes_is_so_at_the_others() {
     let (one, other) = (on().await, on().await);
     let mut changes = bus.subscribe();
     one.says("files", vec![tool("read_file", "Reads a file.")]);
-    one.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    one.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
     assert_eq!(changes.recv().await.unwrap(), Change::Servers);
     other.catalogue.catch_up().await.unwrap();
     assert_eq!(other.catalogue.names().len(), 1);
@@ -592,7 +592,7 @@ async fn a_look_does_not_undo_what_was_decided_elsewhere_while_it_was_under_way(
     let on = async || Stage::on(Arc::clone(&store), Arc::default(), Some(Arc::clone(&bus) as Arc<dyn ChangeBus>)).await;
     let one = on().await;
     one.says("files", vec![tool("read_file", "Reads a file.")]);
-    one.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    one.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
     // The other starts with what is stored by now, the registry's part of it too.
     let other = on().await;
     other.catalogue.catch_up().await.unwrap();

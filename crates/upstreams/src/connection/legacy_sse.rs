@@ -97,12 +97,12 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
     }
 }
 
-async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>) -> Result<(), Fault> {
+async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, leaves: impl FnOnce()) -> Result<(), Fault> {
     let request = || {
         let request = remote.http.request(Method::POST, endpoint).header(http::header::CONTENT_TYPE, JSON_MIME_TYPE);
         request.body(body.clone())
     };
-    let response = remote.send(request).await?;
+    let response = remote.send_noting(request, leaves).await?;
     judged(&response, true).map_or(Ok(()), Err)
 }
 
@@ -110,10 +110,12 @@ async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>) -> Result<(), Faul
 impl Channel for LegacySse {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
         let (mut answer, _) = router.wait_for(request.id)?;
-        router.sent(request.id);
         let bytes = request.bytes();
-        router.count_sent(request.id, bytes.len());
-        let posting = post(&self.remote, &self.endpoint, bytes);
+        let length = bytes.len();
+        let posting = post(&self.remote, &self.endpoint, bytes, || {
+            router.sent(request.id);
+            router.count_sent(request.id, length);
+        });
         tokio::pin!(posting);
         let outcome = tokio::select! {
             // Some servers answer on the stream before they let the POST go.
@@ -131,7 +133,7 @@ impl Channel for LegacySse {
     }
 
     async fn tell(&self, message: Vec<u8>) -> Result<(), Fault> {
-        post(&self.remote, &self.endpoint, message).await
+        post(&self.remote, &self.endpoint, message, || {}).await
     }
 
     fn cancelled(&self, message: Vec<u8>) {
@@ -140,7 +142,7 @@ impl Channel for LegacySse {
             runtime.spawn(async move {
                 let clock = Arc::clone(&remote.clock);
                 // A courtesy: nobody waits for the call any more, nor for whether this was heard.
-                let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message)).await;
+                let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message, || {})).await;
             });
         }
     }

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use contract::error::{ErrorCode, Refusal};
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::departure::Departure;
 use super::{Asker, CallTraffic, Channel};
 use crate::fault::{Fault, INVALID_REQUEST, METHOD_NOT_FOUND};
 use crate::observer::{Reconnect, Unheard, UpstreamEvent};
@@ -79,8 +80,7 @@ struct Posed {
 /// A request on its way.
 struct Running {
     reply: Option<oneshot::Sender<Outcome>>,
-    /// Has its first byte left?
-    sent: Arc<AtomicBool>,
+    departure: Arc<Departure>,
     asker: Asker,
     /// Cancelled when nobody waits for it any more.
     over: CancellationToken,
@@ -113,13 +113,14 @@ impl Router {
         }
         // WIRE-2.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let running = Running { reply: None, sent: Arc::default(), asker, over: CancellationToken::new() };
+        let departure = Arc::new(Departure::of(asker.dispatch.clone()));
+        let running = Running { reply: None, departure, asker, over: CancellationToken::new() };
         table.calls.insert(id, running);
         Ok(id)
     }
 
-    /// Waits for the answer to a request that goes over a line with others. The flag is to be set when its first byte leaves.
-    pub(crate) fn wait_for(&self, id: CallId) -> Result<(oneshot::Receiver<Outcome>, Arc<AtomicBool>), Fault> {
+    /// Waits for the answer to a request that goes over a line with others, which is to be asked when its first byte leaves.
+    pub(crate) fn wait_for(&self, id: CallId) -> Result<(oneshot::Receiver<Outcome>, Arc<Departure>), Fault> {
         let mut table = self.table();
         if let Some(why) = table.end {
             return Err(Fault::NotSent(why));
@@ -127,13 +128,13 @@ impl Router {
         let running = table.calls.get_mut(&id).ok_or(Fault::NotSent("the request is over"))?;
         let (reply, answer) = oneshot::channel();
         running.reply = Some(reply);
-        Ok((answer, Arc::clone(&running.sent)))
+        Ok((answer, Arc::clone(&running.departure)))
     }
 
     /// A request that has a line of its own is on its way.
     pub(crate) fn sent(&self, id: CallId) {
         if let Some(running) = self.table().calls.get(&id) {
-            running.sent.store(true, Ordering::Release);
+            running.departure.leaves();
         }
     }
 
@@ -159,7 +160,7 @@ impl Router {
     pub(crate) fn over(&self, id: CallId) -> bool {
         let Some(running) = self.table().calls.remove(&id) else { return false };
         running.over.cancel();
-        running.sent.load(Ordering::Acquire)
+        running.departure.take_back()
     }
 
     /// ROUTE-2.
@@ -171,7 +172,7 @@ impl Router {
         table.end = Some(why);
         for running in table.calls.values_mut() {
             if let Some(reply) = running.reply.take() {
-                let sent = running.sent.load(Ordering::Acquire);
+                let sent = running.departure.has_left();
                 // Whoever has dropped its request does not want to know.
                 let _ = reply.send(Err(if sent { Fault::Lost(why) } else { Fault::NotSent(why) }));
             }
@@ -434,7 +435,7 @@ mod tests {
         let (first, second) = (router.begin(Asker::default()).unwrap(), router.begin(Asker::default()).unwrap());
         let (mut one, sent) = router.wait_for(first).unwrap();
         let (mut two, _) = router.wait_for(second).unwrap();
-        sent.store(true, Ordering::Release);
+        assert!(sent.leaves());
         router.end("it died");
         assert_eq!(one.try_recv().unwrap(), Err(Fault::Lost("it died")));
         assert_eq!(two.try_recv().unwrap(), Err(Fault::NotSent("it died")));
@@ -446,9 +447,9 @@ mod tests {
     fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
         let router = router();
         let companion = || Some(kernel::ports::companion::Unaccompanied::new());
-        let first = router.begin(Asker { companion: companion(), traffic: None }).unwrap();
+        let first = router.begin(Asker { companion: companion(), ..Asker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
-        let second = router.begin(Asker { companion: companion(), traffic: None }).unwrap();
+        let second = router.begin(Asker { companion: companion(), ..Asker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_err(), "which of the two?");
         assert!(router.question("elicitation/create", json!({}), Some(second)).is_ok(), "on its own stream");
         assert!(router.question("sampling/createMessage", json!({}), Some(second)).is_err(), "not passed on");

@@ -12,7 +12,6 @@
 //!   with everything in it, which nobody can ignore.
 //! - STDIO-5: a line of which not a single byte could be written was not sent.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,10 +25,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::departure::Departure;
 use super::router::Router;
+use super::server_usage::{Moment, ServerMeter, Shares};
 use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, process_tree, within};
 use crate::fault::Fault;
 use crate::server_log::ServerLog;
+use crate::wire::CallId;
 
 /// Messages that wait to be written. Who comes later waits.
 const WAITING_MAX: usize = 64;
@@ -39,13 +41,15 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a line of standard error that are kept.
 const LOG_LINE_BYTES_MAX: usize = 8 << 10;
+/// Begins a line of the log about a connection that was refused; the host and the port follow.
+pub(crate) const NOT_LET_THROUGH: &str = "[gantry] it may not connect to ";
 /// Bytes that are asked for at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// A line on its way out, and the flag that says it has begun to leave.
+/// A line on its way out, and the request that leaves with it, if one does.
 struct Line {
     bytes: Vec<u8>,
-    sent: Option<Arc<AtomicBool>>,
+    request: Option<(CallId, Arc<Departure>)>,
 }
 
 /// The channel.
@@ -61,6 +65,7 @@ pub(crate) struct Stdio {
     gone: watch::Receiver<bool>,
     clock: Arc<dyn Clock>,
     process: Option<u32>,
+    meter: ServerMeter,
 }
 
 impl Stdio {
@@ -81,11 +86,12 @@ impl Stdio {
         tokio::spawn(write(stdin, lines, Arc::clone(router)));
         let reading = tokio::spawn(read(stdout, Arc::clone(router)));
         tokio::spawn(keep_log(stderr, Arc::clone(&log)));
-        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock) };
+        let (meter, moments) = ServerMeter::new(Arc::clone(&clock));
+        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock), moments };
         tokio::spawn(watching.until_gone(terminate.clone(), kill.clone(), reading, alive));
         let killed_on_drop = kill.clone().drop_guard();
         let writer = Mutex::new(Some(writer));
-        Ok(Self { writer, terminate, kill, _killed_on_drop: killed_on_drop, gone, clock, process })
+        Ok(Self { writer, terminate, kill, _killed_on_drop: killed_on_drop, gone, clock, process, meter })
     }
 
     fn writer(&self) -> Result<mpsc::Sender<Line>, Fault> {
@@ -103,23 +109,21 @@ impl Stdio {
 #[async_trait]
 impl Channel for Stdio {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
-        let (answer, sent) = router.wait_for(request.id)?;
-        let bytes = request.bytes();
-        router.count_sent(request.id, bytes.len());
-        let line = Line { bytes, sent: Some(sent) };
+        let (answer, departure) = router.wait_for(request.id)?;
+        let line = Line { bytes: request.bytes(), request: Some((request.id, departure)) };
         self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))?;
         answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
     }
 
     async fn tell(&self, bytes: Vec<u8>) -> Result<(), Fault> {
-        let line = Line { bytes, sent: None };
+        let line = Line { bytes, request: None };
         self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))
     }
 
     fn cancelled(&self, bytes: Vec<u8>) {
         if let Ok(writer) = self.writer() {
             // A server that reads so slowly that the queue is full does not care.
-            let _ = writer.try_send(Line { bytes, sent: None });
+            let _ = writer.try_send(Line { bytes, request: None });
         }
     }
 
@@ -145,22 +149,29 @@ impl Channel for Stdio {
     fn process(&self) -> Option<u32> {
         self.process
     }
+
+    fn meter(&self) -> Option<&ServerMeter> {
+        Some(&self.meter)
+    }
 }
 
 async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Line>, router: Arc<Router>) {
-    while let Some(Line { mut bytes, sent }) = lines.recv().await {
-        bytes.push(b'\n');
+    while let Some(Line { mut bytes, request }) = lines.recv().await {
         // Before the first byte leaves: a program that reads, acts and dies must never be taken for one that was not asked.
-        if let Some(sent) = &sent {
-            sent.store(true, Ordering::Release);
+        if let Some((id, departure)) = &request {
+            if !departure.leaves() {
+                continue;
+            }
+            router.count_sent(*id, bytes.len());
         }
+        bytes.push(b'\n');
         let first = stdin.write(&bytes).await;
         let whole = match first {
             Ok(count @ 1..) => stdin.write_all(bytes.get(count..).unwrap_or_default()).await.is_ok(),
             Ok(0) | Err(_) => {
                 // STDIO-5.
-                if let Some(sent) = &sent {
-                    sent.store(false, Ordering::Release);
+                if let Some((_, departure)) = &request {
+                    departure.stayed();
                 }
                 false
             }
@@ -251,13 +262,14 @@ async fn keep_log(mut stderr: impl AsyncRead + Unpin, log: Arc<ServerLog>) {
     }
 }
 
-/// What the watcher holds: the process and its way to the network.
+/// What the watcher holds: the process, its way to the network, and who wants to know what it used.
 struct Watching {
     child: Child,
     gate: Option<Arc<Gate>>,
     router: Arc<Router>,
     log: Arc<ServerLog>,
     clock: Arc<dyn Clock>,
+    moments: mpsc::UnboundedReceiver<Moment>,
 }
 
 impl Watching {
@@ -268,10 +280,14 @@ impl Watching {
         reading: tokio::task::JoinHandle<()>,
         alive: watch::Sender<bool>,
     ) {
+        let gate = self.gate.clone();
+        let mut refused = 0;
         let proxy = self.gate.take().zip(self.child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, gate));
         let mut told = false;
+        let (mut shares, mut oom_kills) = (Shares::default(), 0);
         let ended = loop {
             tokio::select! {
+                () = next_violation(gate.as_deref()) => refused = self.tell_violations(gate.as_deref(), refused),
                 ended = self.child.wait() => break ended,
                 () = kill.cancelled() => {
                     self.child.kill();
@@ -281,6 +297,18 @@ impl Watching {
                     told = true;
                     let count = process_tree::terminate(|| self.child.pid());
                     self.log.line(&format!("[gantry] it was told to end ({count} processes)"));
+                }
+                Some(moment) = self.moments.recv() => {
+                    if !shares.concerns(&moment) {
+                        continue;
+                    }
+                    let read = tokio::select! {
+                        read = self.child.usage_so_far() => read.unwrap_or_default(),
+                        // It is ended in the next round.
+                        () = kill.cancelled() => continue,
+                    };
+                    oom_kills = read.oom_kills;
+                    shares.note(moment, read.cpu, read.memory_peak_bytes);
                 }
             }
         };
@@ -292,20 +320,37 @@ impl Watching {
         if let Some(proxy) = proxy {
             proxy.stop().await;
         }
+        self.tell_violations(gate.as_deref(), refused);
         let how = match ended.exit {
             Exit::Code(0) => "it ended".to_owned(),
             Exit::Code(code) => format!("it ended with code {code}"),
             Exit::Signal(signal) => format!("it was ended by signal {signal}"),
             Exit::Ended => "it was ended".to_owned(),
         };
-        let memory = if ended.usage.oom_kills > 0 { " for want of memory" } else { "" };
+        // Its end may have been heard when it was read last.
+        let wanted_memory = ended.usage.oom_kills.max(oom_kills) > 0;
+        let memory = if wanted_memory { " for want of memory" } else { "" };
         self.log.line(&format!("[gantry] {how}{memory}"));
-        self.router.end(if ended.usage.oom_kills > 0 {
-            "the program used more memory than it may"
-        } else {
-            "the program ended"
-        });
+        self.router.end(if wanted_memory { "the program used more memory than it may" } else { "the program ended" });
         alive.send_replace(true);
+    }
+
+    /// Where it tried to connect to and may not, each place once. Answers how many were told so far.
+    fn tell_violations(&self, gate: Option<&Gate>, told: usize) -> usize {
+        let Some(gate) = gate else { return told };
+        let kept = gate.meter().snapshot().kept;
+        for place in kept.iter().skip(told) {
+            self.log.line(&format!("{NOT_LET_THROUGH}{place}"));
+        }
+        kept.len()
+    }
+}
+
+/// Comes when the program tried to connect to where it may not; never, if it has no way out at all.
+async fn next_violation(gate: Option<&Gate>) {
+    match gate {
+        Some(gate) => gate.meter().next_violation().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -383,9 +428,9 @@ mod tests {
         ] {
             let router = Router::new(Arc::new(Deaf), crate::spec::Relay::careful());
             let id = router.begin(crate::connection::Asker::default()).unwrap();
-            let (answer, sent) = router.wait_for(id).unwrap();
+            let (answer, departure) = router.wait_for(id).unwrap();
             let (sender, lines) = mpsc::channel(1);
-            sender.try_send(Line { bytes: b"a request".to_vec(), sent: Some(sent) }).unwrap();
+            sender.try_send(Line { bytes: b"a request".to_vec(), request: Some((id, departure)) }).unwrap();
             write(Narrow(room), lines, Arc::clone(&router)).await;
             assert_eq!(answer.await.unwrap(), Err(expected));
         }

@@ -60,10 +60,21 @@ pub(crate) struct Remote {
 impl Remote {
     /// Sends a request with everything the server wants to see, and once more with a new token if the first is turned away.
     pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, Fault> {
+        self.send_noting(build, || {}).await
+    }
+
+    /// The same; `leaves` hears when the first of it is about to leave, and all that is asked of others before was answered.
+    pub(crate) async fn send_noting(
+        &self,
+        build: impl Fn() -> RequestBuilder,
+        leaves: impl FnOnce(),
+    ) -> Result<Response, Fault> {
         let Some(tokens) = &self.tokens else {
+            leaves();
             return build().headers(self.headers.clone()).send().await.map_err(|error| failed(&error));
         };
         let mut token = tokens.header(None).await?;
+        leaves();
         let mut again = true;
         loop {
             let request = build().headers(self.headers.clone()).header(http::header::AUTHORIZATION, token.clone());
@@ -284,9 +295,12 @@ impl Channel for Streamable {
         }
         headers::trace(request.params, &mut standard);
         let body = request.bytes();
-        router.count_sent(request.id, body.len());
-        router.sent(request.id);
-        let response = shared.remote.send(|| shared.post(body.clone()).headers(standard.clone())).await?;
+        let leaves = || {
+            router.count_sent(request.id, body.len());
+            router.sent(request.id);
+        };
+        let posting = || shared.post(body.clone()).headers(standard.clone());
+        let response = shared.remote.send_noting(posting, leaves).await?;
         match judged(&response, has_session) {
             None => {}
             Some(Fault::NotSent(why)) => {

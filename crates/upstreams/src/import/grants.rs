@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::known::{self, Meaning, Package};
-use super::{Machine, PathKind};
+use super::own_files::{self, OwnFiles, is_somebodys, is_system, outermost_modules};
+use super::{Machine, PathKind, runners};
 use crate::spec::Setting;
 
-/// Folders that every sandbox has.
-const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
-/// Where programs are looked for inside.
-const SYSTEM_PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 /// What marks the root of a package.
 const ROOT_MARKS: [&str; 5] = ["package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod"];
 /// Folders that a package's root is looked for upwards.
 const ROOT_STEPS_MAX: usize = 6;
-/// Programs that run another file.
-const INTERPRETERS: [&str; 9] = ["node", "nodejs", "python", "python3", "deno", "bun", "ruby", "php", "tsx"];
+/// Programs that ask somebody outside of the sandbox to run something.
+const CONTAINER_ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
 /// One permission and why it is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,196 +29,163 @@ pub(super) struct Program<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
     pub(super) env: &'a BTreeMap<String, Setting>,
+    /// Where it starts, if that is said.
+    pub(super) cwd: Option<&'a Path>,
 }
 
 impl Program<'_> {
     /// The package that is run where it is installed: by its own command, by its module, or by its script in `node_modules`.
     fn installed(&self) -> Option<&'static Package> {
-        let command = Path::new(self.command).file_name()?.to_str()?;
-        if !INTERPRETERS.contains(&command) {
-            return known::of_command(command);
+        if !runners::is_interpreter(self.command) {
+            return known::of_command(runners::base_name(self.command));
         }
-        let mut args = self.args.iter().map(String::as_str);
-        let first = args.by_ref().find(|arg| !arg.starts_with('-') || *arg == "-m")?;
-        if first == "-m" {
-            return known::find(&args.next()?.replace('_', "-"));
+        if let Some(module) = runners::module(self.command, self.args) {
+            return known::find(&module.replace('_', "-"));
         }
-        let (_, inside) = first.rsplit_once("/node_modules/")?;
+        let script = self.args.get(runners::script_index(self.command, self.args)?)?;
+        let Some((_, inside)) = script.rsplit_once("/node_modules/") else {
+            return known::of_command(runners::base_name(script));
+        };
         let mut parts = inside.split('/');
         let name = parts.next()?;
         if name.starts_with('@') { known::find(&format!("{name}/{}", parts.next()?)) } else { known::find(name) }
     }
 }
 
-/// How a package is fetched before it runs.
-struct Runner {
-    word: &'static str,
-    hosts: &'static [&'static str],
-    /// Flags with a value of their own.
-    valued: &'static [&'static str],
-}
-
-const NPM: Runner = Runner {
-    word: "npm",
-    hosts: &["https://registry.npmjs.org"],
-    valued: &["-c", "--call", "--registry", "-w", "--workspace"],
-};
-const PYPI: Runner = Runner {
-    word: "PyPI",
-    hosts: &["https://pypi.org", "https://files.pythonhosted.org"],
-    valued: &["--python", "-p", "--index-url", "-i", "--with"],
-};
-
 /// What was inferred.
+#[derive(Debug, Default)]
 pub(super) struct Inferred {
     pub(super) grants: Vec<Grant>,
     /// What somebody should know.
     pub(super) warnings: Vec<String>,
-    /// Where the program is, if it is named without a path and not in the system's folders.
-    pub(super) elsewhere: Option<PathBuf>,
+    /// How the program has to be named, if not as it is written.
+    pub(super) command: Option<PathBuf>,
+    /// Folders outside of the system's in which it looks for programs.
+    pub(super) search: Vec<PathBuf>,
+    /// Variables it needs inside.
+    pub(super) env: Vec<(&'static str, String)>,
+    /// Its package is fetched when it starts.
+    pub(super) fetched: bool,
+    /// Why it cannot run in any sandbox.
+    pub(super) cannot_run: Option<String>,
 }
 
 /// The grants, and what somebody should know.
 pub(super) fn infer(program: &Program<'_>) -> Inferred {
-    let mut inference = Inference { program, grants: Vec::new(), warnings: Vec::new() };
-    let elsewhere = inference.own_files();
-    let package = inference.runner();
+    let mut inference = Inference { program, found: Inferred::default() };
+    let name = runners::base_name(program.command);
+    if CONTAINER_ENGINES.contains(&name) {
+        inference.found.cannot_run = Some(format!(
+            "`{name}` asks a container engine, which no sandbox reaches: use the server's package, or its container's address"
+        ));
+        return inference.found;
+    }
+    inference.own_files();
+    let package = inference.fetched_package();
     let rest = package.as_ref().map_or(program.args, |found| program.args.get(found.behind..).unwrap_or_default());
     let known = match &package {
         Some(found) => known::find(&found.name),
         None => program.installed(),
     };
+    inference.uv_project();
+    if let Some(cwd) = program.cwd {
+        inference.readable(cwd, "the folder it starts in");
+    }
     inference.package(known, rest);
     inference.paths(known, rest, package.is_none());
     inference.addresses();
-    inference.grants.dedup();
-    Inferred { grants: inference.grants, warnings: inference.warnings, elsewhere }
-}
-
-/// A package that a runner fetches.
-struct Fetched {
-    name: String,
-    /// Where its own arguments begin.
-    behind: usize,
+    inference.found
 }
 
 struct Inference<'a> {
     program: &'a Program<'a>,
-    grants: Vec<Grant>,
-    warnings: Vec<String>,
+    found: Inferred,
 }
 
 impl Inference<'_> {
     fn grant(&mut self, permission: String, why: impl Into<String>) {
         if permission.contains(char::is_whitespace) {
-            self.warnings.push(format!("`{permission}` cannot be granted: a path must not have spaces in it"));
-        } else if !self.grants.iter().any(|grant| grant.permission == permission) {
-            self.grants.push(Grant { permission, why: why.into() });
+            self.found.warnings.push(format!("`{permission}` cannot be granted: a path must not have spaces in it"));
+        } else if !self.found.grants.iter().any(|grant| grant.permission == permission) {
+            self.found.grants.push(Grant { permission, why: why.into() });
         }
     }
 
-    /// Where the program itself is. Answers that, if it is not where programs are looked for inside.
-    fn own_files(&mut self) -> Option<PathBuf> {
-        let command = self.program.command;
-        let machine = self.program.machine;
-        let found = if command.starts_with('/') {
-            Some(PathBuf::from(command)).filter(|path| machine.kind(path).is_some())
-        } else if command.contains('/') {
-            self.warnings.push(format!("`{command}` is a relative path: write it in full"));
-            return None;
-        } else {
-            // The system's own goes first, as it does inside; version managers put others before it outside.
-            let of_system = SYSTEM_PROGRAMS.iter().map(|folder| Path::new(folder).join(command));
-            let mut of_system = of_system.filter(|path| machine.kind(path) == Some(PathKind::File));
-            of_system.next().or_else(|| machine.program(command))
-        };
-        let Some(path) = found else {
-            self.warnings.push(format!("there is no program `{command}` on this machine"));
-            return None;
-        };
-        // A link leads out of what its own folder gives.
-        for path in [&path, &machine.really(&path)] {
-            if !is_system(path) {
-                let root = self.installation(path);
-                self.grant(format!("filesystem:read:{}", root.display()), "the program's own files");
-            }
+    /// Where the program itself is.
+    fn own_files(&mut self) {
+        let OwnFiles { roots, command, search, warnings } =
+            own_files::of_command(self.program.machine, self.program.command);
+        for (root, why) in roots {
+            self.grant(format!("filesystem:read:{}", root.display()), why);
         }
-        (!command.starts_with('/') && !is_system(&path)).then_some(path)
+        self.found.warnings.extend(warnings);
+        (self.found.command, self.found.search) = (command, search);
     }
 
-    /// `…/bin/node` needs `…/lib` beside it; but what is beside `~/bin` or `~/.local/bin` is a person's, not a program's.
-    fn installation(&self, program: &Path) -> PathBuf {
-        let folder = program.parent().unwrap_or(program);
-        let home = self.program.machine.variable("HOME").map(PathBuf::from);
-        let is_somebodys = |root: &Path| {
-            let is_home =
-                |path: &Path| home.as_deref() == Some(path) || path.parent().is_some_and(|up| up == Path::new("/home"));
-            root.parent().is_none() || is_home(root) || (root.ends_with(".local") && root.parent().is_some_and(is_home))
-        };
-        match (folder.file_name(), folder.parent()) {
-            (Some(name), Some(above)) if name == "bin" && !is_somebodys(above) => above.to_owned(),
-            _ => folder.to_owned(),
-        }
-    }
-
-    /// The package, if a runner fetches one: what it is called without its version.
-    fn runner(&mut self) -> Option<Fetched> {
-        let name = Path::new(self.program.command).file_name()?.to_string_lossy().into_owned();
-        let args = self.program.args;
-        let first = args.first().map(String::as_str);
-        let second = args.get(1).map(String::as_str);
-        let (runner, skipped) = match (name.as_str(), first, second) {
-            ("npx" | "bunx" | "pnpx", ..) => (&NPM, 0),
-            ("npm", Some("exec" | "x"), _) | ("pnpm" | "yarn", Some("dlx"), _) | ("bun", Some("x"), _) => (&NPM, 1),
-            ("uvx", ..) => (&PYPI, 0),
-            ("uv", Some("tool"), Some("run")) => (&PYPI, 2),
-            ("pipx", Some("run"), _) => (&PYPI, 1),
-            ("docker" | "podman", ..) => {
-                self.warnings.push(
-                    "a container engine cannot be reached from the sandbox: run the server itself, or reach it by `url`"
-                        .into(),
-                );
-                return None;
-            }
-            _ => return None,
-        };
-        let mut index = skipped;
-        let mut from = None;
-        while let Some(arg) = args.get(index) {
-            match arg.as_str() {
-                "--package" | "--from" => {
-                    from = args.get(index + 1).cloned();
-                    index += 2;
-                }
-                "-p" if runner.word == "npm" => {
-                    from = args.get(index + 1).cloned();
-                    index += 2;
-                }
-                "--" => index += 1,
-                flag if runner.valued.contains(&flag) => index += 2,
-                flag if flag.starts_with("--package=") || flag.starts_with("--from=") => {
-                    from = flag.split_once('=').map(|(_, value)| value.to_owned());
-                    index += 1;
-                }
-                flag if flag.starts_with('-') => index += 1,
-                _ => break,
-            }
-        }
-        let written = from.or_else(|| args.get(index).cloned())?;
-        for host in runner.hosts {
+    /// The package, if a runner fetches one.
+    fn fetched_package(&mut self) -> Option<runners::Fetched> {
+        let name = runners::base_name(self.program.command);
+        let package = runners::fetched(self.program.command, self.program.args)?;
+        let registry = package.from;
+        self.found.fetched = true;
+        for host in registry.hosts {
             self.grant(
                 format!("network:{host}"),
-                format!("`{name}` fetches the package from {} when it starts", runner.word),
+                format!("`{name}` fetches the package from {} when it starts", registry.word),
             );
         }
-        let (package, version) = split_version(&written);
-        if version.is_none_or(|version| version.is_empty() || matches!(version, "latest" | "next")) {
-            self.warnings.push(format!(
-                "`{package}` has no version: whatever is published under that name tomorrow runs tomorrow; write `{package}{}1.2.3`",
-                if runner.word == "npm" { "@" } else { "==" }
+        if !package.has_version {
+            let (package, mark) = (&package.name, registry.version_mark);
+            self.found.warnings.push(format!(
+                "`{package}` has no version: whatever is published under that name tomorrow runs tomorrow; write `{package}{mark}1.2.3`"
             ));
         }
-        Some(Fetched { name: package.to_owned(), behind: index + 1 })
+        Some(package)
+    }
+
+    /// `uv run` wants to bring the environment of its project up to date, which is nothing a server should do.
+    fn uv_project(&mut self) {
+        if !runners::is_uv_run(self.program.command, self.program.args) {
+            return;
+        }
+        let named = runners::project_of_uv_run(self.program.args);
+        let Some(project) = named.map(PathBuf::from).or_else(|| self.program.cwd.map(Path::to_owned)) else {
+            self.found.warnings.push("`uv run` without a project: name its folder by `--directory`".into());
+            return;
+        };
+        self.readable(&project, "the project that `uv run` runs");
+        let python = project.join(".venv/bin/python");
+        if self.program.machine.kind(&python) == Some(PathKind::File) {
+            self.found.env.push(("UV_NO_SYNC", "1".into()));
+            let OwnFiles { roots, .. } = own_files::of_command(self.program.machine, &python.display().to_string());
+            for (root, _) in roots {
+                self.grant(format!("filesystem:read:{}", root.display()), "the interpreter of its environment");
+            }
+            return;
+        }
+        self.found.fetched = true;
+        self.found.env.push(("UV_PROJECT_ENVIRONMENT", "/tmp/venv".into()));
+        if self.program.machine.kind(&project.join("uv.lock")) == Some(PathKind::File) {
+            self.found.env.push(("UV_FROZEN", "1".into()));
+        }
+        for host in runners::PYPI.hosts {
+            self.grant(format!("network:{host}"), "`uv run` fetches what the project needs when it starts");
+        }
+        let shown = project.display();
+        self.found.warnings.push(format!("`{shown}` has no environment yet, so one is made at each start: `uv sync --directory {shown}` makes it once"));
+    }
+
+    /// A place that somebody has named, to be read.
+    fn readable(&mut self, path: &Path, why: &str) {
+        if is_system(path) {
+            return;
+        }
+        if path.parent().is_none() {
+            self.folder(path, why);
+            return;
+        }
+        self.found.warnings.extend(self.program.machine.closed(path, false));
+        self.grant(format!("filesystem:read:{}", path.display()), why);
     }
 
     /// What a known package cannot work without.
@@ -230,7 +194,7 @@ impl Inference<'_> {
         for host in package.hosts {
             self.grant(format!("network:{host}"), format!("`{}` works with it", package.name));
         }
-        self.warnings.extend(package.remark.map(str::to_owned));
+        self.found.warnings.extend(package.remark.map(str::to_owned));
         match package.meaning {
             Meaning::Plain | Meaning::Folders => {}
             Meaning::Flag(flag) => {
@@ -256,7 +220,7 @@ impl Inference<'_> {
     fn writable(&mut self, value: &str, why: &str) {
         let path = Path::new(value);
         if !path.is_absolute() {
-            self.warnings.push(format!("{why} is a relative path: write it in full"));
+            self.found.warnings.push(format!("{why} is a relative path: write it in full"));
             return;
         }
         let folder = match self.program.machine.kind(path) {
@@ -268,10 +232,12 @@ impl Inference<'_> {
 
     fn folder(&mut self, folder: &Path, why: &str) {
         if folder.parent().is_none() {
-            self.warnings
+            self.found
+                .warnings
                 .push("it asks for all files of this machine (`/`), which is not granted: name a folder".into());
             return;
         }
+        self.found.warnings.extend(self.program.machine.closed(folder, true));
         for mode in ["read", "write"] {
             self.grant(format!("filesystem:{mode}:{}", folder.display()), why);
         }
@@ -279,51 +245,54 @@ impl Inference<'_> {
 
     /// Paths among the arguments.
     fn paths(&mut self, known: Option<&'static Package>, args: &[String], may_be_script: bool) {
-        let command = Path::new(self.program.command).file_name().map(|name| name.to_string_lossy().into_owned());
-        let interprets = may_be_script && command.is_some_and(|name| INTERPRETERS.contains(&name.as_str()));
-        let mut script_seen = false;
-        for arg in args {
+        let script = may_be_script.then(|| runners::script_index(self.program.command, args)).flatten();
+        for (index, arg) in args.iter().enumerate() {
             let value =
                 arg.strip_prefix('-').and_then(|flag| flag.split_once('=')).map_or(arg.as_str(), |(_, value)| value);
             let path = Path::new(value);
-            let is_flag = arg.starts_with('-');
-            let script = interprets && !script_seen && !is_flag;
-            if !is_flag {
-                script_seen = true;
-            }
             if !path.is_absolute() {
-                let is_file = value.starts_with("./") || value.starts_with("../") || value.starts_with("~/");
-                if is_file || (script && value.contains('.')) {
-                    self.warnings.push(format!("`{value}` is a relative path: write it in full"));
-                }
                 continue;
             }
+            let is_script = script == Some(index);
             match (known.map(|package| package.meaning), self.program.machine.kind(path)) {
-                (_, None) => self.warnings.push(format!("`{value}` does not exist, so nothing is granted for it")),
-                (Some(Meaning::Folders), Some(_)) if !script => self.folder(path, "a folder this server is for"),
-                (_, Some(PathKind::File)) if script => {
-                    let root = self.package_root(path);
-                    self.grant(format!("filesystem:read:{}", root.display()), "the package of the script it runs");
+                // What a known server makes by itself is granted with the folder it is made in.
+                (Some(Meaning::Flag(_)), None) if self.is_granted(path) => {}
+                (_, None) => {
+                    self.found.warnings.push(format!("`{value}` does not exist, so nothing is granted for it"));
                 }
-                (_, Some(_)) if is_system(path) => {}
-                (_, Some(_)) if path.parent().is_none() => self.folder(path, ""),
-                (_, Some(_)) => self.grant(format!("filesystem:read:{value}"), "named in its arguments"),
+                (Some(Meaning::Folders), Some(_)) if !is_script => self.folder(path, "a folder this server is for"),
+                (_, Some(PathKind::File)) if is_script => {
+                    let root = self.package_root(path);
+                    self.readable(&root, "the package of the script it runs");
+                }
+                (_, Some(_)) => self.readable(path, "named in its arguments"),
             }
         }
     }
 
-    /// The folder above a script that has what a package's root has, or the one it is in.
+    /// Is it in a place that is granted already?
+    fn is_granted(&self, path: &Path) -> bool {
+        let places = self.found.grants.iter().filter_map(|grant| grant.permission.strip_prefix("filesystem:read:"));
+        places.into_iter().any(|place| path.starts_with(place))
+    }
+
+    /// The folder above a script that has what a package's root has, or the one it is in; or, in somebody's own folder, only
+    /// the script itself.
     fn package_root(&self, script: &Path) -> PathBuf {
-        // A package in `node_modules` finds what it needs in the outermost one above it.
-        let modules = script.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
-        if let Some(outermost) = modules.last() {
+        if let Some(outermost) = outermost_modules(script) {
             return outermost.to_owned();
         }
+        let machine = self.program.machine;
         let folder = script.parent().unwrap_or(script);
-        let marked = |folder: &&Path| {
-            ROOT_MARKS.iter().any(|mark| self.program.machine.kind(&folder.join(mark)) == Some(PathKind::File))
-        };
-        folder.ancestors().take(ROOT_STEPS_MAX).find(marked).unwrap_or(folder).to_owned()
+        let marked =
+            |folder: &&Path| ROOT_MARKS.iter().any(|mark| machine.kind(&folder.join(mark)) == Some(PathKind::File));
+        let root =
+            folder.ancestors().take(ROOT_STEPS_MAX).take_while(|above| !is_somebodys(machine, above)).find(marked);
+        match root {
+            Some(root) => root.to_owned(),
+            None if is_somebodys(machine, folder) => script.to_owned(),
+            None => folder.to_owned(),
+        }
     }
 
     /// Addresses in variables and arguments: a server that is told one wants to reach it.
@@ -359,21 +328,4 @@ fn place(value: &str) -> Option<String> {
         ("mongodb", port) => Some(format!("{host}:{}", port.unwrap_or(27017))),
         _ => None,
     }
-}
-
-/// `name@version`, `@scope/name@version`, `name==version`.
-fn split_version(written: &str) -> (&str, Option<&str>) {
-    if let Some((name, version)) = written.split_once("==") {
-        return (name, Some(version));
-    }
-    let from = usize::from(written.starts_with('@'));
-    let at = written.char_indices().skip(from).find(|(_, c)| *c == '@').map(|(at, _)| at);
-    match at.and_then(|at| written.split_at_checked(at)) {
-        Some((name, version)) => (name, Some(version.trim_start_matches('@'))),
-        None => (written, None),
-    }
-}
-
-fn is_system(path: &Path) -> bool {
-    SYSTEM.iter().any(|system| path.starts_with(system))
 }

@@ -1,5 +1,5 @@
-//! `${NAME}`, `${NAME:-default}`, `${env:NAME}` and `${userHome}`, as clients fill them in. What only a person can fill in
-//! (`${input:…}`, `${workspaceFolder}`) is named.
+//! `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${userHome}` and, in a file of a project, `${workspaceFolder}`, as clients fill
+//! them in. What only a person can fill in (`${input:…}`) is named.
 
 use super::Machine;
 
@@ -27,6 +27,10 @@ fn value(inside: &str, machine: &dyn Machine) -> Result<String, String> {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
     match name {
         "userHome" => machine.variable("HOME").ok_or_else(|| "the home folder, which is not known".into()),
+        "workspaceFolder" | "workspaceRoot" if machine.project().is_some() => {
+            Ok(machine.project().unwrap_or_default().display().to_string())
+        }
+        "pathSeparator" | "/" => Ok("/".to_owned()),
         _ if name.starts_with("input:") => Err(format!("an answer from you (`{shown}`)")),
         _ if name.is_empty() || name.contains([':', '/', ' ']) || name.starts_with("workspace") => {
             Err(format!("`{shown}`, which only your editor knows"))

@@ -49,7 +49,7 @@ const OPAQUE_CHARS_MIN: usize = 32;
 const NAME_CHARS_MAX: usize = 120;
 
 /// Is this setting a secret?
-pub(super) fn is_secret(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     if value.is_empty() || matches!(value, "true" | "false") || value.parse::<f64>().is_ok() {
         return false;
     }
@@ -60,13 +60,18 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
 }
 
 /// Is this header a secret?
-pub(super) fn is_secret_header(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
+    !value.is_empty() && (is_standard_header(name) || is_secret(name, value))
+}
+
+/// Is this a header whose only purpose is to show a secret?
+pub(crate) fn is_standard_header(name: &str) -> bool {
     let standard = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
-    !value.is_empty() && (standard.iter().any(|known| name.eq_ignore_ascii_case(known)) || is_secret(name, value))
+    standard.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Does the value look like a secret by itself?
-pub(super) fn looks_like_one(value: &str) -> bool {
+pub(crate) fn looks_like_one(value: &str) -> bool {
     let value = value.split_once('=').map_or(value, |(_, behind)| if behind.is_empty() { value } else { behind });
     let begins = BEGINNINGS.iter().any(|beginning| value.starts_with(beginning) && value.len() >= beginning.len() + 8);
     begins || has_password(value) || is_opaque(value)
@@ -88,12 +93,12 @@ fn is_opaque(value: &str) -> bool {
 }
 
 /// An argument as it may be shown.
-pub(super) fn masked(arg: &str) -> &str {
+pub(crate) fn masked(arg: &str) -> &str {
     if looks_like_one(arg) { "(hidden)" } else { arg }
 }
 
 /// The name of the credential for a setting of a server.
-pub(super) fn credential_name(server: &str, setting: &str) -> String {
+pub(crate) fn credential_name(server: &str, setting: &str) -> String {
     let plain =
         |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c.to_ascii_lowercase() } else { '_' };
     let name: String = format!("{server}_{setting}").chars().map(plain).collect();

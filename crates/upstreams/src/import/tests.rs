@@ -3,14 +3,38 @@
 use serde_json::json;
 
 use super::*;
+use crate::spec::{ServerReach, Setting};
 
 /// A machine with some files, programs and variables.
 struct Desk;
 
 impl Machine for Desk {
     fn kind(&self, path: &Path) -> Option<PathKind> {
-        let folders = ["/people/me/notes", "/people/me/repo", "/srv/weather", "/srv/weather/dist", "/people/me", "/"];
+        let folders = [
+            "/people/me/notes",
+            "/people/me/repo",
+            "/people/me/link",
+            "/people/me/work",
+            "/srv/weather",
+            "/srv/weather/dist",
+            "/people/me/.asdf/installs",
+            "/people/me",
+            "/",
+        ];
         let files = [
+            "/people/me/.pyenv/versions/3.11.7/bin/python3",
+            "/people/me/.pyenv/versions/3.12.1/bin/python",
+            "/people/me/.asdf/installs/nodejs/20.1.0/bin/deno",
+            "/people/me/.asdf/installs/nodejs/9.0.0/bin/deno",
+            "/people/me/.local/bin/pipped",
+            "/people/me/.local/bin/tool",
+            "/people/me/.local/share/pipx/venvs/pipped/bin/python",
+            "/people/me/.local/share/uv/python/cpython-3.12/bin/python3",
+            "/people/me/work/server.py",
+            "/people/me/work/node_modules/.bin/local-server",
+            "/people/me/work/.venv/bin/python",
+            "/people/me/loose.py",
+            "/people/me/current/bin/tool",
             "/srv/weather/dist/index.js",
             "/srv/weather/package.json",
             "/people/me/.nvm/v22/bin/node",
@@ -21,21 +45,79 @@ impl Machine for Desk {
         let path = path.to_str()?;
         if folders.contains(&path) { Some(PathKind::Folder) } else { files.contains(&path).then_some(PathKind::File) }
     }
-    fn program(&self, name: &str) -> Option<PathBuf> {
+    fn programs(&self, name: &str) -> Vec<PathBuf> {
         match name {
-            "npx" | "node" => Some(format!("/people/me/.nvm/v22/bin/{name}").into()),
-            "uvx" | "docker" => Some(format!("/usr/bin/{name}").into()),
-            // A shim before the system's own.
-            "python3" => Some("/people/me/.pyenv/shims/python3".into()),
-            "tool" => Some("/people/me/.local/bin/tool".into()),
-            _ => None,
+            "npx" | "node" => vec![format!("/people/me/.nvm/v22/bin/{name}").into()],
+            "uvx" | "docker" | "uv" => vec![format!("/usr/bin/{name}").into()],
+            // Shims, one of which leads nowhere.
+            "python" => vec!["/people/me/.pyenv/shims/python".into()],
+            "python3" => vec!["/people/me/.rbenv/shims/python3".into(), "/usr/bin/python3".into()],
+            "deno" => vec!["/people/me/.asdf/shims/deno".into()],
+            "tool" => vec!["/people/me/.local/bin/tool".into()],
+            "pipped" => vec!["/people/me/.local/bin/pipped".into()],
+            _ => Vec::new(),
         }
     }
     fn really(&self, path: &Path) -> PathBuf {
         match path.to_str() {
             Some("/people/me/.local/bin/tool") => "/opt/tool/libexec/tool".into(),
+            Some("/people/me/.local/bin/pipped") => "/people/me/.local/share/pipx/venvs/pipped/bin/pipped".into(),
+            Some(
+                "/people/me/.local/share/pipx/venvs/pipped/bin/python"
+                | "/people/me/.local/share/uv/python/cpython-3.12/bin/python3",
+            ) => "/people/me/.local/share/uv/python/cpython-3.12.5/bin/python3.12".into(),
+            Some("/people/me/work/node_modules/.bin/local-server") => {
+                "/people/me/work/node_modules/local/dist/index.js".into()
+            }
+            Some("/people/me/current/bin") => "/opt/tool/v2/bin".into(),
+            Some("/people/me/link") => "/people/me/notes".into(),
             _ => path.to_owned(),
         }
+    }
+    fn links(&self, path: &Path) -> Vec<PathBuf> {
+        let links: &[&str] = match path.to_str() {
+            Some("/people/me/.local/bin/tool") => &["/people/me/.local/bin/tool"],
+            Some("/people/me/.local/bin/pipped") => &["/people/me/.local/bin/pipped"],
+            Some("/people/me/.local/share/pipx/venvs/pipped/bin/python") => &[
+                "/people/me/.local/share/pipx/venvs/pipped/bin/python",
+                "/people/me/.local/share/uv/python/cpython-3.12",
+            ],
+            Some("/people/me/work/node_modules/.bin/local-server") => {
+                &["/people/me/work/node_modules/.bin/local-server"]
+            }
+            _ => &[],
+        };
+        links.iter().map(PathBuf::from).collect()
+    }
+    fn text(&self, path: &Path) -> Option<String> {
+        let text = match path.to_str()? {
+            "/people/me/.pyenv/version" => "3.12\n",
+            "/people/me/.local/share/pipx/venvs/pipped/bin/pipped" => {
+                "#!/people/me/.local/share/pipx/venvs/pipped/bin/python\n"
+            }
+            "/people/me/.local/share/pipx/venvs/pipped/pyvenv.cfg" => {
+                "home = /people/me/.local/share/uv/python/cpython-3.12/bin\nversion = 3.12\n"
+            }
+            "/people/me/work/node_modules/local/dist/index.js" => "#!/usr/bin/env node\n",
+            "/people/me/work/.env" => "REGION=eu\nAPI_TOKEN=hunter2\n",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+    fn entries(&self, folder: &Path) -> Vec<PathBuf> {
+        let names: &[&str] = match folder.to_str() {
+            Some("/people/me/.pyenv/versions") => &["3.11.7", "3.12.1", "3.12.0"],
+            Some("/people/me/.asdf/installs") => &["nodejs"],
+            Some("/people/me/.asdf/installs/nodejs") => &["20.1.0", "9.0.0"],
+            _ => &[],
+        };
+        names.iter().map(|name| folder.join(name)).collect()
+    }
+    fn file(&self) -> Option<PathBuf> {
+        Some("/people/me/work/.vscode/mcp.json".into())
+    }
+    fn closed(&self, path: &Path, write: bool) -> Option<String> {
+        (write && path == Path::new("/people/me/repo")).then(|| "it could not write".to_owned())
     }
     fn variable(&self, name: &str) -> Option<String> {
         match name {
@@ -85,6 +167,7 @@ fn a_realistic_file_with_five_servers_is_read_whole() {
         ]
     );
     assert!(files.warnings.is_empty(), "{:?}", files.warnings);
+    assert_eq!(files.spec.upkeep.start_timeout_seconds, 180, "the package is fetched first");
 
     let brave = server(&import, "brave-search");
     assert!(permissions(brave).contains(&"network:https://api.search.brave.com"));
@@ -155,6 +238,7 @@ fn placeholders_are_filled_in_or_named() {
             "env": { "GITHUB_PERSONAL_ACCESS_TOKEN": "${env:GITHUB_TOKEN}", "OTHER_KEY": "${input:other}", "MODE": "${MODE:-fast}" } },
         "files": { "command": "npx", "args": ["@modelcontextprotocol/server-filesystem@1.0.0", "${userHome}/notes"] },
         "here": { "command": "npx", "args": ["x@1.0.0", "${workspaceFolder}"] },
+        "there": { "command": "npx", "args": ["x@1.0.0", "${command:pick}"] },
     } });
     let import = read(&file.to_string(), &Desk);
     let github = server(&import, "github");
@@ -165,8 +249,9 @@ fn placeholders_are_filled_in_or_named() {
     assert_eq!(env.get("MODE"), Some(&Setting::Plain("fast".into())));
     assert!(permissions(server(&import, "files")).contains(&"filesystem:write:/people/me/notes"));
     let problem = import.problems.first().unwrap();
-    assert_eq!(problem.path, "/servers/here/args/1");
-    assert!(problem.message.contains("`workspaceFolder`"), "{}", problem.message);
+    assert!(permissions(server(&import, "here")).contains(&"filesystem:read:/people/me/work"));
+    assert_eq!(problem.path, "/servers/there/args/1");
+    assert!(problem.message.contains("`command:pick`"), "{}", problem.message);
 }
 
 #[test]
@@ -232,7 +317,7 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
     for (args, word) in [
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "/"]), "all files"),
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "/nowhere"]), "does not exist"),
-        (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "./here"]), "relative path"),
+        (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "./here"]), "does not exist"),
         (json!(["x@latest"]), "has no version"),
         (json!(["x@1.0.0", "--token=ghp_abcdefghijklmnop"]), "looks like a secret"),
     ] {
@@ -245,7 +330,10 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
     }
     let file = json!({ "mcpServers": { "a": { "command": "docker", "args": ["run", "-i", "mcp/x"] }, "b": { "command": "nowhere" } } });
     let import = read(&file.to_string(), &Desk);
-    assert!(server(&import, "a").warnings.iter().any(|text| text.contains("container engine")));
+    let of_container = server(&import, "a");
+    assert!(of_container.spec.disabled, "it could not start");
+    let off = of_container.switched_off.as_ref().unwrap();
+    assert!(off.why.contains("container engine") && !off.can_start, "{off:?}");
     assert!(server(&import, "b").warnings.iter().any(|text| text.contains("no program `nowhere`")));
 }
 
@@ -302,4 +390,140 @@ fn a_program_outside_the_systems_folders_is_found_inside_and_brings_its_own_file
         ("/people/me/.nvm/v22/bin/node".to_owned(), path("/people/me/.nvm/v22/bin"), own(&["/people/me/.nvm/v22"]))
     );
     assert_eq!(told("c"), ("python3".to_owned(), None, own(&[])));
+}
+
+#[test]
+fn what_a_script_runs_on_is_followed_to_the_installed_version() {
+    let file = json!({ "mcpServers": {
+        "shim": { "command": "python", "args": ["-m", "server"] },
+        "plugin": { "command": "deno", "args": ["run", "x.ts"] },
+        "pipx": { "command": "pipped" },
+        "modules": { "command": "./node_modules/.bin/local-server" },
+        "behind-a-link": { "command": "/people/me/current/bin/tool" },
+    } });
+    let import = read(&file.to_string(), &Desk);
+    assert_eq!(import.problems, []);
+    let told = |name: &str| {
+        let found = server(&import, name);
+        let ServerReach::Stdio { command, env, .. } = &found.spec.reach else { panic!("stdio") };
+        let path = match env.get("PATH") {
+            Some(Setting::Plain(path)) => path.split(':').next().unwrap_or_default().to_owned(),
+            _ => String::new(),
+        };
+        (command.clone(), path, permissions(found).join(" "))
+    };
+    let read =
+        |roots: &[&str]| roots.iter().map(|root| format!("filesystem:read:{root}")).collect::<Vec<_>>().join(" ");
+    let of = |command: &str, path: &str, roots: &[&str]| (command.to_owned(), path.to_owned(), read(roots));
+    // The newest 3.12 that has it, and nothing else of the version manager.
+    let version = "/people/me/.pyenv/versions/3.12.1";
+    assert_eq!(told("shim"), of(&format!("{version}/bin/python"), &format!("{version}/bin"), &[version]));
+    let version = "/people/me/.asdf/installs/nodejs/20.1.0";
+    assert_eq!(told("plugin"), of(&format!("{version}/bin/deno"), &format!("{version}/bin"), &[version]));
+    // The link, its environment, the folder of the link to the interpreter, which has the interpreter in it.
+    assert_eq!(
+        told("pipx"),
+        of(
+            "/people/me/.local/bin/pipped",
+            "/people/me/.local/bin",
+            &[
+                "/people/me/.local/bin",
+                "/people/me/.local/share/pipx/venvs/pipped",
+                "/people/me/.local/share/uv/python"
+            ]
+        )
+    );
+    assert_eq!(
+        told("modules"),
+        of(
+            "/people/me/work/node_modules/.bin/local-server",
+            "/people/me/work/node_modules/.bin",
+            &["/people/me/work/node_modules", "/people/me/.nvm/v22"]
+        )
+    );
+    assert_eq!(told("behind-a-link").0, "/opt/tool/v2/bin/tool");
+}
+
+#[test]
+fn no_installation_is_somebodys_home() {
+    for (folder, own) in [
+        ("/people/me", true),
+        ("/people/me/.local", true),
+        ("/people/me/.local/share", true),
+        (concat!("/home", "/ann"), true),
+        ("/home", true),
+        ("/root", true),
+        ("/", true),
+        ("/people/me/.nvm", false),
+        ("/people/me/.local/bin", false),
+        (concat!("/home", "/ann/miniconda3"), false),
+        ("/opt", false),
+    ] {
+        assert_eq!(own_files::is_somebodys(&Desk, Path::new(folder)), own, "{folder}");
+    }
+}
+
+#[test]
+fn relative_paths_begin_at_the_project_of_the_file_and_links_are_followed() {
+    let file = json!({ "servers": {
+        "script": { "command": "python3", "args": ["server.py", "--db=./new.db"] },
+        "loose": { "command": "python3", "args": ["~/loose.py"] },
+        "files": { "command": "npx", "args": ["@modelcontextprotocol/server-filesystem@1.0.0", "..", "/people/me/link"] },
+        "in": { "command": "node", "args": ["dist/index.js"], "cwd": "/srv/weather" },
+        "nowhere": { "command": "node", "cwd": "/nowhere" },
+        "wrapped": { "command": "cmd", "args": ["/c", "npx", "-y", "x@1.0.0"] },
+        "line": { "command": "npx -y x" },
+        "env": { "command": "python3", "args": ["server.py"], "envFile": "${workspaceFolder}/.env", "env": { "REGION": "us" } },
+        "project": { "command": "uv", "args": ["run", "--directory", "/people/me/work", "server"] },
+        "repo": { "command": "uvx", "args": ["mcp-server-git==1.0", "--repository", "/people/me/repo"] },
+    } });
+    let import = read(&file.to_string(), &Desk);
+    let places: Vec<&str> = import.problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(places, ["/servers/nowhere/cwd", "/servers/line/command"], "{:?}", import.problems);
+    let reach = |name: &str| match &server(&import, name).spec.reach {
+        ServerReach::Stdio { command, args, cwd, env, .. } => {
+            (command.clone(), args.join(" "), cwd.clone(), env.clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reach("script").1, "/people/me/work/server.py --db=/people/me/work/new.db");
+    assert_eq!(permissions(server(&import, "script")), ["filesystem:read:/people/me/work"]);
+    // In somebody's home only the script itself is given.
+    assert_eq!(permissions(server(&import, "loose")), ["filesystem:read:/people/me/loose.py"]);
+    let given = permissions(server(&import, "files"));
+    assert!(
+        given.contains(&"filesystem:write:/people/me") && given.contains(&"filesystem:write:/people/me/notes"),
+        "{given:?}"
+    );
+    assert_eq!(
+        (reach("in").1.as_str(), reach("in").2.as_deref()),
+        ("/srv/weather/dist/index.js", Some("/srv/weather"))
+    );
+    assert_eq!(reach("wrapped").1, "-y x@1.0.0");
+    let (_, _, _, env) = reach("env");
+    assert_eq!(env.get("REGION"), Some(&Setting::Plain("us".into())));
+    assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "env_api_token".into() }));
+    assert_eq!(reach("project").3.get("UV_NO_SYNC"), Some(&Setting::Plain("1".into())));
+    assert!(permissions(server(&import, "project")).contains(&"filesystem:read:/people/me/work"));
+    assert!(server(&import, "repo").warnings.iter().any(|text| text == "it could not write"));
+}
+
+#[test]
+fn what_is_switched_off_is_taken_over_and_not_started() {
+    let file = json!({ "mcpServers": {
+        "off": { "command": "python3", "disabled": true },
+        "not-on": { "command": "python3", "enabled": false },
+        "on": { "command": "python3", "disabled": false, "enabled": true },
+        "odd": { "command": "python3", "disabled": "yes" },
+        "kind": { "url": "https://x.example/mcp", "type": 5 },
+        "extension": { "source": "extension", "settings": {} },
+        "list": { "command": ["python3", "-m", "server"] },
+    }, "projects": { "/people/me/work": { "mcpServers": { "of-project": { "command": "python3" } } }, "/b": { "mcpServers": {} } } });
+    let import = read(&file.to_string(), &Desk);
+    let off: Vec<(&str, bool)> =
+        import.servers.iter().map(|server| (server.name.as_str(), server.spec.disabled)).collect();
+    assert_eq!(off, [("off", true), ("not-on", true), ("on", false), ("list", false), ("of-project", false)]);
+    let mut problems: Vec<&str> = import.problems.iter().map(|problem| problem.path.as_str()).collect();
+    problems.sort_unstable();
+    assert_eq!(problems, ["/mcpServers/extension", "/mcpServers/kind/type", "/mcpServers/odd/disabled"]);
 }

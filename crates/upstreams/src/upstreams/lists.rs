@@ -27,8 +27,23 @@ pub const LIST_BYTES_MAX: usize = 64 << 20;
 /// Most pages of one list of a server.
 const PAGES_MAX: usize = 1_000;
 
-/// Whose places it takes within its tenant, beside those of the tenant's agents.
+/// Whose places lists take within their tenant, beside those of the tenant's agents: they are everybody's.
 const LISTS: &str = "lists";
+
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    pub tenant: &'a TenantId,
+    /// Within the tenant.
+    pub agent: &'a str,
+}
+
+impl<'a> Turn<'a> {
+    /// Of a list.
+    fn of_lists(tenant: &'a TenantId) -> Self {
+        Self { tenant, agent: LISTS }
+    }
+}
 
 /// Something that may be asked twice.
 enum Errand<'a> {
@@ -105,7 +120,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         params: Value,
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
@@ -118,11 +133,11 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         uri: &str,
     ) -> Result<(), Refusal> {
         self.offers_resources(owner, name)?;
-        let unit = self.unit(&self.definition(owner, name)?, caller)?;
+        let unit = self.unit(&self.definition(owner, name)?, caller.tenant)?;
         let live = unit.live().await?;
         if !live.connection.met().lets_watch() {
             return Err(not_offered(name, "changes of resources"));
@@ -151,7 +166,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         params: Value,
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
@@ -167,7 +182,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         params: Value,
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name).or_else(|_| self.offers_resources(owner, name))?;
@@ -178,7 +193,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         method: &str,
         params: Value,
         companion: &Arc<dyn Companion>,
@@ -192,7 +207,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: &TenantId,
+        caller: Turn<'_>,
         method: &str,
         params: Value,
     ) -> Result<Value, Refusal> {
@@ -207,15 +222,15 @@ impl Upstreams {
         method: &str,
         member: &str,
     ) -> Result<Vec<Value>, Refusal> {
-        match self.run(owner, name, caller, Errand::List { method, member }).await? {
+        match self.run(owner, name, Turn::of_lists(caller), Errand::List { method, member }).await? {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
         }
     }
 
-    async fn run(&self, owner: &TenantId, name: &str, caller: &TenantId, errand: Errand<'_>) -> Result<Value, Refusal> {
-        let unit = self.unit(&self.definition(owner, name)?, caller)?;
-        let _turn = unit.admitted(caller, LISTS).await?;
+    async fn run(&self, owner: &TenantId, name: &str, caller: Turn<'_>, errand: Errand<'_>) -> Result<Value, Refusal> {
+        let unit = self.unit(&self.definition(owner, name)?, caller.tenant)?;
+        let _turn = unit.admitted(caller.tenant, caller.agent).await?;
         let mut again = true;
         loop {
             let live = unit.live().await?;

@@ -279,7 +279,7 @@ impl Rig {
             format!("filesystem:write:{}", marks.to_str().unwrap()),
         ];
         let env = [("KEY".to_owned(), Setting::Secret { secret: "key".into() })].into();
-        spec(ServerReach::Stdio { command: "/usr/bin/python3".into(), args, env, permissions })
+        spec(ServerReach::Stdio { command: "/usr/bin/python3".into(), args, cwd: None, env, permissions })
     }
 
     /// One server with the name `misbehaving`.
@@ -337,6 +337,7 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
         reach,
         fallbacks: Vec::new(),
         namespace: None,
+        disabled: false,
         shareable: false,
         relay: Relay::careful(),
         resources: false,
@@ -382,6 +383,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         companion: Unaccompanied::new(),
         resume: None,
         dispatch: Arc::default(),
+        usage_at_end: Arc::default(),
         idempotency_key: "key-of-the-act".into(),
     }
 }

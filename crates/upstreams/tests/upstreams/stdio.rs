@@ -143,11 +143,12 @@ async fn resources_and_prompts_are_there_where_the_operator_offers_them() {
     rig.apply(spec);
     assert_eq!(rig.upstreams.list_resources(&home, name, &home).await.unwrap()[0]["uri"], "memo://one");
     let nobody = kernel::ports::companion::Unaccompanied::new();
-    let read = rig.upstreams.read_resource(&home, name, &home, json!({ "uri": "memo://one" }), &nobody).await.unwrap();
+    let turn = gantry_upstreams::upstreams::Turn { tenant: &home, agent: "somebody" };
+    let read = rig.upstreams.read_resource(&home, name, turn, json!({ "uri": "memo://one" }), &nobody).await.unwrap();
     assert_eq!(read["contents"][0]["text"], "hello");
     assert_eq!(rig.upstreams.list_prompts(&home, name, &home).await.unwrap()[0]["name"], "greet");
     assert_eq!(rig.upstreams.list_resource_templates(&home, name, &home).await.unwrap(), Vec::<Value>::new());
-    let refused = rig.upstreams.get_prompt(&home, name, &home, json!({ "name": "x" }), &nobody).await.unwrap_err();
+    let refused = rig.upstreams.get_prompt(&home, name, turn, json!({ "name": "x" }), &nobody).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3010, "it does not know the method");
     rig.upstreams.shut_down().await;
 }

@@ -60,7 +60,7 @@ const ROOMS: &[Room] = &[
     // Apart from the other sinks, because of the library it brings.
     Room { name: "kafka-sink", may: &["audit"], may_in_tests: &[] },
     Room { name: "telemetry", may: &["contract", "kernel", "outbound"], may_in_tests: &["policy"] },
-    Room { name: "redaction", may: &[], may_in_tests: &[] },
+    Room { name: "redaction", may: &[], may_in_tests: &["contract"] },
     Room { name: "test-servers", may: &[], may_in_tests: &[] },
     Room { name: "scan", may: &[], may_in_tests: &[] },
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },

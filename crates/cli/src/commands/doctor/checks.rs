@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use super::{Finding, Health, isolation, shared_state, tls};
+use super::{Finding, isolation, shared_state, tls};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::config::store::Database;
@@ -25,6 +25,10 @@ use crate::{key_vault, tool_folders};
 
 /// Less free space than this is worth a word.
 const FREE_MIB_MIN: u64 = 256;
+/// What to do about a database file that cannot be read.
+const RESTORE: &str = "restore a backup of the database file: `gantry restore --help`";
+/// What to do about a secret that others can read.
+const ONLY_ITS_OWNER: &str = "take the right away from its group with the command above";
 
 /// The directory and the secrets in it.
 pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
@@ -32,21 +36,16 @@ pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
     let path = dir.path().display();
     let directory = match dir.mode() {
         Ok(None) => {
-            return vec![Finding::new(
-                WHAT,
-                Health::Well,
-                format!("{path} is not there yet; the first `gantry serve` makes it"),
-            )];
+            return vec![Finding::well(WHAT, format!("{path} is not there yet; the first `gantry serve` makes it"))];
         }
-        Ok(Some(mode)) if mode & 0o077 != 0 => {
-            Finding::new(WHAT, Health::Notable, format!("{path} can be looked into by others (mode {mode:o})"))
-                .hint(format!("chmod 700 {path}"))
-        }
-        Ok(Some(_)) => Finding::new(WHAT, Health::Well, path.to_string()),
+        Ok(Some(mode)) if mode & 0o077 != 0 => Finding::warning(
+            WHAT,
+            format!("{path} can be looked into by others (mode {mode:o})"),
+            format!("chmod 700 {path}"),
+        ),
+        Ok(Some(_)) => Finding::well(WHAT, path.to_string()),
         Err(error) => {
-            return vec![
-                Finding::new(WHAT, Health::Bad, format!("{path} cannot be used: {error}")).hint("check --data-dir"),
-            ];
+            return vec![Finding::failed(WHAT, format!("{path} cannot be used: {error}"), "check --data-dir")];
         }
     };
     let mut findings =
@@ -63,20 +62,18 @@ fn disk(dir: &DataDir) -> Option<Finding> {
     let free_mib = disk.f_bavail.saturating_mul(disk.f_frsize) >> 20;
     let detail = format!("{free_mib} MiB free for the data directory");
     Some(if free_mib >= FREE_MIB_MIN {
-        Finding::new(WHAT, Health::Well, detail)
+        Finding::well(WHAT, detail)
     } else {
-        Finding::new(WHAT, Health::Notable, detail).hint("make room: calls that cannot be recorded do not run")
+        Finding::warning(WHAT, detail, "make room: calls that cannot be recorded do not run")
     })
 }
 
 fn secret<T>(what: &'static str, found: Result<Option<Kept<T>>, Failure>) -> Finding {
     match found {
-        Ok(None) => Finding::new(what, Health::Well, "not made yet; the first `gantry serve` makes it"),
-        Ok(Some(Kept { warning: None, .. })) => {
-            Finding::new(what, Health::Well, "there, and only its owner can read it")
-        }
-        Ok(Some(Kept { warning: Some(warning), .. })) => Finding::new(what, Health::Notable, warning),
-        Err(failure) => Finding::of_failure(what, failure),
+        Ok(None) => Finding::well(what, "not made yet; the first `gantry serve` makes it"),
+        Ok(Some(Kept { warning: None, .. })) => Finding::well(what, "there, and only its owner can read it"),
+        Ok(Some(Kept { warning: Some(warning), .. })) => Finding::warning(what, warning, ONLY_ITS_OWNER),
+        Err(failure) => Finding::of_failure(what, failure, "restore it from a backup"),
     }
 }
 
@@ -85,12 +82,10 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
     const WHAT: &str = "former keys";
     match key_vault::retired_keys(dir) {
         Ok(keys) if keys.is_empty() => None,
-        Ok(keys) => Some(Finding::new(
-            WHAT,
-            Health::Well,
-            format!("{} of them, whose tokens are accepted until they expire", keys.len()),
-        )),
-        Err(failure) => Some(Finding::of_failure(WHAT, failure)),
+        Ok(keys) => {
+            Some(Finding::well(WHAT, format!("{} of them, whose tokens are accepted until they expire", keys.len())))
+        }
+        Err(failure) => Some(Finding::of_failure(WHAT, failure, "look at `keys` in the data directory")),
     }
 }
 
@@ -110,12 +105,10 @@ pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Findin
     findings.push(outside(config));
     findings.push(policies(config));
     findings.push(match &config.model {
-        Some(model) => Finding::new("model", Health::Well, format!("{} is set; it is not asked here", model.model)),
-        None => Finding::new(
-            "model",
-            Health::Well,
-            "none is set: deep_reasoning, translation and abstractive summaries answer E3408",
-        ),
+        Some(model) => Finding::well("model", format!("{} is set; it is not asked here", model.model)),
+        None => {
+            Finding::well("model", "none is set: deep_reasoning, translation and abstractive summaries answer E3408")
+        }
     });
     findings
 }
@@ -125,22 +118,21 @@ fn sealing(config: &Config, dir: &DataDir) -> Finding {
     const WHAT: &str = "seal";
     match &config.store.seal_key {
         Some(place) => match place.key() {
-            Ok(_) => Finding::new(
-                WHAT,
-                Health::Well,
-                "parameters and keys in the store are sealed with the key that is given",
-            ),
-            Err(failure) => Finding::of_failure(WHAT, failure),
+            Ok(_) => Finding::well(WHAT, "parameters and keys in the store are sealed with the key that is given"),
+            Err(failure) => {
+                Finding::of_failure(WHAT, failure, "restore the key from a backup; docs/postgres.md says more")
+            }
         },
         None => match dir.store_key() {
-            Ok(Some(_)) => Finding::new(WHAT, Health::Well, "parameters in the store are sealed with `keys/store.key`"),
+            Ok(Some(_)) => Finding::well(WHAT, "parameters in the store are sealed with `keys/store.key`"),
             // The first start on a new database makes it; without it, this data directory serves one from before.
             Ok(None) if config.store.database().is_some() && dir.admin_token_file().try_exists().unwrap_or(true) => {
-                Finding::new(WHAT, Health::Notable, NOT_SEALED)
-                    .hint("set `[store] seal_key_file`; docs/postgres.md says how")
+                Finding::warning(WHAT, NOT_SEALED, "set `[store] seal_key_file`; docs/postgres.md says how")
             }
-            Ok(None) => Finding::new(WHAT, Health::Absent, "`keys/store.key` is made at the first start"),
-            Err(failure) => Finding::of_failure(WHAT, failure),
+            Ok(None) => Finding::absent(WHAT, "`keys/store.key` is made at the first start"),
+            Err(failure) => {
+                Finding::of_failure(WHAT, failure, "restore the key from a backup; docs/postgres.md says more")
+            }
         },
     }
 }
@@ -159,33 +151,37 @@ async fn shared_store(database: &Database) -> Finding {
     match PostgresStore::examine(&database.url, &database.options()).await {
         Ok(steps) if steps.unknown() > 0 => {
             let unknown = steps.unknown();
-            Finding::new(WHAT, Health::Notable, format!("{place} has {unknown} steps that this release does not know"))
-                .hint("a newer release has migrated it; this one can work beside it until it is replaced")
+            Finding::warning(
+                WHAT,
+                format!("{place} has {unknown} steps that this release does not know"),
+                "a newer release has migrated it; this one can work beside it until it is replaced",
+            )
         }
         Ok(steps) if steps.missing() == 0 => {
-            Finding::new(WHAT, Health::Well, format!("{place} is up to date, {} steps", steps.taken))
+            Finding::well(WHAT, format!("{place} is up to date, {} steps", steps.taken))
         }
-        Ok(steps) => {
-            Finding::new(WHAT, Health::Notable, format!("{place} lacks {} of {} steps", steps.missing(), steps.known))
-                .hint("the next `gantry serve` takes them, or `gantry migrate up`")
-        }
-        Err(error) => Finding::of_failure(WHAT, unusable(&database.url, &error)),
+        Ok(steps) => Finding::warning(
+            WHAT,
+            format!("{place} lacks {} of {} steps", steps.missing(), steps.known),
+            "the next `gantry serve` takes them, or `gantry migrate up`",
+        ),
+        Err(error) => Finding::of_failure(WHAT, unusable(&database.url, &error), "check `[store] url`"),
     }
 }
 
 async fn store_file(file: &std::path::Path) -> Finding {
     const WHAT: &str = "store";
     if !file.try_exists().unwrap_or(true) {
-        return Finding::new(WHAT, Health::Well, "not made yet; the first `gantry serve` makes it");
+        return Finding::well(WHAT, "not made yet; the first `gantry serve` makes it");
     }
     let store = match SqliteStore::open_read_only(file) {
         Ok(store) => Arc::new(store),
-        Err(error) => return Finding::new(WHAT, Health::Bad, error.to_string()),
+        Err(error) => return Finding::failed(WHAT, error.to_string(), RESTORE),
     };
     // Reads every published version, so that damage anywhere in them shows.
     match RegistryStore::load(&*store).await {
-        Ok(versions) => Finding::new(WHAT, Health::Well, format!("{} published versions can be read", versions.len())),
-        Err(error) => Finding::new(WHAT, Health::Bad, error.to_string()).hint("restore a backup of the database file"),
+        Ok(versions) => Finding::well(WHAT, format!("{} published versions can be read", versions.len())),
+        Err(error) => Finding::failed(WHAT, error.to_string(), RESTORE),
     }
 }
 
@@ -193,12 +189,15 @@ fn audit(config: &Config, dir: &DataDir) -> Finding {
     const WHAT: &str = "audit log";
     let path = config.audit.dir(dir.path());
     match std::fs::read_dir(&path) {
-        Ok(entries) => Finding::new(WHAT, Health::Well, format!("{} files in {}", entries.count(), path.display())),
+        Ok(entries) => Finding::well(WHAT, format!("{} files in {}", entries.count(), path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Finding::new(WHAT, Health::Well, "not made yet; the first `gantry serve` makes it")
+            Finding::well(WHAT, "not made yet; the first `gantry serve` makes it")
         }
-        Err(error) => Finding::new(WHAT, Health::Bad, format!("{} cannot be read: {error}", path.display()))
-            .hint("without it no call runs; check `[audit] dir`"),
+        Err(error) => Finding::failed(
+            WHAT,
+            format!("{} cannot be read: {error}", path.display()),
+            "without it no call runs; check `[audit] dir`",
+        ),
     }
 }
 
@@ -207,14 +206,11 @@ fn tools(config: &Config) -> (Vec<Finding>, usize) {
     const WHAT: &str = "tool folders";
     if config.tools.dirs.is_empty() {
         let none = "none in the configuration; `gantry serve --tools DIR` adds some";
-        return (vec![Finding::new(WHAT, Health::Well, none)], 0);
+        return (vec![Finding::well(WHAT, none)], 0);
     }
     let found = tool_folders::find(&config.tools.dirs);
-    let mut findings: Vec<Finding> = found
-        .troubles
-        .into_iter()
-        .map(|trouble| Finding::new(WHAT, Health::Bad, trouble).hint("check `[tools] dirs`"))
-        .collect();
+    let mut findings: Vec<Finding> =
+        found.troubles.into_iter().map(|trouble| Finding::failed(WHAT, trouble, "check `[tools] dirs`")).collect();
     let (mut good, mut processes) = (0_usize, 0_usize);
     for tool in &found.tools {
         match &tool.manifest {
@@ -222,14 +218,14 @@ fn tools(config: &Config) -> (Vec<Finding>, usize) {
                 good += 1;
                 processes += usize::from(matches!(manifest.execution, Some(Execution::Process { .. })));
             }
-            Err(error) => findings.push(Finding::new(WHAT, Health::Notable, error.to_string())),
+            Err(error) => findings.push(Finding::warning(
+                WHAT,
+                error.to_string(),
+                "mend its manifest; the server goes on with the other tools",
+            )),
         }
     }
-    findings.push(Finding::new(
-        WHAT,
-        Health::Well,
-        format!("{good} good manifests, {processes} of them process tools"),
-    ));
+    findings.push(Finding::well(WHAT, format!("{good} good manifests, {processes} of them process tools")));
     (findings, processes)
 }
 
@@ -239,7 +235,9 @@ fn outside(config: &Config) -> Finding {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let outside = match Outside::from_config(config, &clock) {
         Ok(outside) => outside,
-        Err(failure) => return Finding::of_failure(WHAT, failure),
+        Err(failure) => {
+            return Finding::of_failure(WHAT, failure, "check `[identity]` and `[policy]` in docs/configuration.md");
+        }
     };
     let named = [
         outside.issuer.map(|issuer| format!("tokens of issuer `{}`", issuer.name)),
@@ -252,31 +250,34 @@ fn outside(config: &Config) -> Finding {
     } else {
         format!("{} (not asked here)", named.join("; "))
     };
-    Finding::new(WHAT, Health::Well, detail)
+    Finding::well(WHAT, detail)
 }
 
 /// Can the policies in files be put in force?
 fn policies(config: &Config) -> Finding {
     const WHAT: &str = "policy files";
     let Some(path) = &config.policy.file else {
-        return Finding::new(WHAT, Health::Well, "none in the configuration; policies come by the API");
+        return Finding::well(WHAT, "none in the configuration; policies come by the API");
     };
     let text = match PolicyText::read(std::slice::from_ref(path)) {
         Ok(text) => text,
-        Err(failure) => return Finding::of_failure(WHAT, failure),
+        Err(failure) => return Finding::of_failure(WHAT, failure, "check `[policy] file`"),
     };
     match text.compile() {
         Ok(policies) if policies.warnings().is_empty() => {
-            Finding::new(WHAT, Health::Well, format!("{} policies, all usable", policies.len()))
+            Finding::well(WHAT, format!("{} policies, all usable", policies.len()))
         }
         Ok(policies) => {
             let warnings: Vec<String> = policies.warnings().iter().map(|found| text.place(found).to_string()).collect();
-            Finding::new(WHAT, Health::Notable, warnings.join("; "))
+            Finding::warning(WHAT, warnings.join("; "), "mend it in the file; `gantry policy check` looks at it again")
         }
         Err(problems) => {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            Finding::new(WHAT, Health::Bad, problems.join("; "))
-                .hint("a running server keeps the former policies; a first start is refused")
+            Finding::failed(
+                WHAT,
+                problems.join("; "),
+                "a running server keeps the former policies; a first start is refused",
+            )
         }
     }
 }
@@ -285,37 +286,33 @@ fn policies(config: &Config) -> Finding {
 pub(super) async fn server(context: &Context) -> Finding {
     const WHAT: &str = "server";
     let noted = context.data_dir().running_server();
-    let client = match context.anonymous_client() {
+    // With the token there is, or the server says little; one that cannot be had is no reason to ask nothing.
+    let client = match context.client().or_else(|_| context.anonymous_client()) {
         Ok(client) => client,
-        Err(failure) => return Finding::of_failure(WHAT, failure),
+        Err(failure) => return Finding::of_failure(WHAT, failure, "check --server, GANTRY_SERVER and GANTRY_TOKEN"),
     };
     match client.health().await {
         Ok(health) => {
             let version = health.get("version").and_then(Value::as_str).unwrap_or("unknown");
-            let tools = health.get("tools").and_then(Value::as_u64).unwrap_or_default();
-            let detail = format!("{} answers, version {version}, {tools} tools", client.base());
+            let tools = health.get("tools").and_then(Value::as_u64);
+            let tools = tools.map(|tools| format!(", {tools} tools")).unwrap_or_default();
+            let detail = format!("{} answers, version {version}{tools}", client.base());
             if health.get("healthy") != Some(&Value::Bool(true)) {
                 let checks = health.get("checks").map(Value::to_string).unwrap_or_default();
-                Finding::new(WHAT, Health::Bad, format!("{detail}, but it is not well: {checks}"))
-                    .hint("look at its log")
+                Finding::failed(WHAT, format!("{detail}, but it is not well: {checks}"), "look at its log")
             } else if version == env!("CARGO_PKG_VERSION") {
-                Finding::new(WHAT, Health::Well, detail)
+                Finding::well(WHAT, detail)
             } else {
-                Finding::new(WHAT, Health::Notable, detail)
-                    .hint(format!("this command is version {}", env!("CARGO_PKG_VERSION")))
+                Finding::warning(WHAT, detail, format!("this command is version {}", env!("CARGO_PKG_VERSION")))
             }
         }
         Err(ClientError::NotRunning { base }) if context.global.server.is_some() => {
-            Finding::new(WHAT, Health::Bad, format!("no server answers at {base}"))
-                .hint("check --server and GANTRY_SERVER")
+            Finding::failed(WHAT, format!("no server answers at {base}"), "check --server and GANTRY_SERVER")
         }
         Err(ClientError::NotRunning { .. }) if noted.is_some() => {
-            Finding::new(WHAT, Health::Notable, "not running; it did not end in order last time")
-                .hint("start it with `gantry serve`")
+            Finding::warning(WHAT, "not running; it did not end in order last time", "start it with `gantry serve`")
         }
-        Err(ClientError::NotRunning { .. }) => {
-            Finding::new(WHAT, Health::Well, "not running; start it with `gantry serve`")
-        }
-        Err(ClientError::Failed(failure)) => Finding::of_failure(WHAT, failure),
+        Err(ClientError::NotRunning { .. }) => Finding::well(WHAT, "not running; start it with `gantry serve`"),
+        Err(ClientError::Failed(failure)) => Finding::of_failure(WHAT, failure, "look at its log"),
     }
 }

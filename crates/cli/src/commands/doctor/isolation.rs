@@ -35,8 +35,8 @@ pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Findi
     let trial = trial(config).await;
     let works = trial.is_ok();
     findings.push(match trial {
-        Ok(detail) => Finding::new("sandbox", Health::Well, detail),
-        Err((detail, hint)) => Finding::new("sandbox", fault, detail).hint(hint),
+        Ok(detail) => Finding::well("sandbox", detail),
+        Err((detail, hint)) => Finding::at(fault, "sandbox", detail, hint),
     });
     findings.extend([process(config, works, fault), wasm(), gvisor(config).await, microvm(config)]);
     findings
@@ -44,10 +44,14 @@ pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Findi
 
 fn mechanism(Offer { mechanism, standing }: Offer, fault: Health) -> Finding {
     match standing {
-        Standing::There(text) => Finding::new(mechanism, Health::Well, text),
-        Standing::Weaker(text) => Finding::new(mechanism, Health::Notable, text),
-        Standing::Missing(text) => Finding::new(mechanism, fault, text)
-            .hint("without it no sandbox can be made, and process tools are refused (E3405)"),
+        Standing::There(text) => Finding::well(mechanism, text),
+        Standing::Weaker { detail, fix } => Finding::warning(mechanism, detail, fix),
+        Standing::Missing { detail, fix } => Finding::at(
+            fault,
+            mechanism,
+            format!("{detail}; without it no sandbox can be made, and process tools are refused (E3405)"),
+            fix,
+        ),
     }
 }
 
@@ -108,14 +112,20 @@ fn not_made(error: &SpawnError) -> (String, String) {
 fn process(config: &Config, works: bool, fault: Health) -> Finding {
     const WHAT: &str = "level process";
     if config.process.unsandboxed {
-        Finding::new(WHAT, Health::Notable, "switched off: process tools run with the rights of the server").hint(
+        Finding::warning(
+            WHAT,
+            "switched off: process tools run with the rights of the server",
             "only for tools you wrote or have read; unset `[process] unsandboxed` to put them into sandboxes again",
         )
     } else if works {
-        Finding::new(WHAT, Health::Well, "process tools run in a sandbox each")
+        Finding::well(WHAT, "process tools run in a sandbox each")
     } else {
-        Finding::new(WHAT, fault, "process tools are refused (E3405)")
-            .hint("`gantry serve --unsandboxed-processes` runs them without isolation, if you trust them")
+        Finding::at(
+            fault,
+            WHAT,
+            "process tools are refused (E3405)",
+            "`gantry serve --unsandboxed-processes` runs them without isolation, if you trust them",
+        )
     }
 }
 
@@ -124,16 +134,19 @@ fn wasm() -> Finding {
     const WHAT: &str = "level wasm";
     let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
     match WasmExecutor::open(WasmConfig::default(), Homes::default(), confinement) {
-        Ok(_) => Finding::new(WHAT, Health::Well, "WASM components run in an instance each; counts as `process`"),
-        Err(error) => Finding::new(WHAT, Health::Notable, format!("WASM tools cannot run on this machine: {error}"))
-            .hint("the engine reserves address space: look at `ulimit -v`"),
+        Ok(_) => Finding::well(WHAT, "WASM components run in an instance each; counts as `process`"),
+        Err(error) => Finding::warning(
+            WHAT,
+            format!("WASM tools cannot run on this machine: {error}"),
+            "the engine reserves address space: look at `ulimit -v`",
+        ),
     }
 }
 
 async fn gvisor(config: &Config) -> Finding {
     const WHAT: &str = "level gvisor";
     match gvisor_runtime().await {
-        Ok(found) => Finding::new(WHAT, Health::Well, found),
+        Ok(found) => Finding::well(WHAT, found),
         Err(missing) => absent(WHAT, config, Isolation::Gvisor, &missing),
     }
 }
@@ -159,9 +172,9 @@ fn microvm(config: &Config) -> Finding {
 fn absent(what: &'static str, config: &Config, level: Isolation, missing: &str) -> Finding {
     let detail = format!("{missing}; calls that demand it are refused (E3405)");
     if config.isolation.demands(level) {
-        Finding::new(what, Health::Bad, detail).hint("`[isolation] demands` asks for it")
+        Finding::failed(what, detail, "install it, or take it out of `[isolation] demands`")
     } else {
-        Finding::new(what, Health::Absent, detail)
+        Finding::absent(what, detail)
     }
 }
 
@@ -177,10 +190,16 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_a_fault_only_for_those_who_rely_on_it() {
-        let missing = || Offer { mechanism: "seccomp", standing: Standing::Missing("gone".into()) };
+        let missing = || Offer {
+            mechanism: "seccomp",
+            standing: Standing::Missing { detail: "gone".into(), fix: "bring it back".into() },
+        };
         assert_eq!(mechanism(missing(), Health::Bad).health, Health::Bad);
         assert_eq!(mechanism(missing(), Health::Notable).health, Health::Notable);
-        let weaker = Offer { mechanism: "Landlock", standing: Standing::Weaker("old".into()) };
+        let weaker = Offer {
+            mechanism: "Landlock",
+            standing: Standing::Weaker { detail: "old".into(), fix: "renew it".into() },
+        };
         assert_eq!(mechanism(weaker, Health::Bad).health, Health::Notable);
 
         let plain = config(&[]);

@@ -2,7 +2,7 @@
 
 use shared_state::{NotUsable, Seen, Trouble};
 
-use super::{Finding, Health};
+use super::Finding;
 use crate::config::shared_state::SharedStateSection;
 
 const WHAT: &str = "shared state";
@@ -11,7 +11,7 @@ const DOCTOR: &str = "doctor";
 
 pub(super) async fn finding(section: &SharedStateSection) -> Finding {
     let SharedStateSection::Redis(redis) = section else {
-        return Finding::new(WHAT, Health::Well, "in memory: breakers and limits are each server's own");
+        return Finding::well(WHAT, "in memory: breakers and limits are each server's own");
     };
     let settings = redis.settings(DOCTOR.to_owned());
     let place = settings.shown();
@@ -24,18 +24,16 @@ pub(super) async fn finding(section: &SharedStateSection) -> Finding {
 fn usable(place: &str, seen: &Seen) -> Finding {
     let detail = format!("{place} is Redis {} and takes what is written", seen.version);
     if let Some(policy) = &seen.throws_away {
-        return Finding::new(
+        return Finding::warning(
             WHAT,
-            Health::Notable,
             format!("{detail}, but throws keys away when it is full ({policy})"),
-        )
-        .hint("set `maxmemory-policy noeviction`: what is thrown away is an open breaker or a used-up limit");
+            "set `maxmemory-policy noeviction`: what is thrown away is an open breaker or a used-up limit",
+        );
     }
     if seen.is_old {
-        return Finding::new(WHAT, Health::Notable, format!("{detail}, but is older than what is tested"))
-            .hint("use Redis 7 or newer");
+        return Finding::warning(WHAT, format!("{detail}, but is older than what is tested"), "use Redis 7 or newer");
     }
-    Finding::new(WHAT, Health::Well, detail)
+    Finding::well(WHAT, detail)
 }
 
 fn unusable(place: &str, error: &NotUsable) -> Finding {
@@ -57,5 +55,5 @@ fn unusable(place: &str, error: &NotUsable) -> Finding {
             "check that it is a Redis 7, and that nobody else uses these keys: `[shared_state] namespace`"
         }
     };
-    Finding::new(WHAT, Health::Bad, format!("{place}: {error}")).hint(hint)
+    Finding::failed(WHAT, format!("{place}: {error}"), hint)
 }

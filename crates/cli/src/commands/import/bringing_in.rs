@@ -10,9 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use contract::ids::TenantId;
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use upstreams::import::{ImportedServer, KeptSecret};
 
+use super::trial::{Trial, TrialResult};
 use crate::client::{Client, segment};
 use crate::commands::Outcome;
 use crate::context::Context;
@@ -22,6 +24,11 @@ use crate::secret_file;
 
 /// A server may have to be fetched before it starts.
 const START_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Servers that are tried at the same time: each may fetch a package and start an interpreter.
+const TRIED_AT_ONCE: usize = 4;
+/// Lines of a log in which the reason is looked for.
+const LOG_LINES: usize = 60;
 
 /// What a server may offer besides tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -46,32 +53,45 @@ pub(crate) struct Brought {
     pub(crate) name: String,
     /// What the server answered, with the findings of its tools counted; or why not.
     pub(crate) outcome: Result<Value, Failure>,
+    pub(crate) trial: Trial,
 }
 
-/// Brings all of them in, one after the other; one that fails does not stop the others.
+/// How the servers are brought in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    pub(crate) tenant: Option<&'a TenantId>,
+    /// Whether each is started, and its tools are listed.
+    pub(crate) tried: bool,
+}
+
+/// Brings all of them in, a few at a time; one that fails does not stop the others.
 pub(crate) async fn bring_in(
     context: &Context,
     servers: &[ImportedServer],
-    tenant: Option<&TenantId>,
+    manner: Manner<'_>,
 ) -> Result<Vec<Brought>, Failure> {
     let client = context.client()?;
     // Nothing is written anywhere before it is clear that somebody listens.
     client.health().await?;
-    let mut brought = Vec::new();
-    for server in servers {
-        context.printer.note(&format!("starting {} …", server.name));
-        let outcome = one(context, &client, server, tenant).await;
-        brought.push(Brought { name: server.name.clone(), outcome });
-    }
-    Ok(brought)
+    let client = &client;
+    let all = stream::iter(servers).map(|server| async move {
+        if manner.tried && !server.spec.disabled {
+            context.printer.note(&format!("trying {} …", server.name));
+        }
+        let outcome = one(context, client, server, manner).await;
+        let trial = trial(client, server, manner, &outcome).await;
+        Brought { name: server.name.clone(), outcome, trial }
+    });
+    Ok(all.buffered(TRIED_AT_ONCE).collect().await)
 }
 
 async fn one(
     context: &Context,
     client: &Client,
     server: &ImportedServer,
-    tenant: Option<&TenantId>,
+    manner: Manner<'_>,
 ) -> Result<Value, Failure> {
+    let tenant = manner.tenant;
     let known: Vec<&KeptSecret> = server.secrets.iter().filter(|secret| secret.value.is_some()).collect();
     if !known.is_empty() {
         is_ours(context)?;
@@ -81,7 +101,11 @@ async fn one(
     }
     let query = in_tenant(tenant);
     let path = format!("/v1/servers/{}", segment(&server.name));
-    let mut answer = client.put_patiently(&format!("{path}{query}"), &json!(server.spec), START_PATIENCE).await?;
+    let mut put = format!("{path}{query}");
+    if !manner.tried {
+        put.push_str(if query.is_empty() { "?start=false" } else { "&start=false" });
+    }
+    let mut answer = client.put_patiently(&put, &json!(server.spec), START_PATIENCE).await?;
     let tools = client.get(&format!("{path}/tools{query}")).await?;
     let findings: usize = tools
         .get("tools")
@@ -95,6 +119,34 @@ async fn one(
         members.insert("findings".into(), json!(findings));
     }
     Ok(answer)
+}
+
+/// What came of the trial, with a look at the log of a server that does not work.
+async fn trial(
+    client: &Client,
+    server: &ImportedServer,
+    manner: Manner<'_>,
+    outcome: &Result<Value, Failure>,
+) -> Trial {
+    let answer = match outcome {
+        Ok(answer) => answer,
+        Err(failure) => return Trial::refused(failure),
+    };
+    if server.spec.disabled {
+        return Trial::off(&server.name, server.switched_off.as_ref());
+    }
+    if !manner.tried {
+        return Trial::untried(&server.name);
+    }
+    if works(answer) {
+        return Trial::works(count(answer, "/tools/available"), count(answer, "/tools/known"));
+    }
+    let lines = format!("/v1/servers/{}/logs{}", segment(&server.name), in_tenant(manner.tenant));
+    let lines = format!("{lines}{}lines={LOG_LINES}", if lines.contains('?') { '&' } else { '?' });
+    let log = client.get(&lines).await.ok();
+    let log = log.as_ref().and_then(|log| log.get("lines")?.as_array());
+    let log: Vec<String> = log.into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect();
+    Trial::fails(&server.name, answer, &log)
 }
 
 /// Is the server the one of this data directory, so that its secrets folder is ours to write to?
@@ -143,16 +195,22 @@ pub(crate) fn conclude(context: &Context, brought: &[Brought], more: Value) -> O
     for line in brought.iter().filter_map(Brought::next_step) {
         context.printer.note(&line);
     }
+    if brought.iter().any(|one| one.trial.result == TrialResult::Fails) {
+        context.printer.note(
+            "what does not work is kept and tried again: `gantry server logs NAME` shows what it wrote, \
+             `gantry server remove NAME` takes it away",
+        );
+    }
     if brought.iter().all(Brought::is_fine) { Outcome::Done } else { Outcome::Unfit }
 }
 
 impl Brought {
-    /// It is there, has tools, and is the one that was asked for.
+    /// Nothing about it went wrong.
     fn is_fine(&self) -> bool {
-        self.outcome.as_ref().is_ok_and(|answer| count(answer, "/tools/known") > 0 && last_error(answer).is_none())
+        self.outcome.is_ok() && !matches!(self.trial.result, TrialResult::Fails | TrialResult::Refused)
     }
 
-    /// What went wrong, one line for each thing.
+    /// What went wrong with single tools, or with a change of a server that was there before.
     fn warnings(&self) -> Vec<String> {
         let name = &self.name;
         let answer = match &self.outcome {
@@ -162,7 +220,12 @@ impl Brought {
                 return vec![format!("{name}: {}{hint}", failure.message)];
             }
         };
+        // What is wrong with the server itself stands in the table.
         let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
+        let of_tool =
+            |problem: &&Value| problem.get("tool").and_then(Value::as_str).is_some_and(|tool| !tool.is_empty());
+        let has_problems = answer.get("problems").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+        let problems = problems.filter(of_tool);
         let mut lines: Vec<String> = problems
             .map(|problem| {
                 let text = |member: &str| problem.get(member).and_then(Value::as_str).unwrap_or_default();
@@ -170,7 +233,7 @@ impl Brought {
                 format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"))
             })
             .collect();
-        if let (true, Some(why)) = (lines.is_empty(), last_error(answer)) {
+        if let (true, Some(why)) = (!has_problems, last_error(answer)) {
             lines.push(format!(
                 "{name}: it did not start like this, and the one that was there before serves on: {why}"
             ));
@@ -182,12 +245,6 @@ impl Brought {
     fn next_step(&self) -> Option<String> {
         let answer = self.outcome.as_ref().ok()?;
         let (name, count) = (&self.name, |pointer: &str| count(answer, pointer));
-        if !self.is_fine() {
-            return Some(format!(
-                "{name} is kept and tried again: `gantry server logs {name}` shows what it wrote, \
-                 `gantry server remove {name}` takes it away"
-            ));
-        }
         match (count("/tools/quarantined"), count("/findings")) {
             (0, 0) => None,
             (0, findings) => {
@@ -198,15 +255,24 @@ impl Brought {
     }
 
     fn document(&self) -> Value {
-        match &self.outcome {
+        let mut document = match &self.outcome {
             Ok(answer) => answer.clone(),
             Err(failure) => json!({ "name": self.name, "error": failure.to_json().get("error") }),
+        };
+        if let Some(members) = document.as_object_mut() {
+            members.insert("trial".into(), self.trial.document());
         }
+        document
     }
 }
 
+/// It is there, has tools, and is the one that was asked for.
+fn works(answer: &Value) -> bool {
+    count(answer, "/tools/known") > 0 && last_error(answer).is_none()
+}
+
 /// Why the last start failed, if it did.
-fn last_error(answer: &Value) -> Option<&str> {
+pub(super) fn last_error(answer: &Value) -> Option<&str> {
     answer.pointer("/status/last_error").and_then(Value::as_str)
 }
 
@@ -215,20 +281,10 @@ fn count(answer: &Value, pointer: &str) -> u64 {
 }
 
 fn table(printer: &Printer, brought: &[Brought]) -> String {
-    let rows = brought.iter().map(|Brought { name, outcome }| match outcome {
-        Err(failure) => [name.clone(), "-".into(), "-".into(), "-".into(), failure.message.clone()],
-        Ok(answer) => {
-            let problems = answer.get("problems").and_then(Value::as_array).map_or(0, Vec::len);
-            [
-                name.clone(),
-                count(answer, "/tools/available").to_string(),
-                count(answer, "/tools/quarantined").to_string(),
-                count(answer, "/findings").to_string(),
-                if problems == 0 { "none".to_owned() } else { problems.to_string() },
-            ]
-        }
-    });
-    printer.table(["SERVER", "TOOLS", "QUARANTINED", "FINDINGS", "PROBLEMS"], rows)
+    let rows = brought
+        .iter()
+        .map(|Brought { name, trial, .. }| [name.clone(), trial.sentence(), trial.command.clone().unwrap_or_default()]);
+    printer.table(["SERVER", "RESULT", "WHAT HELPS"], rows)
 }
 
 #[cfg(test)]
@@ -250,50 +306,49 @@ mod tests {
         assert_eq!(std::fs::metadata(folder.join("local")).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
+    fn brought(outcome: Result<Value, Failure>, trial: Trial) -> Brought {
+        Brought { name: "files".into(), outcome, trial }
+    }
+
     #[test]
     fn the_table_has_a_line_for_each_server_also_for_one_that_failed() {
         let fine = json!({ "name": "files", "tools": { "available": 11, "quarantined": 1, "known": 12 }, "findings": 2,
             "problems": [{ "tool": "x", "code": "INVALID_TOOL_SCHEMA", "message": "y" }] });
+        let failure = Failure::new("it does not start");
+        let refused = Trial::refused(&failure);
         let brought = [
-            Brought { name: "files".into(), outcome: Ok(fine) },
-            Brought { name: "mail".into(), outcome: Err(Failure::new("it does not start")) },
+            brought(Ok(fine), Trial::works(11, 12)),
+            Brought { name: "mail".into(), ..brought(Err(failure), refused) },
+            Brought { name: "off".into(), ..brought(Ok(json!({})), Trial::off("off", None)) },
         ];
-        let table = table(&Printer::new(Wishes::default()), &brought);
-        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines.get(1).unwrap(), &["files", "11", "1", "2", "1"]);
-        assert!(table.contains("it does not start"), "{table}");
+        let text = table(&Printer::new(Wishes::default()), &brought);
+        assert!(brought.first().unwrap().warnings().join("").contains("files x: y"));
+        for part in ["works (11 of 12 tools)", "it does not start", "switched off", "gantry server edit off --enable"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let document = brought.first().unwrap().document();
+        assert_eq!(document.pointer("/trial/result"), Some(&json!("works")), "{document}");
+        assert_eq!(brought.iter().map(Brought::is_fine).collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]
-    fn what_went_wrong_is_said_with_the_next_step() {
-        let answer = |known: u64, quarantined: u64, findings: u64, last_error: Value, problems: Value| Brought {
-            name: "files".into(),
-            outcome: Ok(json!({ "tools": { "known": known, "quarantined": quarantined }, "findings": findings,
-                "status": { "last_error": last_error }, "problems": problems })),
+    fn a_server_that_did_not_come_to_life_is_not_called_fine() {
+        let answer = |known: u64, quarantined: u64, findings: u64, last_error: Value, problems: Value| {
+            let answer = json!({ "tools": { "known": known, "available": known, "quarantined": quarantined },
+                "findings": findings, "status": { "last_error": last_error }, "problems": problems });
+            let trial = if works(&answer) { Trial::works(known, known) } else { Trial::fails("files", &answer, &[]) };
+            brought(Ok(answer), trial)
         };
         let mute = json!([{ "tool": "", "code": "NO_ANSWER", "message": "it is mute" }]);
+        let refused = Failure::new("no").hint("do it so");
+        let trial = Trial::refused(&refused);
         for (brought, fine, warning, next) in [
             (answer(3, 0, 0, Value::Null, json!([])), true, None, None),
             (answer(3, 0, 2, Value::Null, json!([])), true, None, Some("2 findings")),
             (answer(3, 1, 2, Value::Null, json!([])), true, None, Some("1 tools wait")),
-            (
-                answer(0, 0, 0, json!("it died"), mute),
-                false,
-                Some("files: it is mute (NO_ANSWER)"),
-                Some("server logs files"),
-            ),
-            (
-                answer(3, 0, 0, json!("it died"), json!([])),
-                false,
-                Some("before serves on: it died"),
-                Some("server logs files"),
-            ),
-            (
-                Brought { name: "files".into(), outcome: Err(Failure::new("no").hint("do it so")) },
-                false,
-                Some("files: no (do it so)"),
-                None,
-            ),
+            (answer(0, 0, 0, json!("it died"), mute), false, None, None),
+            (answer(3, 0, 0, json!("it died"), json!([])), false, Some("before serves on: it died"), None),
+            (brought(Err(refused), trial), false, Some("files: no (do it so)"), None),
         ] {
             assert_eq!(brought.is_fine(), fine, "{brought:?}");
             let (warnings, step) = (brought.warnings().join("\n"), brought.next_step().unwrap_or_default());

@@ -1,14 +1,27 @@
 //! What is on this machine, for the inference of permissions.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use upstreams::import::{Machine, PathKind};
 
-/// The machine this runs on, and the environment it runs in.
+/// Links that are followed from one path, as the kernel does.
+const LINKS_MAX: usize = 40;
+/// Bytes of a file that are looked at.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+/// Entries of a folder that are looked at.
+const ENTRIES_MAX: usize = 1_000;
+/// Who servers run as where Gantry is root.
+const NOBODY: u32 = 65_534;
+
+/// The machine this runs on, the environment it runs in, and the file that is read.
 #[derive(Debug)]
 pub(crate) struct ThisMachine<'a> {
     pub(crate) environment: &'a BTreeMap<String, String>,
+    /// In full; none if it is no file.
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl Machine for ThisMachine<'_> {
@@ -17,16 +30,150 @@ impl Machine for ThisMachine<'_> {
         Some(if found.is_dir() { PathKind::Folder } else { PathKind::File })
     }
 
-    fn program(&self, name: &str) -> Option<PathBuf> {
-        let path = self.environment.get("PATH")?;
-        std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    fn programs(&self, name: &str) -> Vec<PathBuf> {
+        let Some(path) = self.environment.get("PATH") else { return Vec::new() };
+        let found = std::env::split_paths(path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+        found.filter(|file| file.is_file()).collect()
     }
 
     fn really(&self, path: &Path) -> PathBuf {
         path.canonicalize().unwrap_or_else(|_| path.to_owned())
     }
 
+    fn links(&self, path: &Path) -> Vec<PathBuf> {
+        let mut links = Vec::new();
+        let mut done = PathBuf::from("/");
+        let mut rest: Vec<PathBuf> = parts(path);
+        while let Some(part) = rest.pop() {
+            if part.as_os_str() == ".." {
+                done.pop();
+                continue;
+            }
+            let next = done.join(&part);
+            match std::fs::read_link(&next) {
+                Ok(to) if links.len() < LINKS_MAX => {
+                    if to.is_absolute() {
+                        done = PathBuf::from("/");
+                    }
+                    rest.extend(parts(&to));
+                    links.push(next);
+                }
+                _ => done = next,
+            }
+        }
+        links
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        let mut bytes = Vec::new();
+        crate::plain_file::open(path).ok()?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        match String::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let end = error.utf8_error().valid_up_to();
+                let mut bytes = error.into_bytes();
+                bytes.truncate(end);
+                String::from_utf8(bytes).ok()
+            }
+        }
+    }
+
+    fn entries(&self, folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX);
+        let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        found.sort();
+        found
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         self.environment.get(name).cloned()
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        self.file.clone()
+    }
+
+    /// Where Gantry is root, servers are nobody: a folder for its owner alone is closed to them.
+    fn closed(&self, path: &Path, write: bool) -> Option<String> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let found = std::fs::metadata(path).ok()?;
+        let needed = match (found.is_dir(), write) {
+            (true, true) => 0o7,
+            (true, false) => 0o5,
+            (false, true) => 0o6,
+            (false, false) => 0o4,
+        };
+        let shift = if found.uid() == NOBODY {
+            6
+        } else if found.gid() == NOBODY {
+            3
+        } else {
+            0
+        };
+        if (found.mode() >> shift) & needed == needed {
+            return None;
+        }
+        let shown = path.display();
+        let (word, rights) = if write { ("write to", "rwX") } else { ("read", "rX") };
+        Some(format!(
+            "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`: \
+             `setfacl -R -m u:{NOBODY}:{rights} -m d:u:{NOBODY}:{rights} {shown}` lets it, and so does `chmod -R o+{rights} {shown}`"
+        ))
+    }
+}
+
+/// The parts of a path, the last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let named = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn machine(environment: &BTreeMap<String, String>) -> ThisMachine<'_> {
+        ThisMachine { environment, file: None }
+    }
+
+    #[test]
+    fn every_link_on_the_way_is_told_where_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("v1/bin")).unwrap();
+        std::fs::create_dir(root.join("venv")).unwrap();
+        std::fs::write(root.join("v1/bin/python3.1"), "\u{7f}ELF\u{ff}").unwrap();
+        symlink("v1", root.join("newest")).unwrap();
+        symlink("python3.1", root.join("v1/bin/python3")).unwrap();
+        symlink(root.join("newest/bin/python3"), root.join("venv/python")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let nothing = BTreeMap::new();
+        let machine = machine(&nothing);
+        let links = machine.links(&root.join("venv/../venv/python"));
+        assert_eq!(links, ["venv/python", "newest", "v1/bin/python3"].map(|name| root.join(name)));
+        assert_eq!(machine.links(&root.join("v1/bin/python3.1")), [""; 0].map(PathBuf::from));
+        assert_eq!(machine.links(&root.join("loop")).len(), LINKS_MAX);
+        assert_eq!(machine.entries(&root.join("v1/bin")).len(), 2);
+        assert!(machine.entries(&root.join("absent")).is_empty());
+    }
+
+    #[test]
+    fn of_a_file_as_much_is_read_as_is_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, program) = (dir.path().join("script"), dir.path().join("program"));
+        std::fs::write(&script, "#!/usr/bin/env node\n").unwrap();
+        std::fs::write(&program, b"ab\xff\xffcd").unwrap();
+        let nothing = BTreeMap::new();
+        assert_eq!(machine(&nothing).text(&script).as_deref(), Some("#!/usr/bin/env node\n"));
+        assert_eq!(machine(&nothing).text(&program).as_deref(), Some("ab"));
+        assert_eq!(machine(&nothing).text(dir.path()), None);
     }
 }

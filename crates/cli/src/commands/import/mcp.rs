@@ -9,7 +9,7 @@ use contract::nearest::nearest;
 use serde_json::{Value, json};
 use upstreams::import::{self, Import, ImportedServer, Problem};
 
-use super::bringing_in::{Offer, bring_in, conclude, offer};
+use super::bringing_in::{Manner, Offer, bring_in, conclude, offer};
 use super::machine::ThisMachine;
 use super::plan;
 use crate::commands::Outcome;
@@ -21,9 +21,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Put the servers of an MCP client's configuration behind Gantry
 ///
-/// Reads the `mcpServers` of Claude and Cursor, the `servers` of VS Code and the
-/// `context_servers` of Zed. Shows what will run, what it may touch and why, moves
-/// secrets into the secrets folder, starts each server and takes its tools in.
+/// Reads the `mcpServers` of Claude, Cursor, Windsurf and Cline, the `servers` of VS
+/// Code and the `context_servers` of Zed. Shows what will run, what it may touch and
+/// why, moves secrets into the secrets folder, then tries each server: one that does
+/// not work is shown with what is missing and the command that gives it.
 ///
 /// gantry import mcp ~/.cursor/mcp.json
 /// gantry import mcp .vscode/mcp.json --only github --yes
@@ -47,6 +48,9 @@ pub(crate) struct ImportMcp {
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Do not start the servers, and do not list their tools
+    #[arg(long)]
+    no_try: bool,
     /// Import the servers that are in order, although others are not
     #[arg(long)]
     keep_going: bool,
@@ -55,7 +59,9 @@ pub(crate) struct ImportMcp {
 impl ImportMcp {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let text = self.text()?;
-        let Import { servers, problems } = import::read(&text, &ThisMachine { environment: context.environment() });
+        let file = (self.file.as_os_str() != "-").then(|| self.file.canonicalize().ok()).flatten();
+        let machine = ThisMachine { environment: context.environment(), file };
+        let Import { servers, problems } = import::read(&text, &machine);
         let problems = about(&self.only, problems);
         let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
         if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
@@ -73,7 +79,8 @@ impl ImportMcp {
         }
         context.printer.note(&plan::text(&context.printer, &servers));
         self.is_wanted(context, servers.len())?;
-        let brought = bring_in(context, &servers, self.tenant.as_ref()).await?;
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try };
+        let brought = bring_in(context, &servers, manner).await?;
         let outcome = conclude(context, &brought, told);
         Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
     }
@@ -175,7 +182,7 @@ mod tests {
     fn file() -> Import {
         import::read(
             r#"{ "mcpServers": { "files": { "command": "/bin/true" }, "mail": { "command": "/bin/true" }, "bad": {} } }"#,
-            &ThisMachine { environment: &BTreeMap::new() },
+            &ThisMachine { environment: &BTreeMap::new(), file: None },
         )
     }
 
@@ -185,7 +192,11 @@ mod tests {
         assert_eq!(about(&["files".into()], file().problems).len(), 0);
         assert_eq!(about(&["bad".into()], file().problems).len(), 1);
         assert_eq!(
-            about(&["files".into()], import::read("{", &ThisMachine { environment: &BTreeMap::new() }).problems).len(),
+            about(
+                &["files".into()],
+                import::read("{", &ThisMachine { environment: &BTreeMap::new(), file: None }).problems
+            )
+            .len(),
             1
         );
     }

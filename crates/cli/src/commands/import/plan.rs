@@ -1,7 +1,7 @@
 //! What an import will do, for a person who is asked whether that is wanted, and as JSON.
 
 use serde_json::{Value, json};
-use upstreams::import::{ImportedServer, Problem};
+use upstreams::import::{ImportedServer, Problem, SwitchedOff};
 
 use crate::printer::{Printer, Style, visible};
 
@@ -33,6 +33,9 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
                 secret.name
             ));
         }
+        if let Some(SwitchedOff { why, .. }) = &server.switched_off {
+            lines.push(format!("  is kept   and not started: {}", visible(why)));
+        }
         for warning in &server.warnings {
             lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(warning)));
         }
@@ -51,6 +54,7 @@ pub(super) fn document(server: &ImportedServer) -> Value {
             "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
         })).collect::<Vec<_>>(),
         "warnings": server.warnings,
+        "switched_off": server.switched_off.as_ref().map(|off| &off.why),
     })
 }
 
@@ -75,7 +79,7 @@ mod tests {
             "brave": { "command": "/bin/sh", "args": ["-c", "true"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
             "far": { "url": "https://mcp.example/mcp", "headers": { "Authorization": "Bearer ${NOT_SET_ANYWHERE}" } }
         } }"#;
-        let import = read(file, &ThisMachine { environment: &BTreeMap::new() });
+        let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None });
         assert_eq!(import.problems, []);
         let text = text(&Printer::new(Wishes::default()), &import.servers);
         for part in [

@@ -48,7 +48,7 @@ pub(in crate::commands) async fn serve(
     }
     wiring::register_builtins(&kernel, &house).await?;
     let folders = load(loaders).await;
-    let stored = Arc::clone(&house.store.upstreams);
+    let stored = house.servers()?;
     let catalogue = super::upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
     let token = match given {
         Some(token) => token,

@@ -39,8 +39,9 @@ impl Callbacks {
         let (to_receivers, to_services) = (within(&config.egress.bounds), within(&Bounds::default()));
         let entrance = Arc::new(LateEntrance::default());
         let data_dir = house.data_dir();
+        let stored = house.webhooks()?;
         let webhooks = Arc::new(Webhooks::new(WebhookParts {
-            store: Arc::clone(&house.store.webhooks),
+            store: Arc::clone(&stored),
             calls: to_receivers,
             queue: Arc::clone(&entrance) as _,
             secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
@@ -54,7 +55,7 @@ impl Callbacks {
             urls: door.map(|door| door.urls.clone()).unwrap_or_default(),
             secret: door.and_then(|door| door.secret.clone()),
             calls: to_services,
-            runs: Arc::clone(&house.store.runs),
+            runs: house.runs()?,
             webhooks: Some(Arc::clone(&webhooks)),
             clock: Arc::clone(&clock),
         }));
@@ -64,7 +65,7 @@ impl Callbacks {
                 public_url: door.public_url.clone(),
                 tenant: door.tenant.clone(),
                 bytes_max: door.bytes_max,
-                store: Arc::clone(&house.store.webhooks),
+                store: stored,
                 queue: Arc::clone(&entrance) as _,
                 calls: Arc::clone(&calls),
                 clock,

@@ -14,6 +14,7 @@ use super::callbacks::Callbacks;
 use super::wiring::House;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::former_texts;
 
 /// The workers, until they are told to stop.
 pub(super) struct Background {
@@ -45,7 +46,22 @@ pub(super) async fn begin(
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
     let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));
+    let (texts, seals) = (Arc::clone(&house.store.texts), house.seals()?);
     let sealer = tokio::spawn(async move {
+        match former_texts::seal_former(&*texts, &seals).await {
+            Ok(0) => {}
+            Ok(texts) => {
+                tracing::info!(
+                    texts,
+                    "what workflows, webhooks and MCP servers of before have in the store was readable; it is sealed now"
+                );
+            }
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "what workflows, webhooks and MCP servers of before have in the store could not be sealed; the next start \
+                 tries again"
+            ),
+        }
         match store.seal_former().await {
             Ok(0) => {}
             Ok(jobs) => {

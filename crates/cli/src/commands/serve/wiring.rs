@@ -18,6 +18,9 @@ use kernel::ports::key_vault::KeyVault;
 use kernel::ports::observer::Observer;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::shared_state::SharedState;
+use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
 use kernel::{
@@ -48,9 +51,13 @@ use crate::policy_files::following::PolicyFollower;
 use crate::reach::reach;
 use crate::redacting::Redacting;
 use crate::sealed_checkpoints::SealedCheckpoints;
+use crate::sealed_deliveries::SealedDeliveries;
 use crate::sealed_jobs::SealedJobs;
+use crate::sealed_runs::SealedRuns;
+use crate::sealed_servers::SealedServers;
 use crate::secrets_folder::SecretsFolder;
 use crate::store_keys::StoreKeys;
+use crate::store_seal::StoreSeals;
 use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
@@ -160,6 +167,26 @@ impl House {
     pub(super) fn jobs(&self) -> Result<Arc<SealedJobs>, Failure> {
         let (seal, former) = self.store_keys.seals(&self.entropy())?;
         Ok(Arc::new(SealedJobs::new(Arc::clone(&self.store.jobs), seal, former)))
+    }
+
+    /// What seals the other contents of the store, for one user of it.
+    pub(super) fn seals(&self) -> Result<StoreSeals, Failure> {
+        self.store_keys.seals(&self.entropy()).map(StoreSeals::new)
+    }
+
+    /// Webhooks, with seals on what they are told.
+    pub(super) fn webhooks(&self) -> Result<Arc<dyn WebhookStore>, Failure> {
+        Ok(Arc::new(SealedDeliveries::new(Arc::clone(&self.store.webhooks), self.seals()?)))
+    }
+
+    /// Runs of workflows, with seals on what goes in and comes out.
+    pub(super) fn runs(&self) -> Result<Arc<dyn WorkflowRuns>, Failure> {
+        Ok(Arc::new(SealedRuns::new(Arc::clone(&self.store.runs), self.seals()?)))
+    }
+
+    /// MCP servers, with seals on how they are reached.
+    pub(super) fn servers(&self) -> Result<Arc<dyn UpstreamStore>, Failure> {
+        Ok(Arc::new(SealedServers::new(Arc::clone(&self.store.upstreams), self.seals()?)))
     }
 
     pub(super) fn redactor(&self) -> Arc<dyn Redactor> {

@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 use upstreams::import::{self, Import, ImportedServer};
 use upstreams::spec::{ServerReach, Setting};
 
+use super::options::{Grants, Keeping};
 use crate::commands::Outcome;
 use crate::commands::import::ThisMachine;
-use crate::commands::import::bringing_in::{Offer, bring_in, conclude, offer};
+use crate::commands::import::bringing_in::{Manner, Offer, bring_in, conclude, offer};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -48,21 +49,25 @@ pub(crate) struct Add {
     /// A variable or header whose value is a credential of the secrets folder (repeatable)
     #[arg(long = "secret", value_name = "NAME=CREDENTIAL", value_parser = pair)]
     secrets: Vec<(String, String)>,
-    /// Something more it may touch, such as `filesystem:read:/srv` or `network:https://host` (repeatable)
-    #[arg(long = "permission", value_name = "WORD")]
-    permissions: Vec<String>,
+    #[command(flatten)]
+    grants: Grants,
     /// Give it the named permissions only, and infer none
     #[arg(long)]
     no_inference: bool,
     /// Where its tools stand in the registry [default: its name]
     #[arg(long)]
     namespace: Option<String>,
+    #[command(flatten)]
+    keeping: Keeping,
     /// One process for all tenants: only for servers that keep nothing between calls
     #[arg(long)]
     shareable: bool,
     /// What it offers besides tools, for callers who may use it (repeatable)
     #[arg(long = "offer", value_name = "WHAT")]
     offers: Vec<Offer>,
+    /// Do not start it, and do not list its tools
+    #[arg(long)]
+    no_try: bool,
     /// Whose server [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -70,14 +75,17 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
-        let server = self.server(&ThisMachine { environment: context.environment() })?;
+        // Relative paths begin where the command is given.
+        let file = std::env::current_dir().ok().map(|folder| folder.join("-"));
+        let server = self.server(&ThisMachine { environment: context.environment(), file })?;
         for warning in &server.warnings {
             context.printer.warn(warning);
         }
         for grant in &server.grants {
             context.printer.note(&format!("may touch {} – {}", grant.permission, grant.why));
         }
-        let brought = bring_in(context, &[server], self.tenant.as_ref()).await?;
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try };
+        let brought = bring_in(context, &[server], manner).await?;
         Ok(conclude(context, &brought, json!({})))
     }
 
@@ -106,19 +114,12 @@ impl Add {
                     permissions.clear();
                     server.grants.clear();
                 }
-                permissions.extend(self.permissions.iter().cloned());
-                permissions.dedup();
                 env.extend(named);
             }
-            ServerReach::Http { headers, .. } | ServerReach::Sse { headers, .. } => {
-                if !self.permissions.is_empty() {
-                    return Err(Failure::usage(
-                        "--permission is for programs: an address touches nothing of this machine",
-                    ));
-                }
-                headers.extend(named);
-            }
+            ServerReach::Http { headers, .. } | ServerReach::Sse { headers, .. } => headers.extend(named),
         }
+        self.grants.apply(&mut server.spec)?;
+        self.keeping.apply(&mut server.spec);
         Ok(server)
     }
 
@@ -137,7 +138,7 @@ impl Add {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "write NAME=VALUE".to_owned())?;
     if name.is_empty() { Err("write NAME=VALUE".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
 }
@@ -150,7 +151,7 @@ mod tests {
 
     fn nowhere() -> ThisMachine<'static> {
         static NOTHING: BTreeMap<String, String> = BTreeMap::new();
-        ThisMachine { environment: &NOTHING }
+        ThisMachine { environment: &NOTHING, file: None }
     }
 
     fn add() -> Add {
@@ -162,9 +163,11 @@ mod tests {
             sse: false,
             settings: vec![("API_TOKEN".into(), "hunter2".into()), ("MODE".into(), "fast".into())],
             secrets: vec![("OTHER".into(), "other_credential".into())],
-            permissions: vec!["filesystem:read:/srv".into()],
+            grants: Grants { words: vec!["filesystem:read:/srv".into()], ..Grants::default() },
             no_inference: false,
             namespace: Some("docs".into()),
+            keeping: Keeping::default(),
+            no_try: false,
             shareable: false,
             offers: vec![Offer::Prompts],
             tenant: None,
@@ -188,9 +191,9 @@ mod tests {
     fn an_address_has_headers_and_no_permissions() {
         let far = || Add { url: Some("https://x.example/mcp".into()), command: Vec::new(), ..add() };
         assert!(far().server(&nowhere()).is_err());
-        let server = Add { permissions: Vec::new(), ..far() }.server(&nowhere()).unwrap();
+        let server = Add { grants: Grants::default(), ..far() }.server(&nowhere()).unwrap();
         assert!(matches!(&server.spec.reach, ServerReach::Http { headers, .. } if headers.len() == 3));
-        let wrong = Add { url: Some("nowhere".into()), permissions: Vec::new(), ..far() };
+        let wrong = Add { url: Some("nowhere".into()), grants: Grants::default(), ..far() };
         assert!(wrong.server(&nowhere()).unwrap_err().reasons.first().unwrap().contains("https://"));
         assert!(pair("x").is_err() && pair("=x").is_err());
     }

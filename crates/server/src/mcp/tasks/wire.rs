@@ -74,6 +74,7 @@ mod tests {
             priority: JobPriority::near(5),
             state,
             attempts: 1,
+            interruptions: 0,
             attempts_max: 1,
             progress_percent: None,
             phase: None,

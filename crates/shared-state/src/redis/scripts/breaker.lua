@@ -56,7 +56,7 @@ end
 local NUMBERS = {
   'epoch', 'since', 'until', 'openings', 'next_slot', 'refused', 'credit',
   'calls', 'failed', 'slow', 'slow_failed', 'duration',
-  'p_calls', 'p_failed', 'p_slow', 'p_slow_failed', 'p_duration',
+  'p_calls', 'p_failed', 'p_slow', 'p_slow_failed', 'p_duration', 'p_failed_by', 'counted',
 }
 local WORDS = { 'mode', 'opened_by', 'settings' }
 local state = {}
@@ -193,6 +193,7 @@ local function count_call(call)
       count_in('', sum_of(redis.call('LPOP', CALLS)), -1)
     end
     redis.call('RPUSH', CALLS, entry_of(0, call))
+    add('counted', 1)
     renewed = true
   else
     forget()
@@ -231,6 +232,7 @@ local function enter(to, reason)
         set(field, 0)
       end
       set('credit', nil)
+      set('p_failed_by', nil)
     else
       set('openings', 0)
       set('opened_by', nil)
@@ -292,6 +294,55 @@ local function share_over(prefix, of, needed)
   if most and calls >= needed and share >= most then
     return exceeded(of == 'failed' and 'failure_percent' or 'slow_percent', string.format('%.17g', share))
   end
+end
+
+-- What one guest may bring in a span of the window's length: a window reaches into two of them.
+local function is_under_bounds(bad)
+  local needed = settings.minimum_calls
+  if settings.window.by == 'count' then
+    needed = math.min(needed, settings.window.calls)
+  end
+  local threshold = given(settings.failure_threshold)
+  if threshold and 2 * bad >= threshold then
+    return false
+  end
+  for _, most in ipairs({ given(settings.failure_percent) or false, given(settings.slow_percent) or false }) do
+    if most and 2 * bad * 100 >= most * needed then
+      return false
+    end
+  end
+  return true
+end
+
+-- Does it count that this guest's call failed, or was slow? Its share is a field of the state: since when, since which call,
+-- how many.
+local function weighs(guest)
+  if state.mode == 'half_open' then
+    if not state.p_failed_by then
+      set('p_failed_by', guest)
+    end
+    return state.p_failed_by ~= guest
+  elseif state.mode ~= 'closed' and state.mode ~= 'metrics_only' then
+    return true
+  end
+  local field = 'guest_' .. text(guest)
+  local counted = state.counted or 0
+  local since_ms, since_call, bad = string.match(redis.call('HGET', STATE, field) or '', '^(%d+) (%d+) (%d+)$')
+  since_ms, since_call, bad = tonumber(since_ms or 0), tonumber(since_call or 0), tonumber(bad or 0)
+  local span_over
+  if settings.window.by == 'count' then
+    span_over = counted - since_call >= settings.window.calls
+  else
+    span_over = now - since_ms >= settings.window.seconds * 1000
+  end
+  if span_over or bad == 0 then
+    since_ms, since_call, bad = now, counted, 0
+  end
+  if not is_under_bounds(bad + 1) then
+    return false
+  end
+  redis.call('HSET', STATE, field, table.concat({ text(since_ms), text(since_call), text(bad + 1) }, ' '))
+  return true
 end
 
 local function judge_call(call)
@@ -383,7 +434,7 @@ local function acquire(lease_ms)
   return { 'permitted', text(state.epoch), slot, text(now) }
 end
 
-local function record(epoch, slot, at, verdict, duration, open_for)
+local function record(epoch, slot, at, verdict, duration, open_for, guest)
   if not redeem(epoch, slot) or verdict == 'ignored' or state.mode == 'disabled' then
     return
   end
@@ -391,13 +442,16 @@ local function record(epoch, slot, at, verdict, duration, open_for)
   local failed = verdict == 'failed' and 1 or 0
   local slow = took > settings.slow_after_ms and 1 or 0
   local call = { calls = 1, failed = failed, slow = slow, slow_failed = failed * slow, duration = took }
+  if guest ~= '' and (failed == 1 or (slow == 1 and given(settings.slow_percent))) and not weighs(tonumber(guest)) then
+    return
+  end
   local verdict_of, reason
   if state.mode == 'closed' or state.mode == 'metrics_only' then
     verdict_of, reason = judge_call(call)
   elseif state.mode == 'half_open' then
     verdict_of, reason = judge_probe(call)
   end
-  if open_for ~= '' and state.mode ~= 'metrics_only' then
+  if open_for ~= '' and state.mode ~= 'metrics_only' and guest == '' then
     open(tonumber(open_for), '"asked"')
   elseif verdict_of == 'open' then
     open(open_wait((state.openings or 0) + 1), reason)
@@ -505,7 +559,7 @@ local answer
 if what == 'acquire' then
   answer = acquire(tonumber(ARGV[7]))
 elseif what == 'record' then
-  record(ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12])
+  record(ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[15])
 elseif what == 'release' then
   redeem(ARGV[7], ARGV[8])
 elseif what == 'shift' then

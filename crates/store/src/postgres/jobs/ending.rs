@@ -29,6 +29,8 @@ struct Ending<'a> {
     after: Duration,
     /// How many attempts do not count.
     uncounted: i64,
+    /// How many attempts cost no try.
+    interrupted: i64,
     /// Of a job that ends so, or that is cancelled instead (JOB-8: then only if this was its first attempt).
     dedupe: DedupeKey,
     event: &'static str,
@@ -45,6 +47,7 @@ impl<'a> Ending<'a> {
             payload: None,
             after: Duration::ZERO,
             uncounted: 0,
+            interrupted: 0,
             dedupe: DedupeKey::Kept,
             event: state.as_str(),
             data: error.map_or_else(|| json!({}), |error| json!({ "error": error })),
@@ -66,6 +69,7 @@ impl<'a> Ending<'a> {
             End::Dead { error, key } => Self { dedupe: *key, ..last(JobState::Dead, Some(error), None) },
             End::Cancelled { error, key } => Self { dedupe: *key, ..last(JobState::Cancelled, Some(error), None) },
             End::Retry { error, after } => again(error, *after),
+            End::Interrupted { error } => Self { interrupted: 1, event: "interrupted", ..again(error, Duration::ZERO) },
             End::PutBack { error, after } => {
                 Self { uncounted: 1, dedupe: DedupeKey::Freed, event: "put_back", ..again(error, *after) }
             }
@@ -155,6 +159,7 @@ impl PostgresStore {
                     text(&cancelled.to_string()),
                     text(&ending.payload.map(Value::to_string)),
                     boolean(&(ending.dedupe == DedupeKey::Freed)),
+                    int(&ending.interrupted),
                 ],
             )
             .await?;
@@ -206,6 +211,7 @@ fn finishing() -> String {
                  error = CASE WHEN {WAITS} THEN coalesce($7, error) ELSE $7 END,
                  progress = CASE WHEN $5 = 'done' THEN 100 ELSE progress END,
                  attempts = CASE WHEN {WAITS} THEN greatest(attempts - $10, 0) ELSE attempts END,
+                 interruptions = CASE WHEN {WAITS} THEN interruptions + $16 ELSE interruptions END,
                  rank = CASE WHEN {WAITS} THEN rank - due_at + clock.now + $9 ELSE rank END,
                  due_at = CASE WHEN {WAITS} THEN clock.now + $9 ELSE due_at END,
                  ended_at = CASE WHEN {WAITS} THEN NULL ELSE clock.now END,

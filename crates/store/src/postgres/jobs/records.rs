@@ -9,7 +9,7 @@ use crate::postgres::statement::{column, unreadable, word};
 
 /// The columns that [`record`] reads.
 pub(super) const COLUMNS: &str = "jobs.seq, jobs.tenant_id, jobs.id, jobs.kind, jobs.label, jobs.subject, jobs.delegators, jobs.priority, \
-                                  jobs.state, jobs.attempts, jobs.attempts_max, jobs.progress, jobs.phase, \
+                                  jobs.state, jobs.attempts, jobs.interruptions, jobs.attempts_max, jobs.progress, jobs.phase, \
                                   jobs.cancel_asked, jobs.error, jobs.created_at, jobs.due_at, jobs.started_at, \
                                   jobs.ended_at";
 
@@ -24,6 +24,7 @@ pub(super) fn record(row: &Row) -> Result<JobRecord, Fault> {
         priority: JobPriority::near(number(row, "priority", of)?),
         state: state(row, of)?,
         attempts: number(row, "attempts", of)?,
+        interruptions: number(row, "interruptions", of)?,
         attempts_max: number(row, "attempts_max", of)?,
         progress_percent: column(row, "progress")?,
         phase: opt_json(row, "phase", of)?,

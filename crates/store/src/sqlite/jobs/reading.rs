@@ -15,7 +15,7 @@ use crate::sqlite::faults::{Fault, Unreadable};
 
 /// The columns that [`record`] reads.
 pub(super) const COLUMNS: &str =
-    "jobs.seq, tenant_id, id, kind, label, subject, delegators, priority, state, attempts, attempts_max,
+    "jobs.seq, tenant_id, id, kind, label, subject, delegators, priority, state, attempts, interruptions, attempts_max,
     progress, phase, cancel_asked, error, created_at, due_at, started_at, ended_at";
 
 pub(super) fn find(connection: &Connection, key: &JobKey) -> Result<Option<JobDetail>, Fault> {
@@ -123,6 +123,7 @@ pub(super) fn record(row: &Row<'_>) -> Result<JobRecord, Fault> {
         priority: JobPriority::near(number(row, "priority", &of)?),
         state: JobState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
         attempts: number(row, "attempts", &of)?,
+        interruptions: number(row, "interruptions", &of)?,
         attempts_max: number(row, "attempts_max", &of)?,
         progress_percent: row.get("progress")?,
         phase: row.get("phase")?,

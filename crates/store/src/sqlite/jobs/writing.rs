@@ -242,10 +242,18 @@ pub(super) fn finish(
         End::Failed { error, key } => (JobState::Failed, Some(error), *key),
         End::Dead { error, key } => (JobState::Dead, Some(error), *key),
         End::Cancelled { error, key } => (JobState::Cancelled, Some(error), *key),
-        End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), DedupeKey::Kept),
+        End::Retry { error, .. } | End::Interrupted { error } if cancel_asked => {
+            (JobState::Cancelled, Some(error), DedupeKey::Kept)
+        }
         End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
         End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
         End::Retry { error, after } => return retry(connection, now, tenant, seq, "retry", error, *after),
+        End::Interrupted { error } => {
+            connection
+                .prepare_cached("UPDATE jobs SET interruptions = interruptions + 1 WHERE seq = ?1")?
+                .execute([seq])?;
+            return retry(connection, now, tenant, seq, "interrupted", error, Duration::ZERO);
+        }
         End::PutBack { error, after } => {
             uncount(connection, seq)?;
             return retry(connection, now, tenant, seq, "put_back", error, *after);

@@ -1,0 +1,155 @@
+//! What came of trying a server: that it works, or what is missing and the one command that gives it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use upstreams::diagnosis::{Diagnosis, Remedy, diagnose};
+use upstreams::import::SwitchedOff;
+
+use super::bringing_in::last_error;
+use crate::failure::Failure;
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrialResult {
+    /// It was started and has listed its tools.
+    Works,
+    /// It was kept, and does not do that.
+    Fails,
+    /// It was not kept.
+    Refused,
+    /// It is kept and never started.
+    Off,
+    /// Nobody wanted it to be tried.
+    Untried,
+}
+
+/// The trial of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    pub(crate) result: TrialResult,
+    /// Tools that can be called, and all that are known.
+    tools: (u64, u64),
+    /// Why it does not work.
+    what: Option<String>,
+    /// What helps.
+    pub(crate) command: Option<String>,
+}
+
+impl TrialResult {
+    /// The word in JSON.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Works => "works",
+            Self::Fails => "fails",
+            Self::Refused => "refused",
+            Self::Off => "off",
+            Self::Untried => "untried",
+        }
+    }
+}
+
+impl Trial {
+    /// It lists so many tools, of which so many can be called.
+    pub(crate) fn works(available: u64, known: u64) -> Self {
+        Self { tools: (available, known), ..Self::of(TrialResult::Works) }
+    }
+
+    /// It was not taken.
+    pub(crate) fn refused(failure: &Failure) -> Self {
+        Self { what: Some(failure.message.clone()), ..Self::of(TrialResult::Refused) }
+    }
+
+    /// It is switched off.
+    pub(crate) fn off(name: &str, off: Option<&SwitchedOff>) -> Self {
+        let command = if off.is_none_or(|off| off.can_start) {
+            format!("gantry server edit {name} --enable")
+        } else {
+            format!("gantry server add {name} --url http://127.0.0.1:PORT/mcp")
+        };
+        Self { what: off.map(|off| off.why.clone()), command: Some(command), ..Self::of(TrialResult::Off) }
+    }
+
+    /// It was not tried.
+    pub(crate) fn untried(name: &str) -> Self {
+        Self { command: Some(format!("gantry server restart {name}")), ..Self::of(TrialResult::Untried) }
+    }
+
+    /// It does not work: why, from what is known of it and from its log.
+    pub(crate) fn fails(name: &str, answer: &Value, log: &[String]) -> Self {
+        let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
+        let problem = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
+        let Diagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
+        let (what, remedy) = match remedy {
+            // What is nowhere cannot be granted.
+            Some(Remedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
+                (format!("it looks for `{path}`, which is not there"), None)
+            }
+            // What is granted already is refused for where its name leads.
+            Some(Remedy::Host(place)) if is_granted(answer, &place) => {
+                (format!("{place} leads into a network that is not public: name it in `[egress] open_networks`"), None)
+            }
+            remedy => (what, remedy),
+        };
+        let command = remedy.map(|remedy| format!("gantry server {}", remedy.arguments(name)));
+        Self { what: Some(what), command, ..Self::of(TrialResult::Fails) }
+    }
+
+    fn of(result: TrialResult) -> Self {
+        Self { result, tools: (0, 0), what: None, command: None }
+    }
+
+    /// For people.
+    pub(crate) fn sentence(&self) -> String {
+        let why = self.what.as_ref().map(|what| format!(": {}", crate::printer::visible(what))).unwrap_or_default();
+        match (self.result, self.tools) {
+            (TrialResult::Works, (1, 1)) => "works (1 tool)".to_owned(),
+            (TrialResult::Works, (available, known)) if available == known => format!("works ({known} tools)"),
+            (TrialResult::Works, (available, known)) => format!("works ({available} of {known} tools)"),
+            (TrialResult::Fails, _) => format!("does not work{why}"),
+            (TrialResult::Refused, _) => format!("refused{why}"),
+            (TrialResult::Off, _) => format!("switched off{why}"),
+            (TrialResult::Untried, _) => "not tried".to_owned(),
+        }
+    }
+
+    /// As JSON.
+    pub(crate) fn document(&self) -> Value {
+        json!({
+            "result": self.result.as_str(), "tools": self.tools.0, "what": self.what, "command": self.command,
+        })
+    }
+}
+
+/// May it connect to this host and port, as far as its permissions go?
+fn is_granted(answer: &Value, place: &str) -> bool {
+    let permissions = answer.pointer("/spec/reach/permissions").and_then(Value::as_array).into_iter().flatten();
+    let host = place.strip_suffix(":443").map(|host| format!("network:https://{host}"));
+    let of_http = place.strip_suffix(":80").map(|host| format!("network:http://{host}"));
+    let words = [Some(format!("network:{place}")), host, of_http];
+    permissions.filter_map(Value::as_str).any(|word| words.iter().flatten().any(|known| known == word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_the_command_that_gives_it() {
+        let answer = json!({ "status": { "last_error": "the program ended" }, "problems": [] });
+        let here = std::env::temp_dir().display().to_string();
+        let log = [format!("Error: ENOENT: no such file or directory, open '/usr{here}/nowhere'")];
+        let nowhere = Trial::fails("x", &answer, &log);
+        assert!(nowhere.sentence().contains("which is not there") && nowhere.command.is_none(), "{nowhere:?}");
+        let log = ["Error: ENOENT: no such file or directory, open '/usr/bin/env'".to_owned()];
+        let there = Trial::fails("x", &answer, &log);
+        assert_eq!(there.command.as_deref(), Some("gantry server grant x --allow-read /usr/bin/env"));
+        assert_eq!(there.document().get("result"), Some(&json!("fails")));
+        assert_eq!(Trial::works(1, 1).sentence(), "works (1 tool)");
+        let log = ["[gantry] it may not connect to x.example:443".to_owned()];
+        let unknown = Trial::fails("x", &answer, &log);
+        assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));
+        let granted = json!({ "spec": { "reach": { "permissions": ["network:https://x.example"] } } });
+        assert!(Trial::fails("x", &granted, &log).sentence().contains("open_networks"));
+    }
+}

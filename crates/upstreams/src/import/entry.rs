@@ -1,0 +1,409 @@
+//! One entry of a block: from the members a client has to a server of ours, or to every problem it has.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::{
+    ImportedServer, KeptSecret, Machine, Problem, SwitchedOff, env_file, fit, grants, local_paths, placeholders,
+    pointed, secrets,
+};
+use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
+
+/// Where programs are found inside.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Longest time to the first answer of a server whose package is fetched when it starts.
+const FETCHED_START_SECONDS: u64 = 180;
+/// Members that only concern the client that had the block.
+const CLIENTS_OWN: [&str; 18] = [
+    "alwaysAllow",
+    "autoApprove",
+    "autoStart",
+    "description",
+    "dev",
+    "disabledTools",
+    "excludeTools",
+    "gallery",
+    "icon",
+    "includeTools",
+    "name",
+    "note",
+    "settings",
+    "source",
+    "timeout",
+    "tools",
+    "trust",
+    "version",
+];
+
+/// What a server is reached by, how that is told to people, and what it is given for it.
+type Reached = (ServerReach, String, Vec<grants::Grant>);
+
+/// One entry, half read.
+pub(super) struct Entry<'m> {
+    machine: &'m dyn Machine,
+    path: String,
+    pub(super) name: String,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<String>,
+    secrets: Vec<KeptSecret>,
+    switched_off: Option<SwitchedOff>,
+    upkeep: Upkeep,
+}
+
+impl<'m> Entry<'m> {
+    /// The entry at this place of the file, by the name it will have.
+    pub(super) fn new(machine: &'m dyn Machine, path: String, name: String) -> Self {
+        Self {
+            machine,
+            path,
+            name,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            secrets: Vec::new(),
+            switched_off: None,
+            upkeep: Upkeep::default(),
+        }
+    }
+
+    pub(super) fn problem(&mut self, member: &str, message: impl Into<String>) {
+        let path = if member.is_empty() { self.path.clone() } else { format!("{}/{member}", self.path) };
+        self.problems.push(Problem { path, message: message.into() });
+    }
+
+    /// The server, unless something about it is a problem.
+    pub(super) fn server(&mut self, entry: &Value) -> Option<ImportedServer> {
+        let Some(members) = entry.as_object() else {
+            self.problem("", "must be an object");
+            return None;
+        };
+        let members = &flattened(members);
+        for (member, off) in [("disabled", true), ("enabled", false)] {
+            match members.get(member) {
+                Some(Value::Bool(said)) if *said == off => {
+                    let why = "in the file it is, too".to_owned();
+                    self.switched_off = Some(SwitchedOff { why, can_start: true });
+                }
+                None | Some(Value::Bool(_) | Value::Null) => {}
+                Some(_) => self.problem(member, "must be true or false"),
+            }
+        }
+        for name in members.keys() {
+            match name.as_str() {
+                "command" | "args" | "env" | "envFile" | "cwd" | "type" | "transport" | "url" | "serverUrl"
+                | "httpUrl" | "headers" | "disabled" | "enabled" => {}
+                own if CLIENTS_OWN.contains(&own) => {}
+                other => self.warnings.push(format!("`{}` is not used", fit(other))),
+            }
+        }
+        let reached = if members.contains_key("command") { self.program(members) } else { self.address(members) };
+        let (reach, runs, grants) = reached.filter(|_| self.problems.is_empty())?;
+        let spec = ServerSpec {
+            set_by: SetBy::default(),
+            reach,
+            fallbacks: Vec::new(),
+            namespace: None,
+            disabled: self.switched_off.is_some(),
+            shareable: false,
+            relay: Relay::careful(),
+            resources: false,
+            prompts: false,
+            upkeep: self.upkeep,
+        };
+        let (warnings, secrets) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.secrets));
+        let switched_off = self.switched_off.take();
+        Some(ImportedServer { name: self.name.clone(), spec, runs, grants, warnings, secrets, switched_off })
+    }
+
+    fn program(&mut self, members: &Map<String, Value>) -> Option<Reached> {
+        let (command, args) = self.command_line(members)?;
+        if members.contains_key("url") {
+            self.problem("url", "a server has a `command` or a `url`, not both");
+        }
+        let cwd = self.working_folder(members);
+        let base = cwd.as_ref().map(Into::into).or_else(|| self.machine.folder());
+        let local = local_paths::in_full(self.machine, base.as_deref(), command, args);
+        let (command, args) = (local.command, local.args);
+        self.warnings.extend(local.warnings);
+        let mut env = self.settings(members, "env", "env", secrets::is_secret);
+        self.env_file(members, &mut env);
+        if let Some(at) = args.iter().position(|arg| secrets::looks_like_one(arg)) {
+            let message = "looks like a secret, and everybody on this machine can see a program's arguments: \
+                           give it by `env`, if the server allows";
+            self.warnings.push(format!("argument {} {message}", at + 1));
+        }
+        let program = grants::Program {
+            machine: self.machine,
+            command: &command,
+            args: &args,
+            env: &env,
+            cwd: cwd.as_deref().map(Path::new),
+        };
+        let inferred = grants::infer(&program);
+        self.warnings.extend(inferred.warnings);
+        if inferred.fetched {
+            self.upkeep.start_timeout_seconds = FETCHED_START_SECONDS;
+        }
+        if let Some(why) = inferred.cannot_run {
+            self.switched_off = Some(SwitchedOff { why, can_start: false });
+        }
+        let runs = std::iter::once(command.as_str()).chain(args.iter().map(|arg| secrets::masked(arg)));
+        let runs = runs.collect::<Vec<_>>().join(" ");
+        let permissions = inferred.grants.iter().map(|grant| grant.permission.clone()).collect();
+        if !inferred.search.is_empty() {
+            // Inside, only the system's folders are searched; what it starts itself is looked for beside it.
+            let folders: Vec<String> = inferred.search.iter().map(|folder| folder.display().to_string()).collect();
+            let path = format!("{}:{SYSTEM_PATH}", folders.join(":"));
+            env.entry("PATH".into()).or_insert_with(|| Setting::Plain(path));
+        }
+        for (name, value) in inferred.env {
+            env.entry(name.to_owned()).or_insert_with(|| Setting::Plain(value));
+        }
+        let command = inferred.command.map_or(command, |found| found.display().to_string());
+        Some((ServerReach::Stdio { command, args, cwd, env, permissions }, runs, inferred.grants))
+    }
+
+    /// The program and its arguments, placeholders filled in.
+    fn command_line(&mut self, members: &Map<String, Value>) -> Option<(String, Vec<String>)> {
+        let mut args = Vec::new();
+        match members.get("args") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    match item {
+                        Value::String(text) => args.extend(self.filled_in(&format!("args/{index}"), text)),
+                        Value::Number(number) => args.push(number.to_string()),
+                        _ => self.problem(&format!("args/{index}"), "must be text"),
+                    }
+                }
+            }
+            Some(_) => self.problem("args", "must be an array of texts"),
+        }
+        let command = members.get("command").and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let Some(command) = command else {
+            self.problem("command", "must be text that names a program");
+            return None;
+        };
+        let command = self.filled_in("command", command)?;
+        // What editors on Windows need in front of a script.
+        if matches!(command.as_str(), "cmd" | "cmd.exe")
+            && args.first().is_some_and(|first| first.eq_ignore_ascii_case("/c"))
+            && args.len() > 1
+        {
+            self.warnings.push("`cmd /c` is for Windows and left out".into());
+            let rest = args.split_off(2);
+            return Some((args.pop()?, rest));
+        }
+        if args.is_empty() && command.contains(char::is_whitespace) && self.machine.kind(Path::new(&command)).is_none()
+        {
+            self.problem("command", "is a whole command line: put the program here and its arguments into `args`");
+            return None;
+        }
+        Some((command, args))
+    }
+
+    /// Where it starts, in full.
+    fn working_folder(&mut self, members: &Map<String, Value>) -> Option<String> {
+        let written = match members.get("cwd") {
+            None | Some(Value::Null) => return None,
+            Some(Value::String(text)) => self.filled_in("cwd", text)?,
+            Some(_) => {
+                self.problem("cwd", "must be text");
+                return None;
+            }
+        };
+        match local_paths::folder(self.machine, self.machine.folder().as_deref(), &written) {
+            Some(folder) => Some(folder.display().to_string()),
+            None => {
+                self.problem("cwd", "must be a folder that is there");
+                None
+            }
+        }
+    }
+
+    /// Variables that stand in a file of their own; what is said in `env` goes first.
+    fn env_file(&mut self, members: &Map<String, Value>, env: &mut BTreeMap<String, Setting>) {
+        let written = match members.get("envFile") {
+            None | Some(Value::Null) => return,
+            Some(Value::String(text)) => self.filled_in("envFile", text),
+            Some(_) => {
+                self.problem("envFile", "must be text");
+                return;
+            }
+        };
+        let Some(written) = written else { return };
+        let path = local_paths::full(self.machine, self.machine.folder().as_deref(), &written);
+        let Some(text) = path.and_then(|path| self.machine.text(&path)) else {
+            self.problem("envFile", "is a file that is not there, or cannot be read");
+            return;
+        };
+        let mut found = Map::new();
+        found.insert("env".into(), Value::Object(env_file::variables(&text)));
+        for (name, setting) in self.settings(&found, "env", "envFile", secrets::is_secret) {
+            env.entry(name).or_insert(setting);
+        }
+    }
+
+    fn address(&mut self, members: &Map<String, Value>) -> Option<Reached> {
+        let Some((member, url)) =
+            ["url", "serverUrl", "httpUrl"].into_iter().find_map(|name| Some((name, members.get(name)?)))
+        else {
+            let of_editor = members.get("source").and_then(Value::as_str) == Some("extension");
+            self.problem(
+                "",
+                if of_editor {
+                    "is an extension of the editor, which only the editor can start: name the server's own `command`"
+                } else {
+                    "has neither a `command` nor a `url`"
+                },
+            );
+            return None;
+        };
+        let Some(url) = url.as_str() else {
+            self.problem(member, "must be text");
+            return None;
+        };
+        let url = self.filled_in(member, url)?;
+        let parsed =
+            url::Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(parsed) = parsed else {
+            self.problem(member, "must be an address that begins with https:// or http://");
+            return None;
+        };
+        if parsed.password().is_some() || !parsed.username().is_empty() {
+            self.problem(member, "must not have a name or password in it: use `headers`");
+        }
+        if parsed.query_pairs().any(|(name, value)| secrets::is_secret(&name, &value)) {
+            self.problem(member, "has a secret in its query, where it would be logged: use `headers`");
+        }
+        if parsed.scheme() == "http" && !is_loopback(&parsed) {
+            self.warnings.push("everything, secrets too, goes over the network in the clear (http)".into());
+        }
+        let headers = self.settings(members, "headers", "header", secrets::is_secret_header);
+        let kind = ["type", "transport"].into_iter().find_map(|name| Some((name, members.get(name)?)));
+        let (kind_member, kind) = match kind {
+            Some((member, Value::String(kind))) => (member, Some(kind.as_str())),
+            None | Some((_, Value::Null)) => ("type", None),
+            Some((member, _)) => {
+                self.problem(member, "must be `stdio`, `http` or `sse`");
+                return None;
+            }
+        };
+        let runs = format!("{}{}", parsed.origin().ascii_serialization(), parsed.path());
+        let reach = match kind {
+            Some("sse") => ServerReach::Sse { url, headers, oauth: None },
+            // The name of the older transport is in the address of most servers that still have it.
+            None if parsed.path().trim_end_matches('/').ends_with("/sse") => {
+                self.warnings.push("taken for the older HTTP+SSE because of its address".into());
+                ServerReach::Sse { url, headers, oauth: None }
+            }
+            None | Some("http" | "streamable-http" | "streamableHttp" | "streamable_http") => {
+                ServerReach::Http { url, headers, oauth: None }
+            }
+            Some(_) => {
+                self.problem(kind_member, "must be `stdio`, `http` or `sse`");
+                return None;
+            }
+        };
+        Some((reach, runs, Vec::new()))
+    }
+
+    /// The members of an object of texts, secrets named instead of told (IMP-2).
+    fn settings(
+        &mut self,
+        members: &Map<String, Value>,
+        member: &str,
+        word: &str,
+        is_secret: impl Fn(&str, &str) -> bool,
+    ) -> BTreeMap<String, Setting> {
+        let mut settings = BTreeMap::new();
+        let entries = match members.get(member) {
+            None | Some(Value::Null) => return settings,
+            Some(Value::Object(entries)) => entries,
+            Some(_) => {
+                self.problem(member, "must be an object of texts");
+                return settings;
+            }
+        };
+        for (name, value) in entries {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                _ => {
+                    self.problem(&format!("{member}/{}", pointed(name)), "must be text");
+                    continue;
+                }
+            };
+            if name.is_empty() || name.contains(['=', '\0', '\n', '\r']) {
+                self.problem(member, "has a name that is empty or has `=` or a line break in it");
+                continue;
+            }
+            let filled = placeholders::filled_in(&text, self.machine);
+            let credential = secrets::credential_name(&self.name, name);
+            let place = format!("{word} {name}");
+            let setting = match filled {
+                Ok(text) if is_secret(name, &text) => {
+                    self.secrets.push(KeptSecret { name: credential.clone(), value: Some(text), place });
+                    Setting::Secret { secret: credential }
+                }
+                Ok(text) => Setting::Plain(text),
+                Err(missing) => {
+                    self.warnings.push(format!(
+                        "`{name}` needs {missing}: put the value into the credential `{credential}` before it is called, \
+                         or `gantry server edit {} --env {name}=…`",
+                        self.name
+                    ));
+                    self.secrets.push(KeptSecret { name: credential.clone(), value: None, place });
+                    Setting::Secret { secret: credential }
+                }
+            };
+            settings.insert(name.clone(), setting);
+        }
+        settings
+    }
+
+    fn filled_in(&mut self, member: &str, text: &str) -> Option<String> {
+        match placeholders::filled_in(text, self.machine) {
+            Ok(text) => Some(text),
+            Err(missing) => {
+                self.problem(member, format!("needs {missing}: write the value here"));
+                None
+            }
+        }
+    }
+}
+
+/// The forms of a command that some clients have, as the one that most have: Zed nests it
+/// (`{"command": {"path": …, "args": …, "env": …}}`), others make one list of program and arguments.
+fn flattened(outer: &Map<String, Value>) -> Map<String, Value> {
+    let mut members = outer.clone();
+    match outer.get("command") {
+        Some(Value::Object(inner)) => {
+            for (name, value) in inner {
+                let name = if name == "path" { "command" } else { name.as_str() };
+                members.insert(name.to_owned(), value.clone());
+            }
+            if !inner.contains_key("path") {
+                members.insert("command".into(), Value::Null);
+            }
+        }
+        Some(Value::Array(words)) if !outer.contains_key("args") => {
+            if let Some((program, args)) = words.split_first() {
+                members.insert("command".into(), program.clone());
+                members.insert("args".into(), Value::Array(args.to_vec()));
+            }
+        }
+        _ => {}
+    }
+    members
+}
+
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
