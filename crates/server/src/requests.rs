@@ -3,7 +3,8 @@
 //! Behind them are the threads that block, the one writer of the store (or the connections to it) and the cores that a search
 //! needs. None of these knows a tenant, so the tenants share one step before them: whoever is recognised takes one of
 //! `server.requests_max` places, as everything is shared of which there is only so much (`kernel::FairPlaces`), and waits for it
-//! in a bounded line for at most `server.request_wait_ms`. (Decision 0076)
+//! in a bounded line for at most `server.request_wait_ms`. A client that closes its half of the connection may still want its
+//! answer, so one that is gone for good keeps its turn until then. (Decision 0076)
 //!
 //! Invariants
 //! - REQ-1: a request has one place at most, and gives it back when its work has ended, also when its client is gone.
