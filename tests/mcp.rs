@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::support::{Answer, Gantry, PATIENCE, Start, open_to_all};
 
 mod clients;
+mod fidelity;
 mod import;
 mod marks;
 mod pairs;

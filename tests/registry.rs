@@ -55,6 +55,37 @@ async fn an_inadmissible_manifest_is_refused_with_every_reason() {
 }
 
 #[tokio::test]
+async fn schemas_of_every_draft_are_published_and_what_is_not_checked_is_named() {
+    let gantry = Gantry::start().await;
+    let draft = |name: &str| format!("http://json-schema.org/{name}/schema#");
+    let drafts =
+        [draft("draft-04"), draft("draft-06"), draft("draft-07"), draft("draft/2019-09"), draft("draft/2020-12")];
+    for (index, address) in drafts.iter().enumerate() {
+        let parameters = json!({ "$schema": address, "type": "object", "properties": {
+            "name": { "type": "string", "pattern": "^(?!\\s*$).+" } } });
+        let change = json!({ "tool_id": format!("draft_{index}"), "parameters": parameters });
+        let answer = gantry.register(manifest(change)).await;
+        assert_eq!(answer.status, 201, "{address}: {}", answer.text);
+        assert!(!answer.body["warnings"].to_string().contains("/parameters"), "{address}: {}", answer.text);
+        let kept = gantry.get(&format!("/v1/tools/demo.draft_{index}")).await;
+        assert_eq!(kept.body["manifest"]["parameters"], parameters, "what the author wrote is kept: {}", kept.text);
+        assert_eq!(kept.body["unchecked"], Value::Null, "{}", kept.text);
+    }
+    let parameters = json!({ "$schema": drafts[0], "type": "object", "properties": {
+        "kind": { "const": "a" }, "twice": { "type": "string", "pattern": "^(.)\\1$" } } });
+    let answer = gantry.register(manifest(json!({ "tool_id": "partly", "parameters": parameters }))).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let kept = gantry.get("/v1/tools/demo.partly").await;
+    for place in ["/parameters/properties/kind/const", "/parameters/properties/twice/pattern"] {
+        assert!(answer.body["warnings"].to_string().contains(place), "{}", answer.text);
+        assert!(kept.body["unchecked"].to_string().contains(place), "{}", kept.text);
+    }
+    let unknown = json!({ "$schema": "https://example.com/mine", "type": "object" });
+    let refused = gantry.register(manifest(json!({ "tool_id": "private", "parameters": unknown }))).await;
+    assert_eq!(refused.refusal(), (422, "E3105"));
+}
+
+#[tokio::test]
 async fn listings_filter_and_page_in_a_stable_order() {
     let gantry = Gantry::start().await;
     for n in 0..12 {

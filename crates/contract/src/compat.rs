@@ -36,7 +36,7 @@ use self::gap::{Gap, What};
 pub use self::negotiation::{Conflict, Negotiation, Outcome, negotiate};
 use self::prover::{Prover, Rules};
 use crate::schema::document::Document;
-use crate::schema::{SchemaLimits, admitted, place_validators, strict};
+use crate::schema::{SchemaLimits, place_validators, readable, strict};
 
 /// At most so many reasons are given.
 pub const REASONS_MAX: usize = 200;
@@ -102,18 +102,21 @@ pub fn compare(old: &Value, new: &Value, direction: Direction) -> Comparison {
     }
     let limits = SchemaLimits::default();
     let mut reasons = Vec::new();
-    for (schema, which) in [(old, "old"), (new, "new")] {
-        if let Err(errors) = admitted(schema, &limits, &[], true) {
+    let read = |schema, which| {
+        readable(schema, &limits, &[], true).map(|readable| readable.schema).map_err(|errors| {
             let gap = Gap::new("", What::Unproven("schema")).reason(true, Verdict::Major);
-            reasons.push(Reason { message: format!("the {which} schema: {errors}"), ..gap });
+            Reason { message: format!("the {which} schema: {errors}"), ..gap }
+        })
+    };
+    match (read(old, "old"), read(new, "new")) {
+        (Ok(old), Ok(new)) => {
+            reasons = match direction {
+                Direction::Input => inputs(&strict::closed(&old), &strict::closed(&new), &limits),
+                Direction::Output => outputs(&old, &new),
+            };
+            annotations(&old, &new, direction, &mut reasons);
         }
-    }
-    if reasons.is_empty() {
-        reasons = match direction {
-            Direction::Input => inputs(&strict::closed(old), &strict::closed(new), &limits),
-            Direction::Output => outputs(old, new),
-        };
-        annotations(old, new, direction, &mut reasons);
+        (old, new) => reasons.extend([old.err(), new.err()].into_iter().flatten()),
     }
     concluded(reasons)
 }

@@ -2,13 +2,14 @@
 //!
 //! An input schema is read more strictly than JSON Schema does: undeclared properties are refused, defaults are filled in,
 //! and strings that can only have been meant as numbers or booleans are converted and reported. An output schema is read
-//! as it stands. The checking itself is the `jsonschema` crate's, always as draft 2020-12, with the regular expression
-//! engine that runs in linear time and without any way to the network or to a file.
+//! as it stands. The checking itself is the `jsonschema` crate's, always as draft 2020-12, with regular expression
+//! engines that run in linear time and without any way to the network or to a file. Schemas of older drafts are
+//! translated first (`dialect`).
 //!
 //! ```text
-//! schema ─▶ admit ─▶ strict (input) ─▶ compile ─┐
-//!                                               ├─▶ prepare: fill defaults ─▶ check ─▶ coerce ─▶ check ─▶ Prepared
-//! parameters ───────────────────────────────────┘                                          └─▶ InvalidInput (wording)
+//! schema ─▶ admit (dialect) ─▶ strict (input) ─▶ compile ─┐
+//!                                                         ├─▶ prepare: fill defaults ─▶ check ─▶ coerce ─▶ check ─▶ Prepared
+//! parameters ─────────────────────────────────────────────┘                                          └─▶ InvalidInput (wording)
 //! ```
 //!
 //! Invariants
@@ -21,13 +22,17 @@
 mod admit;
 mod coerce;
 pub(crate) mod defaults;
+mod dialect;
 pub(crate) mod document;
 mod effort;
+mod look_around;
 pub mod portable;
 mod sensitivity;
 pub(crate) mod strict;
+mod unchecked;
 pub(crate) mod wording;
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationError;
@@ -37,8 +42,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::defaults::Defaults;
-use self::document::META_SCHEMA;
+pub use self::dialect::modern;
+use self::document::Document;
 pub use self::sensitivity::{PartMarks, SchemaMarks, Sensitivity};
+pub use self::unchecked::UncheckedPart;
 pub use self::wording::VIOLATIONS_MAX;
 use self::wording::Wording;
 
@@ -193,8 +200,12 @@ pub struct InvalidInput {
 #[derive(Debug)]
 pub struct CompiledSchema {
     validator: Validator,
-    /// The schema that was compiled, for wording; an output or plain schema is as its author wrote it.
+    /// The schema that was compiled, for wording; an output or plain schema of our draft is as its author wrote it.
     schema: Value,
+    /// What of the author's schema is not checked.
+    unchecked: Vec<UncheckedPart>,
+    /// The schema as its author wrote it, if it has marks and another one was compiled.
+    written: Option<Value>,
     /// What of a value may be quoted; made ready when the first value is refused.
     marks: OnceLock<Option<SchemaMarks>>,
     defaults: Defaults,
@@ -211,14 +222,13 @@ impl CompiledSchema {
     /// # Errors
     /// Every reason why the schema is not admissible.
     pub fn input(schema: &Value, limits: &SchemaLimits, coercion: Coercion) -> Result<Self, SchemaErrors> {
-        admitted(schema, limits, &[], true)?;
-        let schema = strict::closed(schema);
-        let options = tool_options(limits);
-        let validator = options.build(&schema).map_err(|error| not_compiled(&error))?;
+        let ReadableSchema { schema, unchecked, written } = readable(schema, limits, &[], true)?;
+        let schema = strict::closed(&schema);
+        let validator = place_validator(&schema, limits)?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
         let listing_depth_max = effort::listing_depth_max(&schema);
         let marks = OnceLock::new();
-        Ok(Self { validator, schema, marks, defaults, coercion, listing_depth_max, quotes: true })
+        Ok(Self { validator, schema, unchecked, written, marks, defaults, coercion, listing_depth_max, quotes: true })
     }
 
     /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
@@ -226,19 +236,19 @@ impl CompiledSchema {
     /// # Errors
     /// Every reason why the schema is not admissible.
     pub fn output(schema: &Value, limits: &SchemaLimits) -> Result<Self, SchemaErrors> {
-        admitted(schema, limits, &[], true)?;
-        let validator = tool_options(limits).build(schema).map_err(|error| not_compiled(&error))?;
-        Ok(Self::unchanging(validator, schema.clone()))
+        let readable = readable(schema, limits, &[], true)?;
+        let validator = place_validator(&readable.schema, limits)?;
+        Ok(Self::unchanging(validator, readable))
     }
 
-    /// Compiles a schema as JSON Schema 2020-12 has it, `format` being an annotation. `documents` are the only other
+    /// Compiles a schema as JSON Schema has it, `format` being an annotation. `documents` are the only other
     /// documents that it may refer to, by their addresses.
     ///
     /// # Errors
     /// Every reason why the schema is not admissible.
     pub fn plain(schema: &Value, limits: &SchemaLimits, documents: &[(String, Value)]) -> Result<Self, SchemaErrors> {
         let addresses: Vec<&str> = documents.iter().map(|(address, _)| address.as_str()).collect();
-        admitted(schema, limits, &addresses, false)?;
+        let readable = readable(schema, limits, &addresses, false)?;
         let resources = documents
             .iter()
             .map(|(address, document)| (address.as_str(), Draft::Draft202012.create_resource(document.clone())));
@@ -246,26 +256,36 @@ impl CompiledSchema {
             Registry::new().draft(Draft::Draft202012).extend(resources).and_then(|builder| builder.prepare());
         let registry =
             registry.map_err(|error| single("", format!("a document that was handed in is not usable: {error}")))?;
-        let own_dialect = schema.get("$schema").and_then(Value::as_str).is_some_and(|named| named != META_SCHEMA);
+        let named = readable.schema.get("$schema").and_then(Value::as_str);
+        let own_dialect = named.is_some_and(|named| addresses.contains(&named.trim_end_matches('#')));
         let mut options = base_options(limits).with_registry(&registry);
         if !own_dialect {
             options = options.with_draft(Draft::Draft202012);
         }
-        let validator = options.build(schema).map_err(|error| not_compiled(&error))?;
-        Ok(Self::unchanging(validator, schema.clone()))
+        let compilable = compilable(&readable.schema);
+        let validator = options.build(&compilable).map_err(|error| not_compiled(&error))?;
+        Ok(Self::unchanging(validator, readable))
     }
 
-    fn unchanging(validator: Validator, schema: Value) -> Self {
+    fn unchanging(validator: Validator, readable: ReadableSchema<'_>) -> Self {
+        let schema = readable.schema.into_owned();
         let listing_depth_max = effort::listing_depth_max(&schema);
         Self {
             validator,
             schema,
+            unchecked: readable.unchecked,
+            written: readable.written,
             marks: OnceLock::new(),
             defaults: Defaults::default(),
             coercion: Coercion::Off,
             listing_depth_max,
             quotes: false,
         }
+    }
+
+    /// The parts of the schema that are kept and not checked, with their reasons.
+    pub fn unchecked(&self) -> &[UncheckedPart] {
+        &self.unchecked
     }
 
     /// Makes parameters ready for the tool, or says everything that is wrong with them.
@@ -337,7 +357,8 @@ impl CompiledSchema {
     }
 
     fn wording(&self) -> Wording<'_> {
-        let marks = || self.marks.get_or_init(|| SchemaMarks::of(&self.schema)).as_ref();
+        let marks =
+            || self.marks.get_or_init(|| SchemaMarks::of(self.written.as_ref().unwrap_or(&self.schema))).as_ref();
         Wording::new(&self.schema, self.quotes, self.quotes.then(marks).flatten())
     }
 
@@ -371,28 +392,67 @@ impl CompiledSchema {
 
 /// One validator for each place of a tool's schema; none when the schema cannot be compiled.
 pub(crate) fn place_validators(schema: &Value, limits: &SchemaLimits) -> Option<ValidatorMap> {
-    tool_options(limits).build_map(schema).ok()
+    tool_options(limits).build_map(&compilable(schema)).ok()
 }
 
 /// A validator for a schema that stands alone.
-pub(crate) fn place_validator(schema: &Value, limits: &SchemaLimits) -> Option<Validator> {
-    tool_options(limits).build(schema).ok()
+pub(crate) fn place_validator(schema: &Value, limits: &SchemaLimits) -> Result<Validator, SchemaErrors> {
+    tool_options(limits).build(&compilable(schema)).map_err(|error| not_compiled(&error))
 }
 
-/// Every reason why `schema` could not be a tool's schema.
-pub(crate) fn admitted(
-    schema: &Value,
+/// A schema as everything here reads it: admissible, in the words of 2020-12, without what cannot be checked.
+#[derive(Debug)]
+pub(crate) struct ReadableSchema<'s> {
+    pub(crate) schema: Cow<'s, Value>,
+    unchecked: Vec<UncheckedPart>,
+    /// As its author wrote it, if that is something else and has marks: what is not checked is still not to be seen.
+    written: Option<Value>,
+}
+
+/// The schema as it is read, or every reason why it cannot be a tool's schema.
+pub(crate) fn readable<'s>(
+    written: &'s Value,
     limits: &SchemaLimits,
     documents: &[&str],
     tool: bool,
-) -> Result<(), SchemaErrors> {
-    let reasons = admit::reasons(schema, limits, documents, tool);
-    if reasons.is_empty() { Ok(()) } else { Err(SchemaErrors(reasons)) }
+) -> Result<ReadableSchema<'s>, SchemaErrors> {
+    let (schema, ignored) = admit::dialect(written, limits, documents).map_err(SchemaErrors)?;
+    let reasons = admit::reasons(&schema, limits, documents, tool);
+    if !reasons.is_empty() {
+        return Err(SchemaErrors(reasons));
+    }
+    let (schema, parts) = unchecked::without(schema);
+    let is_other = matches!(schema, Cow::Owned(_));
+    let written = (is_other && sensitivity::mentions(written)).then(|| written.clone());
+    Ok(ReadableSchema { schema, written, unchecked: ignored.into_iter().chain(parts).collect() })
+}
+
+/// The schema as the validator is to have it: patterns with look-around under the keyword that can match them.
+fn compilable(schema: &Value) -> Cow<'_, Value> {
+    let needs = |place: &Value| place.get("pattern").and_then(Value::as_str).is_some_and(look_around::is_needed);
+    let positions = Document::new(schema).positions();
+    let places: Vec<String> =
+        positions.into_iter().filter(|(_, place)| needs(place)).map(|(pointer, _)| pointer).collect();
+    if places.is_empty() {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.clone();
+    for pointer in places {
+        if let Some(Value::Object(place)) = schema.pointer_mut(&pointer)
+            && let Some(pattern) = place.remove("pattern")
+        {
+            place.insert(look_around::KEYWORD.to_owned(), pattern);
+        }
+    }
+    Cow::Owned(schema)
 }
 
 fn base_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
     let patterns = PatternOptions::regex().size_limit(limits.pattern_compiled_bytes_max);
-    jsonschema::options().offline().with_pattern_options(patterns)
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .with_keyword(look_around::KEYWORD, |_, pattern, _| look_around::keyword(pattern))
 }
 
 fn tool_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {

@@ -77,3 +77,71 @@ fn every_case_of_the_required_suite_passes() {
     assert!(failures.is_empty(), "{} of {cases} cases fail:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(cases, 1_299);
 }
+
+/// Cases of an older draft: how many were answered, and how many could not be because the schema is not admitted.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    right: usize,
+    not_admitted: usize,
+}
+
+/// The required cases of an older draft, read as a tool's result schema that names its draft.
+fn older(draft: &str, address: &str) -> (Tally, Vec<String>) {
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
+    for path in files(&folder("tests").join(draft)) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name == "format.json" {
+            // Formats are asserted in schemas of tools and not in these cases.
+            continue;
+        }
+        for group in read(&path).as_array().unwrap() {
+            let mut schema = group["schema"].clone();
+            if let Some(members) = schema.as_object_mut() {
+                members.entry("$schema").or_insert_with(|| address.into());
+            }
+            let compiled = CompiledSchema::output(&schema, &SchemaLimits::default());
+            for case in group["tests"].as_array().unwrap() {
+                match &compiled {
+                    Err(errors) => {
+                        // Not for its draft, but for what no draft is allowed.
+                        let reasons = [
+                            "is outside this schema",
+                            "only allowed at the top",
+                            "leads back to itself",
+                            "only JSON Schema",
+                        ];
+                        let known = errors.0.iter().any(|one| reasons.iter().any(|part| one.message.contains(part)));
+                        if known {
+                            tally.not_admitted += 1;
+                        } else {
+                            wrong.push(format!("{name}: {}: {} {errors:?}", group["description"], case["description"]));
+                        }
+                    }
+                    Ok(compiled) if compiled.check(&case["data"]).is_ok() == case["valid"].as_bool().unwrap() => {
+                        tally.right += 1;
+                    }
+                    Ok(_) => wrong.push(format!("{name}: {}: {}", group["description"], case["description"])),
+                }
+            }
+        }
+    }
+    (tally, wrong)
+}
+
+#[test]
+fn every_case_of_the_older_drafts_is_answered_right_or_its_schema_is_refused_for_a_reason_of_every_draft() {
+    let expected = [("draft4", 553, 29), ("draft6", 744, 41), ("draft7", 776, 49), ("draft2019-09", 1_037, 108)];
+    let found = expected.map(|(draft, ..)| {
+        let address = match draft {
+            "draft4" => "http://json-schema.org/draft-04/schema#",
+            "draft6" => "http://json-schema.org/draft-06/schema#",
+            "draft7" => "http://json-schema.org/draft-07/schema#",
+            _ => "https://json-schema.org/draft/2019-09/schema",
+        };
+        let (tally, wrong) = older(draft, address);
+        assert!(wrong.is_empty(), "{draft}: {} cases are wrong:\n{}", wrong.len(), wrong.join("\n"));
+        (draft, tally.right, tally.not_admitted)
+    });
+    assert_eq!(found, expected);
+}

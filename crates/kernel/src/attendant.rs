@@ -112,6 +112,7 @@ impl Companion for Attendant {
             percent: progress.percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0)),
             phase: progress.phase.map(|phase| clean(&phase, PHASE_CHARS_MAX)),
             message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
+            count: progress.count.filter(|count| count.done.is_finite() && count.total.is_none_or(f64::is_finite)),
         };
         // Redacted before it is cut: half a secret looks like none.
         let said = |whole: &str| clean(&self.redacted(whole), MESSAGE_CHARS_MAX);

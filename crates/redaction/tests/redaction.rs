@@ -364,6 +364,11 @@ fn fields_are_masked_by_mark_and_name_and_nothing_else_is() {
         assert_eq!(shown[same], value[same], "{same}");
     }
     assert_eq!(described(&json!({ "a": [1, "a@b.org"] }), &schema).0, None);
+    // The words of older drafts: a tuple under `items`, what follows it, and `dependencies`.
+    let older = json!({ "properties": { "pair": { "items": [{}, { "x-sensitivity": "pii" }], "additionalItems": {} } },
+        "dependencies": { "pair": { "properties": { "owner": { "x-sensitivity": "pii" } } } } });
+    let shown = described(&json!({ "pair": [1, "ann", 2], "owner": "bob" }), &older).0.unwrap();
+    assert_eq!(shown, json!({ "pair": [1, REDACTED, 2], "owner": REDACTED }));
     let whole = json!({ "type": "string", "x-sensitivity": "secret" });
     assert_eq!(described(&json!("x"), &whole).0, Some(json!(REDACTED)));
 }

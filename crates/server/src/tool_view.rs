@@ -9,6 +9,7 @@ use contract::canonical::Digest;
 use contract::envelope::DeprecationNotice;
 use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest, Protocol, SideEffectPolicy, TimeoutClass};
+use contract::schema::UncheckedPart;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
 use kernel::registry::{Listed, Notice, Tool, ToolVersion};
@@ -91,6 +92,9 @@ pub struct ToolDetail<'a> {
     pub lifecycle_state: LifecycleState,
     /// The manifest of the current version.
     pub manifest: &'a Manifest,
+    /// Parts of its schemas that are kept and not checked, and why; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<UncheckedPart>,
     /// Ascending, removed ones included.
     pub versions: Vec<VersionLine>,
 }
@@ -114,6 +118,9 @@ pub struct VersionDetail<'a> {
     #[serde(flatten)]
     pub line: VersionLine,
     pub manifest: &'a Manifest,
+    /// Parts of its schemas that are kept and not checked, and why; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<UncheckedPart>,
 }
 
 impl ToolLine {
@@ -168,6 +175,7 @@ impl<'a> ToolDetail<'a> {
             current_version: current.version.clone(),
             lifecycle_state: current.lifecycle.state(now),
             manifest: &current.manifest,
+            unchecked: current.unchecked(),
             versions: tool.versions().iter().map(|version| VersionLine::of(version, now)).collect(),
         }
     }
@@ -189,6 +197,11 @@ impl VersionLine {
 impl<'a> VersionDetail<'a> {
     /// One version with its manifest.
     pub fn of(version: &'a ToolVersion, now: UnixMillis) -> Self {
-        Self { tool_id: version.id.clone(), line: VersionLine::of(version, now), manifest: &version.manifest }
+        Self {
+            tool_id: version.id.clone(),
+            line: VersionLine::of(version, now),
+            manifest: &version.manifest,
+            unchecked: version.unchecked(),
+        }
     }
 }

@@ -40,7 +40,6 @@ use crate::spec::ServerSpec;
 
 mod descriptor;
 mod desk;
-mod dialect;
 mod difference;
 mod manifest;
 mod scanned;

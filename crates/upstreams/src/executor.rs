@@ -31,12 +31,16 @@ use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
 use crate::upstreams::Upstreams;
+use crate::wire::is_ours;
 
 /// Where a server finds the idempotency key of a call: in its `_meta`, where a server of ours looks for one, too.
 const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
 
 /// Where it finds the person on whose behalf the call is made, if the caller's token names one.
 const USER: &str = "dev.gantry/user";
+
+/// Bytes of structured content, and of metadata, that a failed tool may put beside its words.
+const FAILURE_MEMBER_BYTES_MAX: usize = 16 * 1024;
 
 /// Times a call may be sent again (EXE-1).
 const REPEATS_MAX: u32 = 1;
@@ -104,7 +108,7 @@ impl Executor for UpstreamExecutor {
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let unsent = ExecutorError::not_sent;
-        let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else {
+        let Some(Execution::Mcp { server, tool, .. }) = &call.tool.manifest.execution else {
             return Err(unsent(unbound()));
         };
         // It may have to wait for a place, and for the server to start.
@@ -234,22 +238,42 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Executor
         return Err(nonsense());
     }
     let structured = members.remove("structuredContent");
+    let meta = members.remove("_meta").and_then(handed_on);
     let content = match members.remove("content") {
         Some(Value::Array(blocks)) => Value::Array(blocks),
         None if structured.is_some() => json!([]),
         _ => return Err(nonsense()),
     };
     if members.get("isError") == Some(&Value::Bool(true)) {
+        let details =
+            beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
         let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
-            .details(json!({ "content": bounded_content(content) }))
+            .details(details)
             .retryable(false);
         return Err(ExecutorError::answered(refusal));
     }
-    let mut value = json!({ "content": content });
-    if let (Some(members), Some(structured)) = (value.as_object_mut(), structured) {
-        members.insert("structuredContent".to_owned(), structured);
+    Ok(beside(json!({ "content": content }), structured, meta))
+}
+
+/// What came with the content, if anything did.
+fn beside(mut value: Value, structured: Option<Value>, meta: Option<Value>) -> Value {
+    if let Some(members) = value.as_object_mut() {
+        members.extend(structured.map(|structured| ("structuredContent".to_owned(), structured)));
+        members.extend(meta.map(|meta| ("_meta".to_owned(), meta)));
     }
-    Ok(value)
+    value
+}
+
+/// Metadata of a result as it is handed on: without what the server has said to us, and without what only we say.
+fn handed_on(meta: Value) -> Option<Value> {
+    let Value::Object(mut members) = meta else { return None };
+    members.retain(|name, _| name != Reported::META && !is_ours(name));
+    (!members.is_empty()).then_some(Value::Object(members))
+}
+
+/// What stands beside the words of a failed tool must fit into a refusal.
+fn within_bounds(value: Option<Value>) -> Option<Value> {
+    value.filter(|value| value.to_string().len() <= FAILURE_MEMBER_BYTES_MAX)
 }
 
 fn unbound() -> Refusal {
@@ -265,6 +289,10 @@ mod tests {
         let hologram = json!([{ "type": "hologram", "beam": 1 }, { "type": "text", "text": "a" }]);
         for (result, expected) in [
             (json!({ "content": hologram, "_meta": {} }), Some(json!({ "content": hologram }))),
+            (
+                json!({ "content": [], "_meta": { "example.com/page": 2, "dev.gantry/trace_id": "forged", "gantry/usage": {} } }),
+                Some(json!({ "content": [], "_meta": { "example.com/page": 2 } })),
+            ),
             (
                 json!({ "content": [], "structuredContent": { "a": 1 }, "isError": false, "resultType": "complete" }),
                 Some(json!({ "content": [], "structuredContent": { "a": 1 } })),
@@ -304,5 +332,8 @@ mod tests {
         let error = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
         assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3401, ExecutionReach::Answered));
         assert_eq!(error.refusal.details.unwrap()["content"], content);
+        let more = json!({ "content": content, "structuredContent": { "a": 1 }, "_meta": { "b": 2 }, "isError": true });
+        let details = judged(more, "s", false).unwrap_err().refusal.details.unwrap();
+        assert_eq!(*details, json!({ "content": content, "structuredContent": { "a": 1 }, "_meta": { "b": 2 } }));
     }
 }

@@ -17,23 +17,22 @@
 //!
 //! Not here: asking servers, publishing, storing (`catalogue`).
 
-use contract::canonical;
 use contract::canonical::Digest;
 use kernel::WhyUnavailable;
 use kernel::ports::upstream_store::{Definition, PinRecord, PinState};
 use serde_json::{Map, Value};
 
-/// What is pinned of a descriptor; everything else a server writes there may change freely.
+/// What is pinned of a descriptor; everything else a server writes there may change freely, and what of it is shown to
+/// clients stays as it was when the tool was accepted.
 const PINNED_MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// The pinned part of what a server says about a tool.
+/// The pinned part of what a server says about a tool, and what is shown with it, which the digest leaves out.
 pub fn definition(descriptor: &Value) -> Definition {
-    let members = PINNED_MEMBERS.into_iter().filter_map(|name| {
+    let members = PINNED_MEMBERS.into_iter().chain(Definition::SHOWN_MEMBERS).filter_map(|name| {
         let value = descriptor.get(name).filter(|value| !value.is_null())?;
         Some((name.to_owned(), value.clone()))
     });
-    let value = Value::Object(members.collect::<Map<_, _>>());
-    Definition { digest: canonical::digest(&value), value }
+    Definition::new(Value::Object(members.collect::<Map<_, _>>()))
 }
 
 /// What a server says about one tool now.

@@ -169,6 +169,11 @@ pub(crate) fn answer(id: &Value, outcome: Result<Value, (i64, &str)>) -> Vec<u8>
     .into_bytes()
 }
 
+/// Is this a name in `_meta` that only Gantry gives a value? What a server says under it is not handed on.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.starts_with("dev.gantry/")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

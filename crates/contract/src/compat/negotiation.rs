@@ -15,7 +15,7 @@ use super::defaults::DefaultMap;
 use super::gap::{Gap, What};
 use super::prover::{Prover, Rules, Spot};
 use crate::schema::document::{Document, join};
-use crate::schema::{SchemaLimits, admitted, place_validators, strict};
+use crate::schema::{SchemaLimits, place_validators, readable, strict};
 
 /// How well a tool fits what a caller wants to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -68,13 +68,14 @@ pub struct Conflict {
 pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {
     let limits = SchemaLimits::default();
     let mut talk = Talk::default();
-    for (schema, whose) in [(expected, "expected"), (offered, "offered")] {
-        if let Err(errors) = admitted(schema, &limits, &[], true) {
+    let mut read = |schema, whose: &str| match readable(schema, &limits, &[], true) {
+        Ok(readable) => Some(strict::closed(&readable.schema)),
+        Err(errors) => {
             talk.conflicts.push(Conflict { path: String::new(), message: format!("the {whose} schema: {errors}") });
+            None
         }
-    }
-    if talk.conflicts.is_empty() {
-        let (expected, offered) = (strict::closed(expected), strict::closed(offered));
+    };
+    if let (Some(expected), Some(offered)) = (read(expected, "expected"), read(offered, "offered")) {
         let (expected, offered) = (Document::new(&expected), Document::new(&offered));
         let validators = place_validators(offered.root(), &limits);
         let defaults = DefaultMap::of(&offered, validators.as_ref()).filled;

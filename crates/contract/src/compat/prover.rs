@@ -200,7 +200,7 @@ impl<'n, 'w> Prover<'n, 'w> {
         !converts
             && !mentions_reference(wide)
             && place_validator(wide, &SchemaLimits::default())
-                .is_some_and(|validator| values.iter().all(|value| validator.is_valid(value)))
+                .is_ok_and(|validator| values.iter().all(|value| validator.is_valid(value)))
     }
 
     /// Whether `name` matches `pattern`, by the engine that will run it.
@@ -208,7 +208,7 @@ impl<'n, 'w> Prover<'n, 'w> {
         let validator = self
             .patterns
             .entry(pattern.to_owned())
-            .or_insert_with(|| place_validator(&json!({ "pattern": pattern }), &SchemaLimits::default()));
+            .or_insert_with(|| place_validator(&json!({ "pattern": pattern }), &SchemaLimits::default()).ok());
         validator.as_ref().is_some_and(|validator| validator.is_valid(&Value::String(name.to_owned())))
     }
 }

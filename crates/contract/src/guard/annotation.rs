@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::places::describing;
 use super::{Guard, GuardSet, Guards, KEYWORD};
 use crate::nearest::nearest;
-use crate::schema::SchemaError;
 use crate::schema::document::{Document, join};
+use crate::schema::{SchemaError, modern};
 
 /// The guards a schema object asks for.
 pub(super) fn guards_of(schema: &Value) -> GuardSet {
@@ -35,7 +35,8 @@ pub(super) fn guards_of(schema: &Value) -> GuardSet {
 /// assert!(found[0].message.contains("did you mean `sql`?"));
 /// ```
 pub fn misuses(parameters: &Value) -> Vec<SchemaError> {
-    let document = Document::new(parameters);
+    let parameters = modern(parameters);
+    let document = Document::new(&parameters);
     let positions = document.positions();
     let annotated: Vec<_> = positions.iter().filter(|(_, schema)| schema.get(KEYWORD).is_some()).collect();
     if annotated.is_empty() {

@@ -19,6 +19,7 @@ use super::GuardSet;
 use super::annotation::guards_of;
 use crate::schema::defaults::unconditional;
 use crate::schema::document::{Document, Key, Place as Relation, Sub, join, subschemas};
+use crate::schema::modern;
 
 /// Largest compiled pattern; what does not fit counts as matching every name.
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
@@ -187,7 +188,8 @@ fn sorted(indices: impl Iterator<Item = usize>) -> Vec<usize> {
 impl Places {
     /// Reads the graph off a schema.
     pub(super) fn plan(schema: &Value) -> Self {
-        let document = Document::new(schema);
+        let schema = modern(schema);
+        let document = Document::new(&schema);
         let annotated = document.positions().iter().any(|(_, schema)| !guards_of(schema).is_empty());
         if !annotated {
             return Self::default();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The least isolation that will do, weakest first. A server that cannot give it refuses; it never gives less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,19 @@ pub enum ProcessProtocol {
     /// Newline-delimited JSON-RPC: progress, checkpoints, documents, cancel.
     #[serde(rename = "gantry/1")]
     Session,
+}
+
+/// What an MCP server says about one of its tools besides its name, its description and its schemas.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpDisplay {
+    /// `title`, `readOnlyHint` and the like: hints, never a class.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub annotations: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<Value>,
+    #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
+    pub meta: Map<String, Value>,
 }
 
 /// How a tool runs.
@@ -125,6 +138,9 @@ pub enum Execution {
     Mcp {
         server: String,
         tool: String,
+        /// What the server says about the tool to clients, which is handed on to them. Nothing relies on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        display: Option<Box<McpDisplay>>,
     },
     /// An n8n workflow by webhook.
     Workflow {

@@ -1,7 +1,7 @@
 //! Admission: whether a schema from a third party may be compiled at all. (VALID-001, MAN-007)
 //!
-//! A schema is a small program that runs on every call, written by someone else. Before it is compiled it must be of our
-//! dialect, valid by the meta-schema, bounded in every direction, and closed: nothing in it may lead to the network or to
+//! A schema is a small program that runs on every call, written by someone else. Before it is compiled it must be of a
+//! draft that is understood, valid by its meta-schema, bounded in every direction, and closed: nothing in it may lead to the network or to
 //! a file. All reasons are collected, because an author who gets one at a time gives up at the third.
 //!
 //! Invariants
@@ -11,26 +11,46 @@
 //!
 //! Not here: whether the schema is a good one (the registry's lint), what it accepts (`jsonschema`).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use jsonschema::PatternOptions;
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, META_SCHEMA, Place, Target, join, references, subschemas};
-use super::{SchemaError, SchemaLimits};
+use super::document::{Document, Place, Target, join, references, subschemas};
+use super::look_around::{self, LookAround, PatternFault};
+use super::{SchemaError, SchemaLimits, UncheckedPart, dialect};
 
-/// Every reason why `schema` may not be compiled; empty if it may. `documents` are the addresses that references and
-/// `$schema` may lead to besides the schema itself.
-pub(super) fn reasons(schema: &Value, limits: &SchemaLimits, documents: &[&str], tool: bool) -> Vec<SchemaError> {
+/// The schema in the words of 2020-12 with what its draft ignores, or every reason why it is none of a draft that is
+/// understood. `documents` are the addresses that `$schema` may name besides.
+pub(super) fn dialect<'s>(
+    schema: &'s Value,
+    limits: &SchemaLimits,
+    documents: &[&str],
+) -> Result<(Cow<'s, Value>, Vec<UncheckedPart>), Vec<SchemaError>> {
     let mut reasons = Vec::new();
     measure(schema, limits, &mut reasons);
     if !reasons.is_empty() {
         // ADM-1: what is too deep or too large is not looked into any further.
-        return reasons;
+        return Err(reasons);
     }
-    if !dialect(schema, documents, &mut reasons) {
-        return reasons;
+    let named = schema.get("$schema").and_then(Value::as_str);
+    if named.is_some_and(|named| documents.contains(&named.trim_end_matches('#'))) {
+        return Ok((Cow::Borrowed(schema), Vec::new()));
     }
+    if !schema.is_object() && !schema.is_boolean() {
+        refuse(&mut reasons, "", "a schema is an object, `true` or `false`");
+        return Err(reasons);
+    }
+    let draft = dialect::draft_of(schema).map_err(|reason| vec![reason])?;
+    let faults = draft.faults(schema);
+    if faults.is_empty() { Ok(dialect::translated(schema, draft)) } else { Err(faults) }
+}
+
+/// Every reason why `schema`, which is of our draft, may not be compiled; empty if it may. `documents` are the addresses
+/// that references may lead to besides the schema itself.
+pub(super) fn reasons(schema: &Value, limits: &SchemaLimits, documents: &[&str], tool: bool) -> Vec<SchemaError> {
+    let reasons = Vec::new();
     let document = Document::new(schema);
     let positions = document.positions();
     let mut checks = Checks { limits, documents, tool, reasons, references: 0, patterns: HashMap::new() };
@@ -85,34 +105,6 @@ fn measure(schema: &Value, limits: &SchemaLimits, reasons: &mut Vec<SchemaError>
             refuse(reasons, "", format!("the schema has {bytes} bytes, allowed are {}", limits.bytes_max));
         }
     }
-}
-
-/// Draft and meta-schema. False if going on makes no sense.
-fn dialect(schema: &Value, documents: &[&str], reasons: &mut Vec<SchemaError>) -> bool {
-    if let Some(named) = schema.get("$schema") {
-        let named = named.as_str().unwrap_or_default().trim_end_matches('#');
-        if documents.contains(&named) {
-            return true;
-        }
-        if named != META_SCHEMA {
-            refuse(
-                reasons,
-                "/$schema",
-                format!("only JSON Schema 2020-12 is understood: write `{META_SCHEMA}` or leave `$schema` out"),
-            );
-            return false;
-        }
-    }
-    if !schema.is_object() && !schema.is_boolean() {
-        refuse(reasons, "", "a schema is an object, `true` or `false`");
-        return false;
-    }
-    let meta = jsonschema::draft202012::meta::validator();
-    for error in meta.iter_errors(schema).take(50) {
-        let text = error.masked_with("this value").to_string();
-        refuse(reasons, error.instance_path().as_str(), format!("not valid by the meta-schema: {text}"));
-    }
-    reasons.is_empty()
 }
 
 // ------------------------------------------------------------------------------------------------------ Checks
@@ -209,7 +201,7 @@ impl Checks<'_> {
     }
 }
 
-/// Why a pattern cannot be used, with what to do about it. Only the engine that runs in linear time is ever used.
+/// Why a pattern cannot be used, with what to do about it. Only engines that run in linear time are ever used.
 fn pattern_trouble(pattern: &str, limits: &SchemaLimits) -> Option<String> {
     let shown = shortened(pattern);
     if pattern.len() > limits.pattern_bytes_max {
@@ -226,11 +218,17 @@ fn pattern_trouble(pattern: &str, limits: &SchemaLimits) -> Option<String> {
     if compiles(limits.pattern_compiled_bytes_max) {
         return None;
     }
-    let looks = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
-    let repeats = pattern.split('\\').skip(1).any(|rest| rest.starts_with(|first: char| ('1'..='9').contains(&first)));
-    Some(if looks || repeats {
-        format!("the pattern `{shown}` uses look-around or a back-reference: write it without, or check it in the tool")
-    } else if compiles(limits.pattern_compiled_bytes_max.saturating_mul(16)) {
+    if look_around::is_needed(pattern) {
+        return match LookAround::compile(pattern) {
+            // `unchecked` says so of a pattern that refers back.
+            Ok(_) | Err(PatternFault::BackReference) => None,
+            Err(PatternFault::Syntax) => Some(format!("the pattern `{shown}` is no regular expression of ECMA-262")),
+            Err(PatternFault::TooLarge) => Some(format!(
+                "the pattern `{shown}` is too large once compiled: lower its repeat counts or use `maxLength`"
+            )),
+        };
+    }
+    Some(if compiles(limits.pattern_compiled_bytes_max.saturating_mul(16)) {
         format!("the pattern `{shown}` is too large once compiled: lower its repeat counts or use `maxLength`")
     } else {
         format!("the pattern `{shown}` is no regular expression that can be run in linear time")
@@ -349,17 +347,23 @@ fn same_instance(document: &Document<'_>, pointer: &str, schema: &Value) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use super::super::document::META_SCHEMA;
+    use super::super::readable;
     use super::*;
+
+    fn refused(schema: &Value) -> Vec<SchemaError> {
+        readable(schema, &SchemaLimits::default(), &[], true).err().map_or_else(Vec::new, |errors| errors.0)
+    }
 
     #[test]
     fn each_trouble_is_named_with_its_place_and_its_remedy() {
-        let defaults = SchemaLimits::default();
         let doubling: serde_json::Map<String, Value> = (0..40)
             .map(|n| (format!("d{n}"), json!({ "allOf": [{ "$ref": format!("#/$defs/d{}", n + 1) }, { "$ref": format!("#/$defs/d{}", n + 1) }] })))
             .chain([("d40".to_owned(), json!(true))])
             .collect();
         for (schema, path, part) in [
-            (json!({ "$schema": "http://json-schema.org/draft-07/schema#" }), "/$schema", "2020-12"),
+            (json!({ "$schema": "http://json-schema.org/draft-03/schema#" }), "/$schema", "2020-12"),
+            (json!({ "$schema": "http://json-schema.org/draft-07/schema#", "type": "strin" }), "/type", "of draft-07"),
             (json!({ "type": "strin" }), "/type", "meta-schema"),
             (json!({ "$ref": "https://example.com/x.json" }), "/$ref", "under `$defs`"),
             (json!({ "$ref": "other.json#/a" }), "/$ref", "not fetched"),
@@ -370,8 +374,8 @@ mod tests {
                 "/$defs/b/not",
                 "leads back",
             ),
-            (json!({ "pattern": "^(?=a)b" }), "/pattern", "look-around"),
-            (json!({ "pattern": "(a)\\1" }), "/pattern", "back-reference"),
+            (json!({ "pattern": "^(?=a" }), "/pattern", "no regular expression of ECMA-262"),
+            (json!({ "pattern": "(?=(a{1000}){1000})" }), "/pattern", "too large"),
             (
                 json!({ "patternProperties": { "(\\w{200}){200}": true } }),
                 "/patternProperties/(\\w{200}){200}",
@@ -390,7 +394,7 @@ mod tests {
             ),
             (json!(7), "", "a schema is an object"),
         ] {
-            let found = reasons(&schema, &defaults, &[], true);
+            let found = refused(&schema);
             assert!(found.iter().any(|one| one.path == path && one.message.contains(part)), "{schema}: {found:?}");
         }
     }
@@ -408,7 +412,7 @@ mod tests {
             (json!({ "$defs": { "a": true }, "prefixItems": many }), "references"),
             (json!({ "pattern": "a".repeat(3_000) }), "bytes"),
         ] {
-            let found = reasons(&schema, &SchemaLimits::default(), &[], true);
+            let found = refused(&schema);
             assert!(found.iter().any(|one| one.message.contains(part)), "{part}: {found:?}");
         }
     }
@@ -421,7 +425,7 @@ mod tests {
             json!({ "$ref": META_SCHEMA }),
             json!(true),
         ] {
-            assert_eq!(reasons(&schema, &SchemaLimits::default(), &[], true), []);
+            assert_eq!(refused(&schema), []);
         }
     }
 }

@@ -330,7 +330,7 @@ impl<'a> Document<'a> {
 }
 
 /// A URI fragment without its percent escapes; what is no valid escape stays as it is.
-fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
     }

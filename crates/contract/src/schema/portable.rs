@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
+use super::dialect::is_current;
 use super::document::{Document, Target, join, references};
 
 /// Members of a schema that hold what is referred to.
@@ -74,7 +75,7 @@ impl Writer<'_, '_> {
                 let is_schema = self.positions.contains(pointer);
                 let mut members = Map::new();
                 for (name, member) in map {
-                    if is_schema && (IDENTITY.contains(&name.as_str()) && member.is_string()) {
+                    if is_schema && is_left_out(name, member) {
                         continue;
                     }
                     if !(is_schema && matches!(name.as_str(), "$ref" | "$dynamicRef") && member.is_string()) {
@@ -119,6 +120,12 @@ impl Writer<'_, '_> {
         let first = self.copies.len() + 1;
         (first..).map(|number| format!("place-{number}")).find(|name| !taken(name)).unwrap_or_default()
     }
+}
+
+/// What says what references mean goes. The name of a dialect that is not ours stays, so that the schema is refused for it.
+fn is_left_out(name: &str, member: &Value) -> bool {
+    let Some(text) = member.as_str().filter(|_| IDENTITY.contains(&name)) else { return false };
+    name != "$schema" || is_current(text)
 }
 
 /// Does it lead into the definitions, and not to all of them?
@@ -239,6 +246,9 @@ mod tests {
     fn what_is_portable_stays_as_it_was_written_and_what_cannot_be_is_not() {
         let same = json!({ "properties": { "n": { "$ref": "#/$defs/c" } }, "$defs": { "c": { "type": "integer" } } });
         assert_eq!(portable(&same), Some(same));
+        let foreign = json!({ "$schema": "https://example.com/mine", "type": "object" });
+        assert_eq!(portable(&foreign).unwrap().get("$schema"), foreign.get("$schema"));
+        assert!(CompiledSchema::output(&hosted(&foreign), &SchemaLimits::default()).is_err());
         assert_eq!(portable(&json!({ "$ref": "#/nowhere" })), None);
         assert_eq!(portable(&json!({ "$ref": "https://example.com/" })), None);
         let large = json!({ "properties": { "a": { "$ref": "#" }, "b": { "enum": vec![1; COPIED_MAX] } } });

@@ -9,8 +9,10 @@
 //!   sub-schemas describe it (branches, `contains`, `unevaluated…`), all of them do.
 //! - SENS-2: no bound ends the marking early. A part that more than [`PLACES_MAX`] sub-schemas describe, or one whose schema has
 //!   a reference that cannot be followed, is marked.
+//! - SENS-3: a schema of an older draft marks as its translation does. What its draft ignores, beside `$ref` or because it came
+//!   later, is not checked, and marks all the same: who wrote the mark meant to hide something.
 //!
-//! Under `not` nothing is marked: no value that is let through satisfies what stands there.
+//! Under `not` nothing is marked: no value that is let through satisfies what stands there. Under two of them it is.
 //!
 //! Not here: what is done with a marked part, and names that say by themselves what they hold (`redaction`).
 
@@ -19,8 +21,9 @@ use std::collections::{HashMap, HashSet};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, Key, Place, Sub, Target, references, subschemas};
-use super::{SchemaLimits, place_validator};
+use super::dialect::with_ignored;
+use super::document::{Document, Key, Place, Sub, Target, join, references, subschemas};
+use super::{SchemaLimits, modern, place_validator};
 
 /// Sub-schemas that are followed for one part of a value.
 const PLACES_MAX: usize = 1_024;
@@ -59,6 +62,17 @@ impl Sensitivity {
 #[derive(Debug)]
 pub struct SchemaMarks {
     places: Vec<MarkedPlace>,
+    /// The places that describe the whole value: one for each way in which the schema is read.
+    roots: Vec<usize>,
+}
+
+/// How a schema is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// As values are checked by it: translated, if it is of an older draft.
+    Validated,
+    /// With what its draft ignores (SENS-3). A reference that leads nowhere now leads somewhere in the other reading.
+    WithIgnored,
 }
 
 /// One part of a value, as far as the marks of its schema are concerned.
@@ -109,28 +123,36 @@ impl SchemaMarks {
         if !mentions(schema) {
             return None;
         }
+        let mut marks = Self { places: Vec::new(), roots: Vec::new() };
+        let schema = modern(schema);
+        marks.read(&schema, Reading::Validated);
+        if let Some(schema) = with_ignored(&schema) {
+            marks.read(&schema, Reading::WithIgnored);
+        }
+        (!marks.roots.is_empty()).then_some(marks)
+    }
+
+    /// Adds the places of a schema, if a mark can be reached from its root.
+    fn read(&mut self, schema: &Value, reading: Reading) {
         let document = Document::new(schema);
         let positions = document.positions();
+        let first = self.places.len();
         let index: HashMap<&str, usize> =
             positions.iter().enumerate().map(|(number, (pointer, _))| (pointer.as_str(), number)).collect();
         let edges: Vec<Vec<Edge<'_>>> =
             positions.iter().map(|(pointer, schema)| edges(&document, &index, pointer, schema)).collect();
         let says: Vec<Sensitivity> =
-            positions.iter().zip(&edges).map(|((_, schema), edges)| said(schema, edges)).collect();
+            positions.iter().zip(&edges).map(|((_, schema), edges)| said(schema, edges, reading)).collect();
         let matters = reaching(&says, &edges);
-        let root = *index.get("")?;
-        if !matters.get(root).copied().unwrap_or_default() {
-            return None;
-        }
-        // The whole value is described by the first place.
-        debug_assert_eq!(root, 0, "positions begin at the root");
-        let places = says.iter().zip(edges).map(|(says, edges)| MarkedPlace::new(*says, edges, &matters)).collect();
-        Some(Self { places })
+        let Some(root) = index.get("").copied().filter(|root| matters.get(*root) == Some(&true)) else { return };
+        self.roots.push(first + root);
+        let places = says.iter().zip(edges).map(|(says, edges)| MarkedPlace::new(*says, edges, &matters, first));
+        self.places.extend(places);
     }
 
     /// The whole value.
     pub fn whole(&self) -> PartMarks<'_> {
-        PartMarks::closed(self, vec![0], false)
+        PartMarks::closed(self, self.roots.clone(), false)
     }
 
     /// Every place that describes a part for sure if `place` does: itself, and what it refers to.
@@ -256,20 +278,21 @@ impl<'m> PartMarks<'m> {
 }
 
 impl MarkedPlace {
-    fn new(says: Sensitivity, edges: Vec<Edge<'_>>, matters: &[bool]) -> Self {
+    /// `first` is the number of the first place of the same schema.
+    fn new(says: Sensitivity, edges: Vec<Edge<'_>>, matters: &[bool], first: usize) -> Self {
         let limits = SchemaLimits::default();
         let mut place = Self { says, ..Self::default() };
         for Edge { way, to } in edges {
-            let kept = Some(to).filter(|to| matters.get(*to).copied().unwrap_or_default());
+            let kept = matters.get(to).copied().unwrap_or_default().then(|| first + to);
             match way {
                 Way::Maybe => place.here.extend(kept),
                 Way::Surely => {
                     place.here.extend(kept);
-                    place.surely.push(to);
+                    place.surely.push(first + to);
                 }
                 Way::Property(name) => drop(place.properties.insert(name.to_owned(), kept)),
                 Way::Pattern(pattern) => {
-                    let fits = place_validator(&json!({ "pattern": pattern }), &limits);
+                    let fits = place_validator(&json!({ "pattern": pattern }), &limits).ok();
                     place.patterns.push(NamePattern { fits, to: kept });
                 }
                 Way::Additional => place.additional = Some(Leads(kept)),
@@ -339,6 +362,12 @@ fn edges<'a>(document: &Document<'_>, index: &HashMap<&str, usize>, pointer: &st
     let Value::Object(map) = schema else { return Vec::new() };
     let mut edges: Vec<Edge<'a>> = Vec::new();
     for sub in subschemas(map) {
+        // Denied twice is demanded: that is how `contains` of 2019-09 is said in our words.
+        if sub.keyword == "not"
+            && let Some(to) = index.get(join(&sub.pointer(pointer), "not").as_str())
+        {
+            edges.push(Edge { way: Way::Maybe, to: *to });
+        }
         if let (Some(way), Some(to)) = (way(&sub), index.get(sub.pointer(pointer).as_str())) {
             edges.push(Edge { way, to: *to });
         }
@@ -377,8 +406,8 @@ fn way<'a>(sub: &Sub<'a>) -> Option<Way<'a>> {
 }
 
 /// SENS-2.
-fn said(schema: &Value, edges: &[Edge<'_>]) -> Sensitivity {
-    if edges.iter().any(|edge| matches!(edge.way, Way::Nowhere)) {
+fn said(schema: &Value, edges: &[Edge<'_>], reading: Reading) -> Sensitivity {
+    if reading == Reading::Validated && edges.iter().any(|edge| matches!(edge.way, Way::Nowhere)) {
         return Sensitivity::Sensitive;
     }
     Sensitivity::of(schema.get(MARK))
@@ -406,7 +435,7 @@ fn reaching(says: &[Sensitivity], edges: &[Vec<Edge<'_>>]) -> Vec<bool> {
 }
 
 /// Is there a mark anywhere, even where none counts?
-fn mentions(schema: &Value) -> bool {
+pub(super) fn mentions(schema: &Value) -> bool {
     let in_map = |map: &Map<String, Value>| map.contains_key(MARK) || map.values().any(mentions);
     match schema {
         Value::Object(map) => in_map(map),
@@ -420,7 +449,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::schema::CompiledSchema;
+    use crate::schema::{Coercion, CompiledSchema};
 
     fn part<'m>(marks: &'m SchemaMarks, path: &[&str]) -> PartMarks<'m> {
         path.iter().fold(marks.whole(), |part, token| part.step(token))
@@ -502,6 +531,75 @@ mod tests {
         let nested = json!({ "properties": { "next": { "$ref": "#" }, "a": secret } });
         let marks = SchemaMarks::of(&nested).unwrap();
         assert_eq!(part(&marks, &["next", "next", "next", "a"]).says(), Sensitivity::Sensitive);
+    }
+
+    #[test]
+    fn schemas_of_older_drafts_mark_what_they_mean_and_what_they_ignore() {
+        let secret = json!({ "x-sensitivity": "secret" });
+        let (four, seven) = ("http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#");
+        let nineteen = "https://json-schema.org/draft/2019-09/schema";
+        for (schema, hidden, shown) in [
+            (json!({ "items": [{}, secret], "additionalItems": {} }), vec!["1"], vec!["0", "2"]),
+            (json!({ "$schema": seven, "items": [{}], "additionalItems": secret }), vec!["1", "2"], vec!["0"]),
+            (
+                json!({ "$schema": seven, "dependencies": { "b": { "properties": { "a": secret } }, "c": ["b"] } }),
+                vec!["a"],
+                vec!["b", "c"],
+            ),
+            (
+                json!({ "$schema": seven, "properties": { "a": { "$ref": "#p" }, "b": { "$ref": "#q" } },
+                    "definitions": { "p": { "$id": "#p", "x-sensitivity": "secret" }, "q": { "$id": "#q" } } }),
+                vec!["a"],
+                vec!["b"],
+            ),
+            (
+                json!({ "$schema": four, "properties": { "a": { "$ref": "#/dependencies/x/properties/y" }, "b": {} },
+                    "dependencies": { "x": { "properties": { "y": secret } } } }),
+                vec!["a", "y"],
+                vec!["b", "x"],
+            ),
+            (
+                json!({ "$schema": nineteen, "properties": { "again": { "$recursiveRef": "#" }, "a": secret } }),
+                vec!["a"],
+                vec!["again"],
+            ),
+            (json!({ "$schema": nineteen, "contains": secret, "unevaluatedItems": {} }), vec!["0", "7"], vec!["a"]),
+            (
+                json!({ "$schema": nineteen, "contains": secret, "unevaluatedItems": {}, "not": { "maxItems": 0 } }),
+                vec!["0", "7"],
+                vec!["a"],
+            ),
+            // Ignored by their drafts.
+            (
+                json!({ "$schema": seven, "$ref": "#/definitions/p", "properties": { "a": secret },
+                    "definitions": { "p": { "$id": "#p", "properties": { "b": {}, "c": { "$ref": "#p" } } } } }),
+                vec!["a"],
+                vec!["b", "c"],
+            ),
+            (json!({ "$schema": four, "if": {}, "then": { "properties": { "a": secret } } }), vec!["a"], vec!["b"]),
+        ] {
+            // As it was written, and as it is kept if it comes from a server.
+            for schema in [schema.clone(), modern(&schema).into_owned()] {
+                let marks = SchemaMarks::of(&schema).unwrap_or_else(|| panic!("no marks: {schema}"));
+                for name in &hidden {
+                    assert_eq!(part(&marks, &[name]).says(), Sensitivity::Sensitive, "{name}: {schema}");
+                }
+                for name in &shown {
+                    assert_ne!(part(&marks, &[name]).says(), Sensitivity::Sensitive, "{name}: {schema}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_quotes_nothing_marked_even_under_a_pattern_that_is_not_checked() {
+        let schema = json!({ "type": "object", "properties": { "pin": { "type": "integer" }, "note": { "type": "integer" } },
+            "patternProperties": { "^(?!note)": { "x-sensitivity": "secret" } } });
+        let compiled = CompiledSchema::input(&schema, &SchemaLimits::default(), Coercion::Off).unwrap();
+        assert_eq!(compiled.unchecked().len(), 1);
+        let refused = |value: Value| compiled.prepare(value).unwrap_err().violations.remove(0).message;
+        assert!(!refused(json!({ "pin": "tail9" })).contains("tail9"));
+        assert!(refused(json!({ "note": "tail9" })).contains("tail9"));
     }
 
     #[test]

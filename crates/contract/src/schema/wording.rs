@@ -177,8 +177,9 @@ impl<'a> Wording<'a> {
             Kind::OneOfMultipleValid { .. } => {
                 "matches more than one of the forms of which exactly one is allowed".to_owned()
             }
-            Kind::Custom { .. }
-            | Kind::ContentEncoding { .. }
+            // Patterns with look-around, which put their own words.
+            Kind::Custom { message, .. } => format!("{message}{}", found()),
+            Kind::ContentEncoding { .. }
             | Kind::ContentMediaType { .. }
             | Kind::FromUtf8 { .. }
             | Kind::BacktrackLimitExceeded { .. }
@@ -297,7 +298,7 @@ fn quoted(value: &Value) -> String {
     format!("`{}`", short(&value.to_string()))
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     if text.chars().count() <= QUOTE_MAX {
         text.to_owned()
     } else {

@@ -123,7 +123,7 @@ impl Host {
     fn progress(&mut self, percent: Option<f64>, message: &str) {
         if let Some(message) = self.line(message) {
             let percent = percent.filter(|value| value.is_finite()).map(|value| value.clamp(0.0, 100.0));
-            self.companion.progress(Progress { percent, phase: None, message: Some(message) });
+            self.companion.progress(Progress { percent, message: Some(message), ..Progress::default() });
         }
     }
 

@@ -20,6 +20,16 @@ pub struct Progress {
     /// The part of the work it is in, for example `download`.
     pub phase: Option<String>,
     pub message: Option<String>,
+    /// How far it is in units of its own, where it counts in some.
+    pub count: Option<ProgressCount>,
+}
+
+/// Progress in units of the tool's own: files, bytes, steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProgressCount {
+    pub done: f64,
+    /// Of how many, if that is known.
+    pub total: Option<f64>,
 }
 
 /// How much a line of a tool's log matters.

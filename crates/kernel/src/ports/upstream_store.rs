@@ -8,7 +8,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use contract::canonical::Digest;
+use contract::canonical::{self, Digest};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
@@ -61,9 +61,31 @@ impl PinState {
 /// What a server says about a tool, and the digest by which it is recognised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// Name, title, description, schemas and annotations, as the server wrote them.
+    /// Name, title, description, schemas and annotations, as the server wrote them; and beside them what is only shown,
+    /// [`SHOWN_MEMBERS`](Self::SHOWN_MEMBERS), as it was at the time.
     pub value: Value,
     pub digest: Digest,
+}
+
+impl Definition {
+    /// What clients are shown and nobody is asked about: a server may change it without its tool being another one.
+    pub const SHOWN_MEMBERS: [&str; 2] = ["icons", "_meta"];
+
+    /// With the digest that the value has.
+    pub fn new(value: Value) -> Self {
+        Self { digest: Self::digest_of(&value), value }
+    }
+
+    /// The digest of a value, without what is only shown.
+    pub fn digest_of(value: &Value) -> Digest {
+        match value {
+            Value::Object(members) if Self::SHOWN_MEMBERS.iter().any(|name| members.contains_key(*name)) => {
+                let pinned = members.iter().filter(|(name, _)| !Self::SHOWN_MEMBERS.contains(&name.as_str()));
+                canonical::digest(&pinned.map(|(name, value)| (name.clone(), value.clone())).collect())
+            }
+            whole => canonical::digest(whole),
+        }
+    }
 }
 
 /// What is known of one tool of one server.

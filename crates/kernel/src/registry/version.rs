@@ -11,7 +11,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::guard::Guards;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
-use contract::schema::{CompiledSchema, PartMarks, SchemaMarks};
+use contract::schema::{CompiledSchema, PartMarks, SchemaMarks, UncheckedPart};
 use contract::version::Version;
 
 use super::Lifecycle;
@@ -103,6 +103,18 @@ impl ToolVersion {
     pub fn result_schema(&self) -> Result<&CompiledSchema, Refusal> {
         let compiled = self.schemas.result.get_or_init(|| self.manifest.compile_result().ok());
         compiled.as_ref().ok_or_else(|| self.broken("result"))
+    }
+
+    /// What of the two schemas is kept and not checked, with JSON pointers into the manifest; empty for most tools.
+    pub fn unchecked(&self) -> Vec<UncheckedPart> {
+        let sides = [("/parameters", self.parameters_schema()), ("/result_schema", self.result_schema())];
+        let named = |(member, schema): (&str, Result<&CompiledSchema, Refusal>)| {
+            let parts = schema.map(CompiledSchema::unchecked).unwrap_or_default();
+            let within =
+                |part: &UncheckedPart| UncheckedPart { path: format!("{member}{}", part.path), ..part.clone() };
+            parts.iter().map(within).collect::<Vec<_>>()
+        };
+        sides.into_iter().flat_map(named).collect()
     }
 
     /// The annotated places of the parameters; empty for most tools.

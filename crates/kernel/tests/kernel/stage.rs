@@ -246,9 +246,11 @@ impl Puppet {
                     let saved = companion.checkpoint(snapshot).await.map_err(|refusal| refusal.code);
                     self.saved.lock().unwrap().push(saved);
                 }
-                Move::Progress(percent, phase) => {
-                    companion.progress(Progress { percent: Some(percent), phase: Some(phase.into()), message: None })
-                }
+                Move::Progress(percent, phase) => companion.progress(Progress {
+                    percent: Some(percent),
+                    phase: Some(phase.into()),
+                    ..Progress::default()
+                }),
                 Move::Work(seconds) => {
                     self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
                 }

@@ -152,7 +152,12 @@ async fn handed_on(
         Method::DELETE => {
             let request = without_token(incoming.parts, visit.clone(), Bytes::new());
             let response = service(door, &visit, &CancellationToken::new()).handle(request).await;
-            Ok(as_message(response.map(Body::new), &Value::Null).await)
+            let mut response = as_message(response.map(Body::new), &Value::Null).await;
+            if response.status() == StatusCode::ACCEPTED {
+                // It is done, not only begun, and there is nothing to say about it.
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            Ok(response)
         }
         _ => {
             let mut refused = crate::problem::method_not_allowed(&method, PATH).into_response(&incoming.asked());

@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use affordances::{Estimate, TokenCounter as _};
 use contract::canonical::Digest;
 use contract::ids::ToolId;
-use contract::manifest::{Execution, Manifest, SideEffectPolicy};
+use contract::manifest::{Execution, Manifest, McpDisplay, SideEffectPolicy};
 use kernel::registry::ToolVersion;
 use kernel::{CatalogueMark, Kernel};
 use policy::{Caller, ToolPattern};
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{Icon, JsonObject, MetaObject, Tool, ToolAnnotations};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::config::{Exposure, McpConfig};
@@ -232,8 +233,23 @@ fn wire(id: &ToolId, manifest: &Manifest) -> Tool {
     let mut tool = Tool::new(names::exported(id), manifest.description.clone(), Arc::new(object(&manifest.parameters)));
     tool.title = Some(manifest.name.clone());
     tool.output_schema = output_schema(manifest).map(Arc::new);
-    tool.annotations = Some(annotations(manifest));
+    let display = display(manifest);
+    tool.annotations = Some(annotations(manifest, display));
+    if let Some(display) = display {
+        // An icon of a form that is not known is left out; the others are shown.
+        let icons: Vec<Icon> = display.icons.iter().filter_map(|icon| Icon::deserialize(icon).ok()).collect();
+        tool.icons = (!icons.is_empty()).then_some(icons);
+        tool.meta = (!display.meta.is_empty()).then(|| MetaObject(display.meta.clone()));
+    }
     tool
+}
+
+/// What the MCP server behind a tool shows of it.
+fn display(manifest: &Manifest) -> Option<&McpDisplay> {
+    match &manifest.execution {
+        Some(Execution::Mcp { display, .. }) => display.as_deref(),
+        _ => None,
+    }
 }
 
 fn object(schema: &Value) -> JsonObject {
@@ -257,15 +273,18 @@ fn output_schema(manifest: &Manifest) -> Option<JsonObject> {
     (schema.get("type")? == "object").then(|| schema.as_object().cloned())?
 }
 
-/// What the manifest's own words mean in MCP's. About a tool nobody has classified nothing is claimed.
-fn annotations(manifest: &Manifest) -> ToolAnnotations {
-    let mut hints = ToolAnnotations::new();
+/// What the manifest's own words mean in MCP's. About a tool nobody has classified nothing is claimed but what the server
+/// behind it says; where somebody has classified it, that counts.
+fn annotations(manifest: &Manifest, display: Option<&McpDisplay>) -> ToolAnnotations {
+    let said =
+        display.and_then(|display| ToolAnnotations::deserialize(&Value::Object(display.annotations.clone())).ok());
+    let mut hints = said.unwrap_or_default();
     (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) = match manifest.side_effect_policy {
         SideEffectPolicy::Pure => (Some(true), Some(false), Some(true)),
-        SideEffectPolicy::Idempotent => (Some(false), None, Some(true)),
+        SideEffectPolicy::Idempotent => (Some(false), hints.destructive_hint, Some(true)),
         SideEffectPolicy::Compensatable => (Some(false), Some(false), Some(false)),
         SideEffectPolicy::Irreversible => (Some(false), Some(true), Some(false)),
-        SideEffectPolicy::Unclassified => (None, None, None),
+        SideEffectPolicy::Unclassified => (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint),
     };
     if manifest.side_effect_policy != SideEffectPolicy::Unclassified {
         let reaches_out = manifest.required_permissions.iter().any(|scope| scope.starts_with("network"));

@@ -16,7 +16,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use kernel::jobs::Accepted;
-use kernel::ports::companion::{Answer, LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::companion::{Answer, LogLevel, Progress, ProgressCount, Question, QuestionKind};
 use kernel::ports::entropy::new_token_id;
 use rmcp::model::{
     ClientCapabilities, CustomRequest, InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel,
@@ -158,10 +158,17 @@ impl Round<'_> {
 
     async fn tell_progress(&self, running: &mut Running, progress: Progress) {
         let Some(token) = self.progress_token() else { return };
-        let least = running.told + HARDLY_ANY;
-        running.told = progress.percent.unwrap_or(least).max(least);
-        let mut note = ProgressNotificationParam::new(token, running.told);
-        note.total = progress.percent.map(|_| 100.0);
+        // What a tool counts in units of its own is told in them; anything else as a part of a hundred.
+        let count = progress.count.or_else(|| progress.percent.map(|done| ProgressCount { done, total: Some(100.0) }));
+        let (done, total) = (count.map(|count| count.done), count.and_then(|count| count.total));
+        let told = match (done, running.told) {
+            (Some(done), None) => done,
+            (Some(done), Some(before)) if done > before => done,
+            (_, before) => before.unwrap_or_default() + HARDLY_ANY,
+        };
+        running.told = Some(told);
+        let mut note = ProgressNotificationParam::new(token, told);
+        note.total = total;
         note.message = match (progress.phase, progress.message) {
             (Some(phase), Some(message)) => Some(format!("{phase}: {message}")),
             (phase, message) => phase.or(message),

@@ -71,7 +71,7 @@ pub(crate) struct Running {
     pub(crate) said: mpsc::Receiver<Said>,
     pub(crate) outcome: oneshot::Receiver<Outcome>,
     /// Highest progress told so far: it may only rise.
-    pub(crate) told: f64,
+    pub(crate) told: Option<f64>,
     cancels: Option<DropGuard>,
 }
 
@@ -132,7 +132,7 @@ impl Running {
             // Nobody waits for it any more: it has been recorded all the same.
             drop(ended.send(outcome));
         })?;
-        Ok(Self { said, outcome, told: 0.0, cancels })
+        Ok(Self { said, outcome, told: None, cancels })
     }
 
     /// Lets go of a call that has become a job: what it says is still heard, and nothing here cancels it any more.

@@ -74,26 +74,32 @@ pub(crate) fn kept_refusal(envelope: &Value) -> Refusal {
 }
 
 fn success(value: Value, meta: Map<String, Value>, relayed: bool) -> CallToolResult {
-    let (content, structured) = if relayed { unwrapped(value) } else { wrapped(value) };
+    let (content, structured, said) = if relayed { unwrapped(value) } else { wrapped(value) };
     let mut result = CallToolResult::success(content);
     result.structured_content = structured;
-    result.with_meta(Some(MetaObject(meta)))
+    result.with_meta(Some(MetaObject(said.into_iter().chain(meta).collect())))
 }
 
 /// Our own result: structured where MCP allows it, and always as text.
-fn wrapped(value: Value) -> (Vec<ContentBlock>, Option<Value>) {
-    match value {
-        Value::String(text) => (vec![ContentBlock::text(text)], None),
-        Value::Object(_) => (vec![ContentBlock::text(value.to_string())], Some(value)),
-        other => (vec![ContentBlock::text(other.to_string())], None),
-    }
+fn wrapped(value: Value) -> (Vec<ContentBlock>, Option<Value>, Map<String, Value>) {
+    let (text, structured) = match value {
+        Value::String(text) => (text, None),
+        Value::Object(_) => (value.to_string(), Some(value)),
+        other => (other.to_string(), None),
+    };
+    (vec![ContentBlock::text(text)], structured, Map::new())
 }
 
 /// The result of an MCP server, out of the envelope in which it travelled.
-fn unwrapped(mut value: Value) -> (Vec<ContentBlock>, Option<Value>) {
+fn unwrapped(mut value: Value) -> (Vec<ContentBlock>, Option<Value>, Map<String, Value>) {
     let structured = value.get_mut("structuredContent").map(Value::take);
     let blocks = value.get_mut("content").map(Value::take);
-    (blocks.map(content_blocks).unwrap_or_default(), structured)
+    (blocks.map(content_blocks).unwrap_or_default(), structured, said_meta(&value))
+}
+
+/// What the server has said in `_meta`.
+fn said_meta(value: &Value) -> Map<String, Value> {
+    value.get("_meta").and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 /// Blocks as they were; one of a kind that is not known becomes its own text.
@@ -154,17 +160,19 @@ pub(crate) fn refused(
     if refusal.code == ErrorCode::E3101 {
         return Err(ErrorData::invalid_params(told(refusal), Some(json!({ "error": envelope }))));
     }
-    let mut meta = Map::new();
+    // What the tool itself said about its failure comes first: it is what the model asked for.
+    let said = refusal.details.as_deref().filter(|_| refusal.code == ErrorCode::E3401);
+    let member = |name: &str| said.and_then(|said| said.get(name)).cloned();
+    let mut meta = said.map(said_meta).unwrap_or_default();
     meta.insert(TRACE_ID.to_owned(), json!(trace_id));
     meta.insert(ERROR.to_owned(), envelope);
-    // What the tool itself said about its failure comes first: it is what the model asked for.
-    let said = refusal.details.as_deref().and_then(|details| details.get("content"));
-    let mut content =
-        said.filter(|_| refusal.code == ErrorCode::E3401).cloned().map(content_blocks).unwrap_or_default();
+    let mut content = member("content").map(content_blocks).unwrap_or_default();
     if content.is_empty() {
         content.push(ContentBlock::text(told(refusal)));
     }
-    Ok(CallToolResult::error(content).with_meta(Some(MetaObject(meta))))
+    let mut result = CallToolResult::error(content).with_meta(Some(MetaObject(meta)));
+    result.structured_content = member("structuredContent");
+    Ok(result)
 }
 
 /// An error of the protocol with our code in it.
@@ -232,13 +240,15 @@ mod tests {
     fn what_a_tool_of_an_mcp_server_gives_comes_out_as_it_went_in() {
         let inside = json!({
             "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }, { "type": "odd", "x": 1 }],
-            "structuredContent": { "n": 1 }
+            "structuredContent": { "n": 1 },
+            "_meta": { "example.com/area": "files" }
         });
-        let (content, structured) = unwrapped(inside);
+        let (content, structured, meta) = unwrapped(inside);
         let content = serde_json::to_value(content).unwrap();
         assert_eq!(content[0], json!({ "type": "image", "data": "AA==", "mimeType": "image/png" }));
         assert_eq!(content[1]["text"], r#"{"type":"odd","x":1}"#);
         assert_eq!(structured, Some(json!({ "n": 1 })));
+        assert_eq!(Value::Object(meta), json!({ "example.com/area": "files" }));
         let failed = Refusal::new(ErrorCode::E3401, "the tool failed")
             .details(json!({ "content": [{ "type": "text", "text": "no such file" }] }));
         let shown = refused(&failed, TraceId::from_bytes([1; 16]), None).unwrap();

@@ -8,7 +8,7 @@ use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use http::StatusCode;
-use kernel::registry::Registration;
+use kernel::registry::{Registration, ToolVersion};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ struct Registered {
     created: bool,
     /// RFC 3339, UTC.
     published_at: String,
-    /// What the author may have forgotten.
+    /// What the author may have forgotten, and what of the schemas is not checked.
     warnings: Vec<String>,
 }
 
@@ -70,12 +70,13 @@ impl Registered {
             lifecycle_state,
             created: registration.created,
             published_at: version.published_at.to_string(),
-            warnings: warnings(&version.manifest),
+            warnings: warnings(version),
         }
     }
 }
 
-fn warnings(manifest: &Manifest) -> Vec<String> {
+fn warnings(version: &ToolVersion) -> Vec<String> {
+    let manifest = &version.manifest;
     let oddities = [
         (manifest.execution.is_none(), "there is no `execution`: the tool can be found but not called"),
         (!manifest.is_enabled(), "`enabled` is false: the tool can be found but not called"),
@@ -84,5 +85,7 @@ fn warnings(manifest: &Manifest) -> Vec<String> {
             "there are no `tags` or `categories`: filters will not find the tool",
         ),
     ];
-    oddities.into_iter().filter(|(odd, _)| *odd).map(|(_, warning)| warning.to_owned()).collect()
+    let oddities = oddities.into_iter().filter(|(odd, _)| *odd).map(|(_, warning)| warning.to_owned());
+    let unchecked = version.unchecked().into_iter().map(|part| format!("`{}`: {}", part.path, part.message));
+    oddities.chain(unchecked).collect()
 }

@@ -131,7 +131,7 @@ impl Executor for Tools {
                     call.companion.progress(Progress {
                         percent: Some(percent),
                         phase: Some("work".into()),
-                        message: None,
+                        ..Progress::default()
                     });
                 }
                 call.companion.log(LogLevel::Warn, "nearly done");

@@ -192,7 +192,7 @@ fn definition(row: &Row, name: &'static str, digest_name: &'static str, of: &str
     }
     let value: Value = json(row, name, of)?;
     let digest: Digest = word(row, digest_name, of)?;
-    if contract::canonical::digest(&value) != digest {
+    if Definition::digest_of(&value) != digest {
         return Err(unreadable(digest_name, of).into());
     }
     Ok(Some(Definition { value, digest }))

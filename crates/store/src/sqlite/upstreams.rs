@@ -197,7 +197,7 @@ fn definition(
     let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
     let value = json(&text, column, of)?;
     let digest: Digest = word(row, digest_column, of)?;
-    if contract::canonical::digest(&value) != digest {
+    if Definition::digest_of(&value) != digest {
         return Err(unreadable(digest_column, of).into());
     }
     Ok(Some(Definition { value, digest }))

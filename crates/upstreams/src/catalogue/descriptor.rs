@@ -12,7 +12,6 @@ use kernel::ports::server_desk::ToolProblem;
 use kernel::ports::upstream_store::Definition;
 use serde_json::Value;
 
-use super::dialect::modern;
 use crate::{headers, pins};
 
 /// Largest descriptor, as compact JSON.
@@ -123,15 +122,14 @@ fn check(name: &str, descriptor: &Value) -> Result<(), String> {
         return Err(format!("its `inputSchema` cannot be used: {reason}"));
     }
     let limits = SchemaLimits::default();
-    CompiledSchema::input(&modern(input), &limits, Coercion::Lossless)
-        .map_err(|errors| unfit("inputSchema", &errors))?;
+    CompiledSchema::input(input, &limits, Coercion::Lossless).map_err(|errors| unfit("inputSchema", &errors))?;
     match descriptor.get("outputSchema") {
         None | Some(Value::Null) => Ok(()),
         Some(output) => {
             if output.get("type").and_then(Value::as_str) != Some("object") {
                 return Err("its `outputSchema` must be a schema of type `object`".into());
             }
-            CompiledSchema::output(&modern(output), &limits).map(drop).map_err(|errors| unfit("outputSchema", &errors))
+            CompiledSchema::output(output, &limits).map(drop).map_err(|errors| unfit("outputSchema", &errors))
         }
     }
 }

@@ -18,7 +18,6 @@ use kernel::ports::upstream_store::{PinRecord, PinState, ServerRecord};
 use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown};
-use super::dialect::modern;
 use super::difference::difference;
 use super::taking_in::{JUDGED_MAX, outdated, switched_off};
 use super::{Catalogue, Kept, ServerKey, namespace};
@@ -299,7 +298,7 @@ impl Catalogue {
 
 /// What accepting would mean for callers.
 fn compared(old: &Value, new: &Value) -> &'static str {
-    let side = |definition: &Value, member: &str| definition.get(member).map_or_else(|| json!({}), modern);
+    let side = |definition: &Value, member: &str| definition.get(member).cloned().unwrap_or_else(|| json!({}));
     let input = compat::compare(&side(old, "inputSchema"), &side(new, "inputSchema"), Direction::Input);
     let output = compat::compare(&side(old, "outputSchema"), &side(new, "outputSchema"), Direction::Output);
     match input.verdict.max(output.verdict) {

@@ -5,16 +5,16 @@
 
 use contract::compat::{self, Direction, Verdict};
 use contract::ids::ToolId;
-use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
-use contract::schema::SchemaMarks;
+use contract::manifest::{LifecycleState, Manifest, McpDisplay, SideEffectPolicy};
 use contract::schema::portable::{DEFINITIONS, portable};
+use contract::schema::{SchemaMarks, modern};
 use contract::version::{Bump, FirstNumber, Version};
 use kernel::ports::clock::UnixMillis;
 use kernel::registry::Tool;
 use serde_json::{Map, Value, json};
 
 use super::descriptor::{clean, hints};
-use super::dialect::modern;
+use crate::wire::is_ours;
 
 /// Longest and shortest texts that a manifest takes.
 const NAME_CHARS_MAX: usize = 255;
@@ -23,6 +23,8 @@ const DESCRIPTION_CHARS_MAX: usize = 2000;
 const DESCRIPTION_CHARS_MIN: usize = 10;
 /// Seconds a call may take unless it says otherwise. The class allows five minutes.
 const TIMEOUT_SECONDS: u32 = 60;
+/// Bytes of what clients are shown besides names, texts and schemas: icons may be whole pictures.
+const DISPLAY_BYTES_MAX: usize = 128 * 1024;
 /// Longest tag.
 const TAG_CHARS_MAX: usize = 100;
 /// Where a result has what the server has typed.
@@ -52,9 +54,12 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
     put("description", json!(description(taken, said("description"))));
     put("provider", json!(taken.server));
     put("protocol", json!("mcp"));
-    put("parameters", taken.definition.get("inputSchema").map(modern).unwrap_or_default());
+    put(
+        "parameters",
+        taken.definition.get("inputSchema").map(|schema| modern(schema).into_owned()).unwrap_or_default(),
+    );
     let output = taken.definition.get("outputSchema").filter(|schema| !schema.is_null()).map(modern);
-    put("result_schema", result_schema(output.as_ref()));
+    put("result_schema", result_schema(output.as_deref()));
     put("side_effect_policy", json!(effects));
     if !matches!(effects, SideEffectPolicy::Pure | SideEffectPolicy::Unclassified) {
         // Whoever classified it has said how grave it is, not what exactly it changes.
@@ -62,11 +67,43 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
         put("side_effects", json!([{ "resource": resource, "op": "UPDATE", "scope": "whatever the server reaches" }]));
         put("idempotency", json!({ "key_fields": [] }));
     }
-    put("execution", json!({ "type": "mcp", "server": taken.server, "tool": taken.upstream_tool }));
+    put("execution", execution(taken));
     put("timeout_class", json!("long_running"));
     put("timeout_default", json!(TIMEOUT_SECONDS));
     put("tags", json!(tags(taken)));
     manifest
+}
+
+fn execution(taken: Taken<'_>) -> Value {
+    let mut execution = json!({ "type": "mcp", "server": taken.server, "tool": taken.upstream_tool });
+    let display = display(taken.definition);
+    if display != McpDisplay::default()
+        && let Some(members) = execution.as_object_mut()
+    {
+        members.insert("display".to_owned(), json!(display));
+    }
+    execution
+}
+
+/// What clients are shown of the tool. A server does not speak for us, and an icon is a picture and nothing that runs.
+fn display(definition: &Value) -> McpDisplay {
+    let members = |name: &str| definition.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut meta = members("_meta");
+    meta.retain(|name, _| !is_ours(name));
+    let is_picture = |icon: &&Value| {
+        let source = icon.get("src").and_then(Value::as_str).unwrap_or_default();
+        ["https://", "data:image/"].iter().any(|start| source.starts_with(start))
+    };
+    let icons = definition.get("icons").and_then(Value::as_array).into_iter().flatten();
+    let display =
+        McpDisplay { annotations: members("annotations"), icons: icons.filter(is_picture).cloned().collect(), meta };
+    let bytes = json!(display).to_string().len();
+    if bytes > DISPLAY_BYTES_MAX {
+        let tool = definition.get("name").and_then(Value::as_str).map(|name| clean(name, NAME_CHARS_MAX));
+        tracing::warn!(tool, bytes, "icons and metadata of a tool are too large to be shown");
+        return McpDisplay { annotations: display.annotations, ..McpDisplay::default() };
+    }
+    display
 }
 
 fn title(taken: Taken<'_>, said: &str) -> String {
@@ -214,6 +251,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_shows_of_its_tool_is_kept_apart_from_what_anything_relies_on() {
+        let definition = json!({ "name": "x", "inputSchema": { "type": "object" },
+            "annotations": { "title": "Reading", "readOnlyHint": true },
+            "icons": [{ "src": "https://example.com/a.png", "sizes": ["48x48"] }, { "src": "javascript:alert(1)" }],
+            "_meta": { "example.com/area": "files", "dev.gantry/trusted": true } });
+        let taken = manifest(&definition, None);
+        let Some(contract::manifest::Execution::Mcp { display: Some(display), .. }) = taken.execution else { panic!() };
+        let shown = json!({ "annotations": { "title": "Reading", "readOnlyHint": true },
+            "icons": [{ "src": "https://example.com/a.png", "sizes": ["48x48"] }], "_meta": { "example.com/area": "files" } });
+        assert_eq!(json!(display), shown);
+        let huge = json!({ "name": "x", "inputSchema": { "type": "object" },
+            "icons": [{ "src": format!("data:image/png;base64,{}", "A".repeat(200_000)) }] });
+        let Some(contract::manifest::Execution::Mcp { display, .. }) = manifest(&huge, None).execution else {
+            panic!()
+        };
+        assert_eq!(display, None);
+    }
+
+    #[test]
     fn the_result_is_the_content_and_what_the_server_has_typed() {
         let output = json!({ "type": "object", "properties": { "n": { "$ref": "#/$defs/count" } }, "required": ["n"],
             "$defs": { "count": { "type": "integer" } } });
@@ -226,6 +282,30 @@ mod tests {
             assert!(schema.check(&wrong).is_err(), "{wrong}");
         }
         assert_eq!(result_schema(None).get("required"), Some(&json!(["content"])));
+    }
+
+    #[test]
+    fn a_typed_result_of_an_older_draft_is_translated_before_its_references_are_led_elsewhere() {
+        let output = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+            "properties": { "pair": { "items": [{ "type": "string", "x-sensitivity": "pii" }, {}], "additionalItems": false },
+                "first": { "$ref": "#/properties/pair/items/0" }, "who": { "$ref": "#who" } },
+            "definitions": { "who": { "$id": "#who", "type": "integer" } } });
+        let definition = json!({ "name": "x", "inputSchema": { "type": "object" }, "outputSchema": output });
+        let manifest = manifest(&definition, None);
+        let schema = manifest.compile_result().unwrap();
+        let said = |structured: Value| json!({ "content": [], "structuredContent": structured });
+        assert!(schema.check(&said(json!({ "pair": ["a", 1], "first": "b", "who": 1 }))).is_ok());
+        for wrong in
+            [json!({ "pair": ["a", 1, 2] }), json!({ "pair": [1] }), json!({ "first": 1 }), json!({ "who": "x" })]
+        {
+            assert!(schema.check(&said(wrong.clone())).is_err(), "{wrong}");
+        }
+        let marks = SchemaMarks::of(&manifest.result_schema).unwrap();
+        let inner = marks.whole().member("structuredContent");
+        let marked =
+            [inner.member("pair").item(0), inner.member("pair").item(1), inner.member("first"), inner.member("who")];
+        let marked = marked.map(|part| part.says() == contract::schema::Sensitivity::Sensitive);
+        assert_eq!(marked, [true, false, true, false]);
     }
 
     #[test]

@@ -22,13 +22,20 @@ impl Inspector for Scanned {
 impl Scanned {
     fn one(self, definition: &Value, neighbours: &Neighbours) -> Inspection {
         let text = |member: &str| definition.get(member).and_then(Value::as_str);
+        // What clients are shown besides is looked at with the hints: it is one more place where words can hide.
+        let mut hints = definition.get("annotations").cloned();
+        if let (Some(meta), Value::Object(members)) =
+            (definition.get("_meta"), hints.get_or_insert_with(|| Value::Object(serde_json::Map::new())))
+        {
+            members.insert("_meta".to_owned(), meta.clone());
+        }
         let scanned = Definition {
             name: text("name").unwrap_or_default(),
             title: text("title"),
             description: text("description").unwrap_or_default(),
             parameters: definition.get("inputSchema").unwrap_or(&Value::Null),
             output_schema: definition.get("outputSchema"),
-            annotations: definition.get("annotations"),
+            annotations: hints.as_ref(),
         };
         let found = scan::scan(&scanned, neighbours);
         let blocks = self.blocks && scan::verdict(&found) == Verdict::Block;

@@ -282,7 +282,7 @@ impl Catalogue {
         move |id, upstream_tool| {
             let published = registry.tool(&tenant, id).is_some_and(|tool| {
                 let ours = |execution: &Option<Execution>| {
-                    matches!(execution, Some(Execution::Mcp { server: of, tool }) if *of == server && tool == upstream_tool)
+                    matches!(execution, Some(Execution::Mcp { server: of, tool, .. }) if *of == server && tool == upstream_tool)
                 };
                 tool.tenant != tenant || !tool.versions().iter().all(|version| ours(&version.manifest.execution))
             });

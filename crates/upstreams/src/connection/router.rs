@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::companion::{Companion, LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::companion::{Companion, LogLevel, Progress, ProgressCount, Question, QuestionKind};
 use kernel::ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -377,7 +377,8 @@ fn progress(params: &Value) -> Progress {
         _ => None,
     };
     let message = params.get("message").and_then(Value::as_str).map(str::to_owned);
-    Progress { percent, phase: None, message }
+    let count = number("progress").map(|done| ProgressCount { done, total: number("total") });
+    Progress { percent, phase: None, message, count }
 }
 
 impl fmt::Debug for Router {

@@ -141,7 +141,7 @@ impl Open {
                     },
                 };
                 let (phase, message) = (text("phase", NAME_CHARS_MAX), text("message", WORDS_CHARS_MAX));
-                companion.progress(Progress { percent, phase, message });
+                companion.progress(Progress { percent, phase, message, count: None });
             }
             "log" => match text("message", LOG_CHARS_MAX) {
                 Some(message) => {

@@ -43,8 +43,8 @@ impl Scrubbed {
 #[async_trait]
 impl Companion for Scrubbed {
     fn progress(&self, progress: Progress) {
-        let Progress { percent, phase, message } = progress;
-        self.inner.progress(Progress { percent, phase: self.text(phase), message: self.text(message) });
+        let Progress { percent, phase, message, count } = progress;
+        self.inner.progress(Progress { percent, phase: self.text(phase), message: self.text(message), count });
     }
 
     fn log(&self, level: LogLevel, message: &str) {

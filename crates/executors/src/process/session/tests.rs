@@ -550,7 +550,7 @@ async fn a_scrubbed_companion_hears_no_secret() {
     let secrets = Arc::new(Scrubber::new(&[("key", "hunter22")]));
     let companion = Scrubbed::new(Arc::clone(&ear) as Arc<dyn Companion>, secrets);
     let words = || Some("it is hunter22".to_owned());
-    companion.progress(Progress { percent: None, phase: words(), message: words() });
+    companion.progress(Progress { phase: words(), message: words(), ..Progress::default() });
     companion.log(LogLevel::Info, "aHVudGVyMjI= is hunter22");
     companion.checkpoint(Snapshot::of(Some("hunter22"), json!({ "hunter22": ["hunter22"] }))).await.unwrap();
     assert_eq!(companion.document("hunter22").await.unwrap(), json!({ "id": "[secret key]" }));

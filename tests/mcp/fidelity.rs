@@ -1,0 +1,98 @@
+//! What a server says about its tools and results is what a client hears: annotations, icons, metadata, progress in the
+//! server's own units, results of tools that failed. Schemas of older drafts and with look-around are kept and checked.
+
+use super::*;
+
+const TALKATIVE: &str = include_str!("servers/talkative.py");
+
+async fn with_talk() -> House {
+    let house = House::open().await;
+    std::fs::write(house.file("servers/talkative.py"), TALKATIVE).unwrap();
+    let permissions = [format!("filesystem:read:{}", house.path("servers"))];
+    let args = [house.path("servers/talkative.py")];
+    let reach = json!({ "type": "stdio", "command": "python3", "args": args, "permissions": permissions });
+    house.put("talk", &json!({ "reach": reach })).await;
+    house
+}
+
+#[tokio::test]
+async fn what_a_server_says_about_a_tool_is_what_clients_are_shown() {
+    let house = with_talk().await;
+    for client in [house.old_client("2025-11-25").await, house.new_client()] {
+        let tools = client.list("tools").await.unwrap();
+        let report = tools.iter().find(|tool| tool["name"] == "talk__report").unwrap_or_else(|| panic!("{tools:?}"));
+        // Hints are handed on as such; nobody has classified the tool, and nothing claims that somebody has.
+        let hints = json!({ "title": "Reporting", "readOnlyHint": true, "openWorldHint": false });
+        assert_eq!(report["annotations"], hints, "{report}");
+        assert_eq!(report["title"], "Report");
+        let icon = json!([{ "src": "https://example.com/report.png", "mimeType": "image/png", "sizes": ["48x48"] }]);
+        assert_eq!(report["icons"], icon, "{report}");
+        assert_eq!(report["_meta"], json!({ "example.com/area": { "name": "reports" } }), "{report}");
+    }
+    let token = Some(house.gantry.token.as_str());
+    let shown = house.gantry.request(Method::GET, "/v1/tools/talk.report", token, None).await;
+    assert_eq!(shown.body["manifest"]["side_effect_policy"], "unclassified", "{}", shown.text);
+}
+
+#[tokio::test]
+async fn results_and_progress_arrive_as_the_server_said_them() {
+    let house = with_talk().await;
+    for client in [house.old_client("2025-11-25").await, house.new_client()] {
+        let asked = json!({ "name": "talk__report", "arguments": { "name": "a.b", "pair": [1, "x"] },
+            "_meta": { "progressToken": "p" } });
+        let reply = client.request("tools/call", asked).await.unwrap();
+        let told = |note: &&Value| note["method"] == "notifications/progress";
+        let progress: Vec<Value> = reply.notifications.iter().filter(told).map(|note| note["params"].clone()).collect();
+        let step = |done: f64| json!({ "progressToken": "p", "progress": done, "total": 7.0, "message": format!("step {done}") });
+        assert_eq!(progress, [step(3.0), step(5.0)], "{:?}", reply.notifications);
+        let result = reply.result().unwrap();
+        assert_eq!(result["structuredContent"], json!({ "steps": 7 }), "{result}");
+        assert_eq!(result["_meta"]["example.com/page"], json!({ "next": 2 }), "{result}");
+        // A server does not speak for Gantry.
+        assert_ne!(result["_meta"]["dev.gantry/trace_id"], "forged", "{result}");
+        let block = json!({ "type": "text", "text": "7 steps", "annotations": { "audience": ["user"] }, "_meta": { "example.com/block": 1 } });
+        assert_eq!(result["content"], json!([block]), "{result}");
+
+        let failed = client.call("talk__collapse", &json!({})).await.unwrap().result().unwrap();
+        assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("it broke")), "{failed}");
+        assert_eq!(failed["structuredContent"], json!({ "at": 3 }), "{failed}");
+        assert_eq!(failed["_meta"]["example.com/page"], json!({ "next": 2 }), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_of_older_drafts_with_look_around_are_kept_and_checked() {
+    let house = with_talk().await;
+    for (parameters, status) in [
+        (json!({ "name": "a.b" }), 200),
+        (json!({ "name": ".b" }), 400),
+        (json!({ "name": "a", "pair": [1, "x"] }), 200),
+        (json!({ "name": "a", "pair": [1, 2] }), 400),
+        (json!({ "name": "a", "pair": [1, "x", 3] }), 400),
+    ] {
+        let answer = house.invoke("talk.report", parameters.clone()).await;
+        assert_eq!(answer.status, status, "{parameters}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_ended_is_answered_with_204_and_gone() {
+    let house = House::open().await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let send = |method: Method, session: Option<String>, body: Value| {
+        let request = http.request(method, house.door()).bearer_auth(&house.agent);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = session.into_iter().fold(request, |request, id| request.header("mcp-session-id", id));
+        if body.is_null() { request.send() } else { request.json(&body).send() }
+    };
+    let about = json!({ "name": "t", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let opened = send(Method::POST, None, hello).await.unwrap();
+    let session = opened.headers().get("mcp-session-id").unwrap().to_str().unwrap().to_owned();
+    let ended = send(Method::DELETE, Some(session.clone()), Value::Null).await.unwrap();
+    assert_eq!((ended.status().as_u16(), ended.text().await.unwrap()), (204, String::new()));
+    let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
+    let after = send(Method::POST, Some(session), ping).await.unwrap();
+    assert_eq!(after.status().as_u16(), 404);
+}
