@@ -15,7 +15,7 @@ use audit::sinks::Sink as _;
 use gantry_kafka_sink::{
     KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, KafkaTls, SaslLogin, SaslMechanism, TOPIC_DEFAULT,
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -98,6 +98,8 @@ impl SecureBroker {
 fn acceptor(name: &str, authority: &Path) -> TlsAcceptor {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Another name than the certificates it signs have: OpenSSL takes one whose issuer is its subject for its own authority.
+    params.distinguished_name.push(DnType::CommonName, "the authority of a test");
     let authority_key = KeyPair::generate().unwrap();
     std::fs::write(authority, params.self_signed(&authority_key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(params, authority_key);
