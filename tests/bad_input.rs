@@ -189,8 +189,6 @@ async fn hostile_schemas_are_refused_and_hostile_patterns_do_no_harm() {
         json!({ "$ref": "https://example.com/schema.json" }),
         json!({ "$ref": "file:///etc/passwd" }),
         json!({ "$ref": "#/nowhere" }),
-        json!({ "type": "string", "pattern": "(?<=a)b" }),
-        json!({ "type": "string", "pattern": "(a)\\1" }),
         json!({ "type": "string", "pattern": "(((a{100}){100}){100})" }),
         json!({ "type": "string", "pattern": "(" }),
         json!({ "type": "strin" }),
@@ -203,6 +201,16 @@ async fn hostile_schemas_are_refused_and_hostile_patterns_do_no_harm() {
     // Catastrophic for a backtracking engine, harmless for a linear one.
     assert_eq!(gantry.register(with(json!({ "type": "string", "pattern": "^(a+)+$" }))).await.status, 201);
     let answer = gantry.invoke("demo.echo_sum", json!({ "expression": format!("{}!", "a".repeat(50_000)) })).await;
+    assert_eq!(answer.refusal(), (400, "E3301"));
+    // Look-around is checked within a bound; a back-reference is kept, and said to be unchecked.
+    for (id, pattern, unchecked) in [("looks", "^(?=a)(a+)+$", false), ("repeats", "(a)\\1", true)] {
+        let schema = json!({ "type": "string", "pattern": pattern });
+        let schema = json!({ "type": "object", "properties": { "expression": schema }, "required": ["expression"] });
+        let answer = gantry.register(manifest(json!({ "tool_id": id, "parameters": schema }))).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        assert_eq!(answer.text.contains("it is not checked"), unchecked, "{}", answer.text);
+    }
+    let answer = gantry.invoke("demo.looks", json!({ "expression": format!("{}!", "a".repeat(50_000)) })).await;
     assert_eq!(answer.refusal(), (400, "E3301"));
 }
 
