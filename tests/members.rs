@@ -417,10 +417,18 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
                 "a_container_speaks_the_protocol_and_has_the_variables_of_its_manifest",
             );
         }
-        "execution.mcp.type" | "execution.mcp.server" | "execution.mcp.tool" => {
+        "execution.mcp.type" | "execution.mcp.server" | "execution.mcp.tool" | "execution.mcp.display" => {
             bench
                 .refused(json!({ "execution": { "type": "mcp", "server": "files", "tool": "read" } }), "MCP servers")
                 .await;
+        }
+        // What a server says of its tool, handed on as it was said.
+        _ if member.starts_with("execution.mcp.display.") => {
+            Bench::shown_by(
+                member,
+                "tests/mcp/fidelity.rs",
+                "what_a_server_says_about_a_tool_is_what_clients_are_shown",
+            );
         }
         _ if member.starts_with("execution.") => {
             let execution = match member.split('.').nth(1).unwrap() {
