@@ -37,7 +37,7 @@ mod identity;
 mod jobs;
 mod json_rpc;
 mod lifecycle;
-mod masking;
+mod masked_answers;
 mod mcp;
 mod mcp_stdio;
 mod members;
