@@ -143,6 +143,7 @@ async fn trial(
     }
     let lines = format!("/v1/servers/{}/logs{}", segment(&server.name), in_tenant(manner.tenant));
     let lines = format!("{lines}{}lines={LOG_LINES}", if lines.contains('?') { '&' } else { '?' });
+    // The log only explains the failure, which is told without it too.
     let log = client.get(&lines).await.ok();
     let log = log.as_ref().and_then(|log| log.get("lines")?.as_array());
     let log: Vec<String> = log.into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect();
