@@ -133,6 +133,12 @@ async fn a_server_on_loopback_answers_to_its_own_names_at_every_door() {
     let named = Start::new().env("GANTRY_SERVER__ALLOWED_HOSTS", "tools.example.com").run().await;
     assert_eq!(status_of(&named, "/v1/tools", "host: tools.example.com:443\r\n").await, 200);
     assert_eq!(status_of(&named, "/v1/tools", "host: rebound.example\r\n").await, 403);
+    // Of a target and a header that name two hosts neither is taken.
+    let target = |host: &str| format!("http://{host}/v1/tools");
+    assert_eq!(status_of(&named, &target("tools.example.com"), "host: tools.example.com\r\n").await, 200);
+    for host in ["rebound.example", "user@tools.example.com", "localhost"] {
+        assert_eq!(status_of(&named, &target(host), "host: tools.example.com\r\n").await, 403, "{host}");
+    }
 }
 
 #[tokio::test]

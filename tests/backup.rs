@@ -52,6 +52,28 @@ async fn a_backup_made_under_a_running_server_comes_back_whole() {
 }
 
 #[tokio::test]
+async fn a_backup_of_a_running_server_has_every_record_of_what_was_answered_before() {
+    let house = tempfile::tempdir().unwrap();
+    let data = house.path().join("data");
+    let server = Start::new().data(&data).run().await;
+    // More than one, because each signs.
+    for number in 1..=2 {
+        for _ in 0..3 {
+            assert_eq!(server.invoke("calculator", json!({ "expression": "1 + 1" })).await.status, 200);
+        }
+        let file = house.path().join(format!("backup-{number}.tar.gz"));
+        let made = server.cli(&["--json", "backup", "--to", file.to_str().unwrap()]).ok().json();
+        let member = "audit/audit-000001.jsonl";
+        let archive = std::process::Command::new("tar").args(["xzOf", file.to_str().unwrap(), member]).output();
+        let lines = String::from_utf8(archive.unwrap().stdout).unwrap();
+        let calls = lines.lines().filter(|line| line.contains("\"action\":\"invocation_finished\"")).count();
+        assert_eq!(calls, 3 * number, "{lines}");
+        assert_eq!(made["audit_records"], json!(lines.lines().count()));
+    }
+    server.stop();
+}
+
+#[tokio::test]
 async fn what_is_no_backup_or_a_damaged_one_changes_nothing() {
     let house = tempfile::tempdir().unwrap();
     let (data, new) = (house.path().join("data"), house.path().join("new"));

@@ -1,5 +1,6 @@
 //! What careless and hostile clients send: each gets a code, a reason and a remedy, and the server goes on.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -72,6 +73,33 @@ async fn malformed_bodies_are_refused_with_a_place_and_a_reason() {
     let answer = gantry.post_raw(INVOKE, "application/json", r#"{"tool_id":"calculator","paramters":{}}"#).await;
     assert!(answer.text.contains("parameters"), "suggests the right name: {}", answer.text);
     assert_eq!(gantry.invoke("calculator", json!({ "expression": "1" })).await.status, 200, "still there");
+}
+
+#[tokio::test]
+async fn a_query_that_nothing_reads_is_refused_also_where_a_body_asks() {
+    let gantry = Gantry::start().await;
+    let call = || json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
+    let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tool.list" });
+    for (method, path, body) in [
+        (Method::POST, "/v1/tools/invoke?dry_run=true", call()),
+        (Method::POST, "/v1/tools/invoke/batch?dry_run=true", json!({ "invocations": [call()] })),
+        (Method::POST, "/v1/tools/explain?tenant=acme", call()),
+        (Method::POST, "/v1/tools/register?dry_run=true", manifest(json!({}))),
+        (Method::POST, "/v1/tokens?ttl_seconds=60", json!({ "sub": "somebody" })),
+        (Method::PUT, "/v1/policies?dry_run=true", json!({ "policies": "permit (principal, action, resource);" })),
+        (Method::PUT, "/v1/tenants?tenant=acme", json!({ "tenants": [] })),
+        (Method::POST, "/v1/tools/calculator/quarantine?until=tomorrow", json!({ "reason": "a test" })),
+        (Method::POST, "/rpc?trace=1", rpc),
+    ] {
+        let answer = gantry.request(method.clone(), path, Some(&gantry.token), Some(body.clone())).await;
+        assert_eq!(answer.refusal(), (400, "E3004"), "{path}");
+        assert!(answer.text.contains("there is no query parameter"), "{path}: {}", answer.text);
+        // Who asks comes first.
+        let nobody = gantry.request(method, path, None, Some(body)).await;
+        assert_eq!(nobody.status, 401, "{path}: {}", nobody.text);
+    }
+    assert_eq!(gantry.get("/v1/tools/demo.echo_sum").await.status, 404, "nothing was registered");
+    assert_eq!(gantry.invoke("calculator", json!({ "expression": "1" })).await.status, 200, "nor taken out of use");
 }
 
 #[tokio::test]

@@ -112,6 +112,49 @@ async fn rights_that_have_ended_begin_nothing_again() {
 }
 
 #[tokio::test]
+async fn whoever_begins_a_job_of_another_again_must_be_allowed_to_make_its_call() {
+    let office = Office(Gantry::start().await);
+    let (admin, alice) = (office.0.token.clone(), office.agent(json!({})).await);
+    let path = office.failed(&alice).await;
+    let manager = async |change: Value| {
+        let mut wish = json!({ "sub": "olga", "roles": ["operator"] });
+        wish.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        office.agent(wish).await
+    };
+    // Its own budget is asked, and spent.
+    let one = manager(json!({ "budget": { "calls": 1 } })).await;
+    assert_eq!(office.retry(&one, &path).await.status, 202);
+    assert_eq!(office.retry(&one, &path).await.refusal(), (402, "E3211"));
+    // So are its activations, with what they demand.
+    let olga = manager(json!({})).await;
+    let activation = |more: Value| {
+        let mut one = json!({ "tenant": "acme", "agent_id": "olga", "tool_id": "calculator" });
+        one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "activations": [one] })
+    };
+    for (more, expected) in [
+        (json!({ "enabled": false }), (404, "E3101")),
+        (json!({ "enabled": true, "policy_overrides": { "requires_approval": true } }), (403, "E3208")),
+    ] {
+        let put = office.ask(&admin, Method::PUT, "/v1/activations", Some(activation(more.clone()))).await;
+        assert_eq!(put.status, 200, "{}", put.text);
+        let refused = office.retry(&olga, &path).await;
+        assert_eq!(refused.refusal(), expected, "{more}: {}", refused.text);
+    }
+    let put = office.ask(&admin, Method::PUT, "/v1/activations", Some(activation(json!({ "enabled": true })))).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    assert_eq!(office.retry(&olga, &path).await.status, 202);
+    // And what policies say of it.
+    let policies = r#"permit(principal, action, resource);
+        forbid(principal == Agent::"olga", action, resource == Tool::"calculator");"#;
+    let put = office.ask(&admin, Method::PUT, "/v1/policies", Some(json!({ "policies": policies }))).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let refused = office.retry(&olga, &path).await;
+    assert_eq!(refused.refusal(), (403, "E3206"), "{}", refused.text);
+    assert_eq!(office.retry(&alice, &path).await.status, 202, "its owner may");
+}
+
+#[tokio::test]
 async fn a_callback_signs_only_with_a_credential_that_the_token_covers() {
     let office = Office(Gantry::start().await);
     let agent = office.agent(json!({ "scopes": ["credentials:other"] })).await;

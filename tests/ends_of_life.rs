@@ -114,7 +114,24 @@ async fn who_administers_the_installation_takes_a_tool_of_a_tenant_out_of_use() 
     assert_eq!(gantry.post("/v1/tools/demo.own/quarantine", reason()).await.refusal(), (404, "E3101"));
     assert_eq!(gantry.post(path, reason()).await.status, 200);
     assert_eq!(call().await.refusal(), (423, "E3107"));
+    // The tenant's people neither put it back nor make it a quarantine of their own that they could lift.
+    let operator = gantry.mint(json!({ "tenant": "shop", "roles": ["operator"], "sub": "did:example:keeper" })).await;
+    for token in [&shop, &operator] {
+        for act in ["release", "quarantine", "release"] {
+            let path = format!("/v1/tools/demo.own/{act}");
+            let answer = gantry.request(Method::POST, &path, Some(token), Some(reason())).await;
+            assert_eq!(answer.refusal(), (403, "E3206"), "{act}");
+        }
+        assert_eq!(call().await.refusal(), (423, "E3107"));
+    }
     gantry.cli(&["tool", "release", "demo.own", "--tenant", "shop", "--reason", "it was looked at"]).ok();
+    assert_eq!(call().await.code(), before.code());
+    // What they took out of use themselves they put back.
+    for (act, token) in [("quarantine", &shop), ("release", &operator)] {
+        let path = format!("/v1/tools/demo.own/{act}");
+        let answer = gantry.request(Method::POST, &path, Some(token), Some(reason())).await;
+        assert_eq!(answer.status, 200, "{act}: {}", answer.text);
+    }
     assert_eq!(call().await.code(), before.code());
 }
 

@@ -8,6 +8,7 @@
 mod background;
 mod breakers;
 mod connections;
+mod engine;
 mod mcp;
 mod requests;
 

@@ -76,6 +76,7 @@ async fn a_stranger_hears_whether_the_server_is_well_and_nothing_about_what_tena
         assert_eq!((told.status, &told.body["healthy"], &told.body["checks"]), (200, &json!(true), &json!({})));
     }
     let all = gantry.get("/health").await.body;
+    assert_eq!(all["checks"]["local"], json!({ "healthy": true, "required": false }), "{all}");
     assert!(all["tools"].is_u64() && all["versions"].is_u64() && all["checks"]["servers"].is_object(), "{all}");
     // The commands show the token they have, and say so where it is not enough.
     let doctor = gantry.cli(&["--json", "doctor"]).json();

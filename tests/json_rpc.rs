@@ -238,3 +238,27 @@ async fn the_mcp_door_too_answers_in_json_rpc_what_is_no_message_of_its_own() {
         assert!(answer.body["error"]["code"].is_i64() && answer.body["error"]["message"].is_string(), "{said}");
     }
 }
+
+/// A call of the calculator whose arguments say one thing to one parser and another to the next.
+const AMBIGUOUS: &str = r#"{"name":"calculator","arguments":{"expression":"1+1","expression":"6*7"}}"#;
+
+#[tokio::test]
+async fn a_key_that_stands_twice_is_refused_with_one_code_by_every_door() {
+    let gantry = Gantry::start().await;
+    let post = async |path: &str, body: String| {
+        let request = crate::support::client().post(format!("{}{path}", gantry.url)).bearer_auth(&gantry.token);
+        let request =
+            request.header("content-type", "application/json").header("accept", "application/json, text/event-stream");
+        Answer::of(request.body(body).send().await.unwrap()).await
+    };
+    let rest = r#"{"tool_id":"calculator","parameters":{"expression":"1+1","expression":"6*7"}}"#.to_owned();
+    assert_eq!(post("/v1/tools/invoke", rest).await.refusal(), (400, "E3004"));
+    let rpc = r#"{"jsonrpc":"2.0","id":5,"method":"tools/invoke","params":{"tool_id":"calculator","tool_id":"x"}}"#;
+    let mcp = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{AMBIGUOUS}}}"#);
+    for (path, body) in [("/rpc", rpc.to_owned()), ("/mcp", mcp)] {
+        let refused = post(path, body).await;
+        assert_eq!(refused.body["error"]["code"], -32700, "{path}: {}", refused.text);
+        assert!(refused.text.contains("E3004") && refused.text.contains("stands twice"), "{path}: {}", refused.text);
+        assert!(!refused.text.contains("42"), "{path}: it ran: {}", refused.text);
+    }
+}

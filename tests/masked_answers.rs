@@ -90,6 +90,77 @@ async fn what_nobody_can_look_into_is_not_delivered_where_a_policy_masks() {
     assert_eq!(blocks[2], json!({ "type": "text", "text": "two pictures" }));
 }
 
+/// One request by MCP, and the result in its answer.
+async fn by_mcp(server: &Gantry, token: &str, method: &str, name: &str, params: Value) -> Value {
+    let text = told_by_mcp(server, token, method, name, params).await;
+    let message = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .find(|line| line.contains("\"result\""))
+        .unwrap_or(&text);
+    let message: Value = serde_json::from_str(message).unwrap_or_else(|_| panic!("{text}"));
+    assert!(message["result"].is_object(), "{text}");
+    message["result"].clone()
+}
+
+/// One request by MCP, and everything that is said until it is answered.
+async fn told_by_mcp(server: &Gantry, token: &str, method: &str, name: &str, mut params: Value) -> String {
+    params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" }, "progressToken": "p-1" });
+    let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let request = crate::support::client().post(format!("{}/mcp", server.url)).bearer_auth(token);
+    let request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method)
+        .header("mcp-name", name);
+    request.body(ask.to_string()).send().await.unwrap().text().await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_tool_tells_on_the_way_is_masked_as_its_result_is() {
+    let home = tempfile::tempdir().unwrap();
+    let server = clinic(home.path()).await;
+    let agent = server.mint(json!({ "sub": "ann", "tenant": "local" })).await;
+    put_policy(&server, "redact=ward").await;
+    let name = "clinic__visits";
+    let call = json!({ "name": name, "arguments": {} });
+    let told = told_by_mcp(&server, &agent, "tools/call", name, call).await;
+    assert!(told.contains("notifications/progress") && told.contains("visitors"), "{told}");
+    assert!(!told.contains("hunter2") && !told.contains("south-wing"), "{told}");
+}
+
+#[tokio::test]
+async fn a_large_result_that_waits_to_be_fetched_is_masked_for_whoever_reads_it_now() {
+    let home = tempfile::tempdir().unwrap();
+    let rows: Vec<Value> =
+        (0..8_000).map(|row| json!({ "row": row, "ssn": "open-sesame", "kept": "word-of-it" })).collect();
+    let server = answering(home.path(), "raw", &json!({ "rows": rows, "prose": "it was open-sesame" })).await;
+    let agent = server.mint(json!({ "sub": "ann", "tenant": "local" })).await;
+    let called =
+        by_mcp(&server, &agent, "tools/call", "out__answers", json!({ "name": "out__answers", "arguments": {} })).await;
+    let uri = called["content"][1]["uri"].as_str().unwrap_or_else(|| panic!("it is not kept: {called}"));
+    let read = async || {
+        let (mut text, mut next) = (String::new(), Some(uri.to_owned()));
+        while let Some(at) = next {
+            let piece = by_mcp(&server, &agent, "resources/read", &at, json!({ "uri": at })).await;
+            text += piece["contents"][0]["text"].as_str().unwrap();
+            next = piece["contents"][0]["_meta"]["dev.gantry/next"].as_str().map(str::to_owned);
+        }
+        text
+    };
+    let clear = read().await;
+    assert!(clear.contains("open-sesame"), "nobody hides it yet");
+    put_policy(&server, "redact=ssn").await;
+    let masked = read().await;
+    assert!(!masked.contains("open-sesame"), "what is masked now is masked in what was said before");
+    let value: Value = serde_json::from_str(&masked).unwrap();
+    assert_eq!(value["rows"][7_999], json!({ "row": 7_999, "ssn": HIDDEN, "kept": "word-of-it" }));
+    assert_eq!(value["prose"], format!("it was {HIDDEN}"));
+}
+
 #[tokio::test]
 async fn the_events_of_a_job_are_masked_as_its_status_is() {
     let home = tempfile::tempdir().unwrap();

@@ -16,10 +16,14 @@ use tempfile::TempDir;
 
 use crate::support::{Answer, Gantry, PATIENCE, Start, open_to_all};
 
+mod classes;
 mod clients;
+mod exposure;
 mod fidelity;
+mod grants;
 mod import;
 mod marks;
+mod packages;
 mod pairs;
 mod peers;
 mod raw_client;

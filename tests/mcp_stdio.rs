@@ -37,7 +37,12 @@ impl Talk {
     }
 
     fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.ask_text(id, &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
+    }
+
+    /// The same with a line as it is.
+    fn ask_text(&mut self, id: u64, line: &str) -> Value {
+        writeln!(self.asks.as_mut().unwrap(), "{line}").unwrap();
         loop {
             let mut line = String::new();
             assert!(self.answers.read_line(&mut line).unwrap() > 0, "it has gone");
@@ -85,6 +90,23 @@ async fn it_carries_the_conversation_to_a_running_server() {
     let unknown = talk.ask(3, "tools/call", &json!({ "name": "calculater" }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     talk.end();
+}
+
+#[tokio::test]
+async fn a_key_that_stands_twice_is_refused_by_both_kinds_of_lines_and_the_conversation_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Gantry::start().await;
+    // One that serves by itself, and one that carries the lines to a server.
+    for data in [home.path().join("data"), server.data.clone()] {
+        let mut talk = Talk::begin(&data);
+        let params = r#"{"name":"calculator","arguments":{"expression":"1+1","expression":"6*7"}}"#;
+        let refused =
+            talk.ask_text(7, &format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#));
+        assert_eq!(refused["error"]["code"], -32700, "{refused}");
+        assert_eq!(refused["error"]["data"]["error"]["code"], "E3004", "{refused}");
+        talk.calculates(8);
+        talk.end();
+    }
 }
 
 #[tokio::test]
@@ -159,13 +181,48 @@ async fn an_installed_command_is_as_strict_as_what_it_was_installed_with() {
         let answer = called_as_installed(&entry, elsewhere.path());
         assert!(answer["error"]["code"].is_i64() && answer.get("result").is_none(), "{entry}: {answer}");
     }
-    // A secret of the environment is not written into a client's file.
-    let secret = install(&[("GANTRY_STORE__URL", "postgres://me:hunter2@127.0.0.1:1/db")], &[]);
-    assert!(secret.code() == 1 && secret.err().contains("GANTRY_STORE__URL"), "{}", secret.err());
-    assert!(!secret.err().contains("hunter2") && !secret.out().contains("hunter2"));
+    // A secret of the environment is not written into a client's file, whichever setting it is part of.
+    for (name, value) in [
+        ("GANTRY_STORE__URL", "postgres://me:hunter2@127.0.0.1:1/db"),
+        ("GANTRY_SHARED_STATE__URL", "redis://me:hunter2@127.0.0.1:1/1"),
+        ("GANTRY_AUDIT__WITNESS_URL", "https://log.example/x?token=hunter2"),
+        ("GANTRY_TRACES__ENDPOINT", "http://me:hunter2@127.0.0.1:1"),
+        ("GANTRY_IDENTITY__JWKS_URL", "https://me:hunter2@keys.example/jwks.json"),
+    ] {
+        let secret = install(&[(name, value)], &[]);
+        assert!(secret.code() == 1 && secret.err().contains(name), "{name}: {}", secret.err());
+        assert!(!secret.err().contains("hunter2") && !secret.out().contains("hunter2"), "{name}");
+    }
     // Nor is a configuration that cannot be used left for the client to find out about.
     std::fs::write(home.path().join("gantry.toml"), "[mcp]\nmode = \"discovry\"\n").unwrap();
     assert_eq!(install(&[], &[]).code(), 1);
+}
+
+#[test]
+fn an_install_loses_no_former_file_and_follows_links() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, file) = (home.path().join("data"), home.path().join("mcp.json"));
+    let install = |path: &Path| {
+        let path = path.to_str().unwrap();
+        run(gantry(&data).args(["mcp", "install", "--client", "cursor", "--write", "--path", path])).ok();
+    };
+    let mine = r#"{"mcpServers":{"mine":{"command":"y"}}}"#;
+    std::fs::write(&file, mine).unwrap();
+    // Some of them in one second.
+    for _ in 0..4 {
+        install(&file);
+    }
+    let entries = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "bak")).collect();
+    assert_eq!(kept.len(), 4, "{kept:?}");
+    assert_eq!(kept.iter().filter(|path| std::fs::read_to_string(path).unwrap() == mine).count(), 1);
+
+    let (link, target) = (home.path().join("link.json"), home.path().join("dotfiles.json"));
+    std::fs::write(&target, "{}").unwrap();
+    std::os::unix::fs::symlink("dotfiles.json", &link).unwrap();
+    install(&link);
+    assert_eq!(std::fs::read_link(&link).unwrap(), Path::new("dotfiles.json"));
+    assert!(std::fs::read_to_string(&target).unwrap().contains("gantry"));
 }
 
 #[tokio::test]

@@ -302,6 +302,8 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
             bench.differs_for(&bench.narrow, (none(), change), none(), "/status").await;
         }
         "network_policy.allowed_ports" | "network_policy.deny_all_egress" => {
+            let ports = json!({ "network_policy": { "allowed_ports": [8443] } });
+            bench.refused(ports, "/network_policy/allowed_ports").await;
             Bench::shown_by(
                 member,
                 "crates/kernel/tests/kernel/untrusted.rs",

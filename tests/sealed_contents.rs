@@ -19,6 +19,8 @@ use crate::support::{Answer, Gantry, Start, client, gantry, run, wait_for};
 const PLANTED: &str = "planted-content-5c1e77";
 const KEY: &[u8] = b"signing-key-of-the-queue";
 const PUBLIC_URL: &str = "https://gantry.example.com";
+/// What the services and the server sign for each other with.
+pub(crate) const SECRET: &str = "a-secret-of-the-services";
 
 /// A workflow engine that answers with the word, and a receiver of webhooks that fails until it is told to work.
 struct Outside {
@@ -52,18 +54,22 @@ impl Outside {
     }
 
     fn start(&self) -> Start {
-        let url = format!("http://{}", self.address);
-        Start::new()
-            .env("GANTRY_WEBHOOKS__ALLOW", &url)
-            .env("GANTRY_WEBHOOKS__ATTEMPTS", "1")
-            .env("GANTRY_INBOUND_JOBS__SIGNING_KEY", std::str::from_utf8(KEY).unwrap())
-            .env("GANTRY_INBOUND_JOBS__PUBLIC_URL", PUBLIC_URL)
-            .env("GANTRY_INBOUND_JOBS__SECRET", "a-secret-of-the-services")
-            .env("GANTRY_INBOUND_JOBS__WORKFLOW_URL", &url)
+        with_engine(&self.address).env("GANTRY_WEBHOOKS__ATTEMPTS", "1")
     }
 }
 
-fn read(stream: &mut std::net::TcpStream) -> String {
+/// A server that takes jobs of the queue outside, and asks the workflow engine at this address.
+pub(crate) fn with_engine(address: &str) -> Start {
+    let url = format!("http://{address}");
+    Start::new()
+        .env("GANTRY_WEBHOOKS__ALLOW", &url)
+        .env("GANTRY_INBOUND_JOBS__SIGNING_KEY", std::str::from_utf8(KEY).unwrap())
+        .env("GANTRY_INBOUND_JOBS__PUBLIC_URL", PUBLIC_URL)
+        .env("GANTRY_INBOUND_JOBS__SECRET", SECRET)
+        .env("GANTRY_INBOUND_JOBS__WORKFLOW_URL", &url)
+}
+
+pub(crate) fn read(stream: &mut std::net::TcpStream) -> String {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -82,19 +88,24 @@ fn read(stream: &mut std::net::TcpStream) -> String {
 
 /// Asks for a workflow, as the queue outside does.
 async fn ask_for_workflow(server: &Gantry) {
-    let body = json!({ "workflowId": "w", "input": { "word": PLANTED } }).to_string();
+    let answer = send_workflow(server, "msg_1", &json!({ "workflowId": "w", "input": { "word": PLANTED } })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+/// A message of the queue outside that asks for a workflow. Its signature has the name of the message.
+pub(crate) async fn send_workflow(server: &Gantry, message: &str, payload: &Value) -> Answer {
+    let body = payload.to_string();
     let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
     let hash = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, body.as_bytes()));
     let claims = json!({ "iss": "Upstash", "sub": format!("{PUBLIC_URL}/jobs/execute_workflow"), "exp": now + 300,
-        "nbf": now - 5, "jti": "jwt_1", "body": hash });
+        "nbf": now - 5, "jti": format!("jwt_{message}"), "body": hash });
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let signed = format!("{}.{}", part(json!({ "alg": "HS256", "typ": "JWT" })), part(claims));
     let code = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, KEY), signed.as_bytes());
     let signature = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(code));
     let request = client().post(format!("http://{}/jobs/execute_workflow", server.address()));
     let request = request.header("upstash-signature", signature).header("content-type", "application/json");
-    let answer = Answer::of(request.body(body).send().await.unwrap()).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    Answer::of(request.header("upstash-message-id", message).body(body).send().await.unwrap()).await
 }
 
 fn spec(header: &str) -> Value {

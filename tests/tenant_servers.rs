@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::http_server::HttpServer;
-use crate::support::{Answer, Gantry, Start, open_to_all};
+use crate::support::{Answer, Gantry, Start, manifest, open_to_all};
 
 /// A public address, so that nobody is asked about a name. Nothing is sent to it.
 const PUBLIC: &str = "https://8.8.8.8/mcp";
@@ -254,4 +254,33 @@ async fn the_home_of_the_servers_user_is_given_to_no_tool_that_only_declares_it(
     let gantry = start().env("GANTRY_SANDBOX__ALLOWED_PATHS", &notes).run().await;
     let answer = gantry.invoke("t.look", json!({})).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn an_alias_is_a_name_that_no_tool_of_a_server_gets() {
+    let inside = HttpServer::start().await;
+    let host = format!("http://{}", inside.address);
+    let gantry = listing(&json!({ "tenant": "acme", "hosts": [host] })).run().await;
+    let aliased = gantry.register(manifest(json!({ "tool_id": "aliased", "aliases": ["hello"] }))).await;
+    assert_eq!(aliased.status, 201, "{}", aliased.text);
+    let meant = async || {
+        let answer = gantry.invoke("hello", json!({ "expression": "6*7" })).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.body["result"]["result"].clone()
+    };
+    assert_eq!(meant().await, 42);
+    let chief = chief(&gantry, "acme").await;
+    for (token, name) in [(&gantry.token, "shared"), (&chief, "own")] {
+        let mut spec = inside.spec();
+        spec["namespace"] = "".into();
+        let added = put(&gantry, token, name, spec).await;
+        assert_eq!(added.status, 200, "{}", added.text);
+        let listed = gantry.request(Method::GET, &format!("/v1/servers/{name}/tools"), Some(token), None).await;
+        let id = listed.body["tools"][0]["tool_id"].as_str().unwrap_or_default();
+        assert!(id.starts_with("hello_"), "{name}: {}", listed.text);
+        assert_eq!(meant().await, 42, "the alias leads where it led");
+    }
+    let named = manifest(json!({ "tool_id": "hello", "namespace": null }));
+    assert_eq!(gantry.register(named).await.refusal(), (409, "E3103"));
+    assert_eq!(meant().await, 42);
 }

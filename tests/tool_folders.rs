@@ -197,6 +197,9 @@ async fn tools_that_misbehave_get_the_code_for_it() {
         assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
         assert!(!answer.body["error"].to_string().contains("secret reason"), "{}", answer.text);
     }
+    // Who may see what a tool wrote is shown it where the call failed.
+    let failed = started.cli(&["call", "bad.exits_badly"]);
+    assert!(failed.err().contains("│ secret reason"), "{}", failed.err());
     let body = json!({ "tool_id": "bad.never_ends", "parameters": {}, "resource_limits": { "timeout_seconds": 0.5 } });
     let answer = started.post("/v1/tools/invoke", body).await;
     assert_eq!(answer.refusal(), (504, "E3402"), "{}", answer.text);
@@ -309,4 +312,66 @@ async fn an_edited_manifest_without_a_new_version_does_not_run() {
     while gantry.invoke("demo.echo", json!({})).await.status != 200 {
         assert!(start.elapsed() < PATIENCE, "what was put back does not run: {}", gantry.log());
     }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_added_to_a_running_server_is_kept_and_outlives_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    scaffold(home.path());
+    let folder = home.path().join("tools/word_stats");
+    let data = home.path().join("data");
+    let started = Start::new().data(&data).run().await;
+    let added = started.cli(&["tool", "add", folder.to_str().unwrap()]).ok().out();
+    assert!(added.contains("word_stats 0.1.0 registered"), "{added}");
+    let answer = started.invoke("word_stats", json!({ "name": "Ada" })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let again = started.cli(&["tool", "add", folder.to_str().unwrap()]).ok().out();
+    assert!(again.contains("was registered before with the same content"), "{again}");
+
+    // A version never runs two programs.
+    let program = folder.join("main.py");
+    std::fs::write(&program, std::fs::read_to_string(&program).unwrap().replace("Hello", "Hi")).unwrap();
+    let refused = started.cli(&["tool", "add", folder.to_str().unwrap()]);
+    assert_ne!(refused.code(), 0, "{}", refused.out());
+    assert!(refused.err().contains("raise `version`"), "{}", refused.err());
+
+    std::fs::remove_dir_all(&folder).unwrap();
+    started.shut_down();
+    let started = Start::new().data(&data).run().await;
+    let answer = started.invoke("word_stats", json!({ "name": "Ada" })).await;
+    assert_eq!(answer.body["result"]["greeting"], "Hello, Ada!", "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_folder_is_not_claimed_twice_and_one_that_is_not_admitted_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    scaffold(home.path());
+    open_to_all(home.path());
+    let (tools, data) = (home.path().join("tools"), home.path().join("data"));
+    let started = Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap()).run().await;
+    // It runs from where it is; a copy would keep both from being taken.
+    let added = started.cli(&["tool", "add", tools.join("word_stats").to_str().unwrap()]).ok().out();
+    assert!(added.contains("was registered before"), "{added}");
+    assert_eq!(started.invoke("word_stats", json!({ "name": "Ada" })).await.status, 200);
+
+    // A compensation that is not there, which only the server knows.
+    let broken = home.path().join("broken");
+    let lacking = json!({ "side_effect_policy": "compensatable", "compensation_tool_id": "demo.nobody",
+        "side_effects": [{ "resource": "order", "op": "CREATE", "scope": "one" }], "idempotency": {} });
+    put_echo(&broken, "broken", &lacking);
+    let refused = started.cli(&["tool", "add", broken.join("broken").to_str().unwrap()]);
+    assert_ne!(refused.code(), 0, "{}", refused.out());
+    assert!(refused.err().contains("demo.nobody"), "{}", refused.err());
+    assert_eq!(std::fs::read_dir(data.join("tools")).unwrap().count(), 0, "nothing stays");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_added_without_a_server_is_registered_by_the_next_one() {
+    let home = tempfile::tempdir().unwrap();
+    scaffold(home.path());
+    let (folder, data) = (home.path().join("tools/word_stats"), home.path().join("data"));
+    let kept = run(gantry(&data).args(["tool", "add"]).arg(&folder)).ok().out();
+    assert!(kept.contains("the next one registers it"), "{kept}");
+    let started = Start::new().data(&data).run().await;
+    assert_eq!(started.invoke("word_stats", json!({ "name": "Ada" })).await.status, 200);
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::support::{Gantry, Start, wait_for};
 
 /// A receiver that answers 204, and keeps what it was sent.
-struct Receiver {
-    address: String,
+pub(crate) struct Receiver {
+    pub(crate) address: String,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Receiver {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -40,6 +40,11 @@ impl Receiver {
             }
         });
         Self { address, requests }
+    }
+
+    /// Everything it was sent so far.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     fn count(&self) -> usize {
@@ -107,6 +112,45 @@ async fn the_end_of_a_call_is_told_to_those_who_asked_and_they_can_check_by_whom
     assert_eq!(receiver.count(), 2, "the test and the end, once each");
     gantry.cli(&["webhook", "remove", id]).ok();
     assert!(gantry.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_call_is_let_in_with_a_callback_only_if_that_is_called() {
+    let receiver = Receiver::open();
+    let allow = format!("http://{}", receiver.address);
+    let gantry = Start::new().env("GANTRY_WEBHOOKS__ALLOW", &allow).run().await;
+    let mut hooks = Vec::new();
+    for _ in 0..2 {
+        let url = format!("{allow}/hook");
+        let added = gantry.cli(&["webhook", "add", &url, "--event", "webhook.test", "--json"]);
+        let added = added.ok().json();
+        hooks.push(added["id"].as_str().unwrap().to_owned());
+    }
+    let keyed = |key: &str, hook: Option<&String>| {
+        let callback = hook.map(|id| json!({ "webhook_id": id }));
+        json!({ "async_mode": true, "idempotency_key": key, "callback": callback })
+    };
+    for (key, first, told) in [("quiet", None, 0), ("loud", Some(&hooks[0]), 1)] {
+        let accepted = submit(&gantry, keyed(key, first)).await;
+        assert_eq!(accepted.status, 202, "{}", accepted.text);
+        let before_its_end = submit(&gantry, keyed(key, Some(&hooks[1]))).await;
+        assert_eq!(before_its_end.refusal(), (409, "E3410"), "{}", before_its_end.text);
+        assert!(before_its_end.text.contains("callback"), "{}", before_its_end.text);
+        let path = format!("/v1/invocations/{}", accepted.body["invocation_id"].as_str().unwrap());
+        let began = std::time::Instant::now();
+        while gantry.get(&path).await.body["status"] != "success" {
+            assert!(began.elapsed() < crate::support::PATIENCE, "it does not end");
+        }
+        assert_eq!(submit(&gantry, keyed(key, Some(&hooks[1]))).await.refusal(), (409, "E3410"));
+        // The same again, or asking for nothing more, is the same call.
+        for same in [keyed(key, first), keyed(key, None)] {
+            let again = submit(&gantry, same).await;
+            assert_eq!((again.status, &again.body["invocation_id"]), (202, &accepted.body["invocation_id"]));
+        }
+        wait_for("those who are told", || (receiver.count() == told).then_some(()));
+    }
+    assert!(gantry.stop().success());
+    assert_eq!(receiver.count(), 1, "the first caller's, once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,7 +130,7 @@ async fn a_call_that_is_no_job_and_slept_for_too_long_saves_nothing_over_the_one
     let again = tokio::spawn(async move {
         loop {
             match http.call(&url, &call).await {
-                Sent::Answered(answer) if answer.code() == "E3908" => {
+                Sent::Answered(answer) if answer.code() == "E3410" => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 other => return other,

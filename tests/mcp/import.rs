@@ -156,6 +156,17 @@ async fn what_a_server_misses_is_shown_with_the_command_that_gives_it() {
     assert_eq!(before, house.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json());
     assert_eq!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
 
+    // How long its calls may take is said of the server, and holds for what was taken in before.
+    let shown = || house.gantry.cli(&["tool", "show", "needy.echo", "--json"]).ok().json();
+    assert_eq!(shown()["manifest"]["timeout_default"], 300);
+    house.gantry.cli(&["server", "edit", "needy", "--timeout", "40"]).ok();
+    assert_eq!(
+        (&shown()["manifest"]["timeout_default"], &shown()["manifest"]["side_effect_policy"]),
+        (&json!(40), &json!("pure"))
+    );
+    let wrong = house.gantry.cli(&["server", "edit", "needy", "--timeout", "301"]);
+    assert_eq!(wrong.code(), 2, "{}", wrong.err());
+
     // Switched off, nobody can call it; switched on, it is as it was.
     let off = house.gantry.cli(&["server", "edit", "needy", "--disable", "--json"]).ok().json();
     assert_eq!(off["servers"][0]["status"]["state"], "disabled", "{off}");

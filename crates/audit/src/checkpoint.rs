@@ -5,6 +5,8 @@
 //! 4096                        how many records
 //! bFq1…=                      the root of the tree over them
 //! time 2027-01-15T08:00:00Z   when it was signed, by the clock of whoever signed
+//! mac hmac-sha256-128         every line after it carries a code of this kind (`line_mac`)
+//! end                         only of the last one: the server has stopped in order, nothing comes after it
 //!
 //! — gantry-audit/7c9d… x08go…
 //! ```
@@ -30,6 +32,10 @@ pub(crate) const NAME: &str = "checkpoints";
 const TAIL_BYTES: u64 = 64 * 1024;
 /// How a line with a time begins.
 const TIME_HEAD: &str = "time ";
+/// The line that says that records after the checkpoint carry codes.
+const MAC_LINE: &str = "mac hmac-sha256-128";
+/// The line of an orderly end.
+const END_LINE: &str = "end";
 
 /// What a checkpoint says. Believed only as far as its note was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +45,19 @@ pub struct Checkpoint {
     pub root: Hash,
     /// When it was signed, if it says so.
     pub time: Option<String>,
+    /// Whoever signed it writes a code into every record.
+    pub has_macs: bool,
+    /// It is the last word of a server that has stopped in order.
+    pub is_end: bool,
 }
 
 impl Checkpoint {
     /// The note that says it.
-    pub(crate) fn sign(signer: &NoteSigner, size: u64, root: &Hash, now: UnixMillis) -> String {
+    pub(crate) fn sign(signer: &NoteSigner, size: u64, root: &Hash, now: UnixMillis, is_end: bool) -> String {
         let origin = signer.verifier().name().to_owned();
-        signer.sign(&format!("{origin}\n{size}\n{}\n{TIME_HEAD}{now}\n", STANDARD.encode(root)))
+        let end = if is_end { format!("{END_LINE}\n") } else { String::new() };
+        let root = STANDARD.encode(root);
+        signer.sign(&format!("{origin}\n{size}\n{root}\n{TIME_HEAD}{now}\n{MAC_LINE}\n{end}"))
     }
 
     /// What a note's text says, without asking who signed it.
@@ -60,8 +72,18 @@ impl Checkpoint {
         if origin.is_empty() || number.to_string() != size {
             return Err(NoteError::Malformed);
         }
-        let time = lines.find_map(|line| line.strip_prefix(TIME_HEAD)).map(str::to_owned);
-        Ok(Self { origin: origin.to_owned(), size: number, root, time })
+        let mut made =
+            Self { origin: origin.to_owned(), size: number, root, time: None, has_macs: false, is_end: false };
+        for line in lines {
+            match line.strip_prefix(TIME_HEAD) {
+                Some(time) if made.time.is_none() => made.time = Some(time.to_owned()),
+                _ => {
+                    made.has_macs |= line == MAC_LINE;
+                    made.is_end |= line == END_LINE;
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// What a note says, if this key has signed it and it is about the key's own log.
@@ -156,7 +178,13 @@ mod tests {
     use std::fs;
 
     fn note(size: u64) -> String {
-        Checkpoint::sign(&NoteSigner::from_seed("a/log", &[1; 32]), size, &[9; 32], UnixMillis(1_800_000_000_000))
+        Checkpoint::sign(
+            &NoteSigner::from_seed("a/log", &[1; 32]),
+            size,
+            &[9; 32],
+            UnixMillis(1_800_000_000_000),
+            false,
+        )
     }
 
     #[test]
@@ -165,6 +193,7 @@ mod tests {
         let checkpoint = Checkpoint::verified(&note(7), &key).unwrap();
         assert_eq!((checkpoint.size, checkpoint.root, checkpoint.origin.as_str()), (7, [9; 32], "a/log"));
         assert_eq!(checkpoint.time.as_deref(), Some("2027-01-15T08:00:00.000Z"));
+        assert!(checkpoint.has_macs && !checkpoint.is_end);
         let forged = note(7).replace("\n7\n", "\n8\n");
         assert_eq!(Checkpoint::verified(&forged, &key), Err(NoteError::WrongSignature));
         let signer = NoteSigner::from_seed("a/log", &[1; 32]);
@@ -177,6 +206,19 @@ mod tests {
         ] {
             assert!(Checkpoint::verified(&signer.sign(&text), &key).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_orderly_end_is_part_of_what_is_signed() {
+        let signer = NoteSigner::from_seed("a/log", &[1; 32]);
+        let end = Checkpoint::sign(&signer, 7, &[9; 32], UnixMillis(1_800_000_000_000), true);
+        assert!(Checkpoint::verified(&end, &signer.verifier()).unwrap().is_end);
+        let without = end.replace("\nend\n", "\n");
+        assert_eq!(Checkpoint::verified(&without, &signer.verifier()), Err(NoteError::WrongSignature));
+        // As versions signed that had neither.
+        let former = signer.sign(&format!("a/log\n7\n{}\ntime t\n", STANDARD.encode([9; 32])));
+        let former = Checkpoint::verified(&former, &signer.verifier()).unwrap();
+        assert!(!former.has_macs && !former.is_end && former.time.as_deref() == Some("t"));
     }
 
     #[test]

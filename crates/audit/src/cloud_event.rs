@@ -53,7 +53,8 @@ pub fn cloud_event(line: &str) -> Result<Value, CloudEventError> {
     set("sequence", Some(sequence.to_string()));
     set("invocationid", text(&record, "invocation_id"));
     set("traceid", text(&record, "trace_id"));
-    for name in ["id", "at"] {
+    // Nobody who gets the event has the key of the code.
+    for name in ["id", "at", "mac"] {
         record.remove(name);
     }
     event.insert("data".to_owned(), Value::Object(data(record)));

@@ -43,6 +43,8 @@ pub struct FileLog {
     durable: Arc<AtomicU64>,
     /// Whether the records of calls that are let in now will fit.
     room: AtomicBool,
+    /// No record was found to be missing or changed since the log was opened.
+    whole: AtomicBool,
     news: Arc<watch::Sender<u64>>,
     checkpoint_records: u64,
     checkpoint_every: Duration,
@@ -56,6 +58,7 @@ impl FileLog {
         let room = AtomicBool::new(writer.make_room());
         Ok(Self {
             room,
+            whole: AtomicBool::new(true),
             dir: dir.to_owned(),
             log_id: writer.mark.id.clone(),
             clock: Arc::clone(&options.clock),
@@ -67,6 +70,19 @@ impl FileLog {
             writer: Arc::new(Mutex::new(writer)),
             signing: Arc::new(Mutex::new(())),
         })
+    }
+
+    /// Is every record there and what was signed, as far as anybody has looked?
+    pub fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn found_fault(&self) {
+        self.whole.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// Reads what is durable.
@@ -162,7 +178,7 @@ impl FileLog {
         self.sync().await
     }
 
-    /// The last checkpoint. Appending afterwards is possible and will want another.
+    /// The last checkpoint, which says that it is the last. Appending afterwards is possible; that takes it back first.
     pub async fn close(&self) -> Result<(), AuditError> {
         let now = self.clock.now();
         self.while_nobody_signs(move |writer| writer.close(now)).await
@@ -178,7 +194,7 @@ impl FileLog {
         });
     }
 
-    async fn with_writer<T: Send + 'static>(
+    pub(crate) async fn with_writer<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AuditError> {
@@ -203,7 +219,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, AuditError> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, AuditError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(|error| AuditError(error.into())),
         Err(gone) => Err(AuditError(gone.into())),

@@ -122,6 +122,6 @@ mod tests {
         drop(one.open());
         assert!(verify_dir(&one.dir(), &Trust::default()).unwrap().whole, "by itself it cannot tell");
         let found = verify_dir(&one.dir(), &trust).unwrap().faults;
-        assert_eq!(found, [Fault::RolledBack { records: 4, witnessed: 8 }]);
+        assert_eq!(found, [Fault::RolledBack { records: 5, witnessed: 8 }], "one more tells of the recovery");
     }
 }

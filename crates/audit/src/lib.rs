@@ -7,6 +7,7 @@
 //! audit/checkpoints          signed roots: whoever has the public key can check everything before them
 //! audit/principals.json      how many records each principal has; can be made again
 //! audit/log.json             which log this is
+//! audit/quarantine-000001.…  what somebody else had written after its end
 //! ```
 //!
 //! This is the embedded default of DESIGN §4. Records are durable when `append` returns: one write and one `fdatasync` per
@@ -24,8 +25,11 @@ mod export;
 mod extent;
 mod file_log;
 mod head;
+mod inspection;
 mod key_file;
 mod line;
+mod line_check;
+mod line_mac;
 mod log_mark;
 #[cfg(feature = "measure")]
 pub mod measure;
@@ -34,6 +38,7 @@ mod note;
 mod options;
 mod principals;
 mod proof;
+mod quarantine;
 mod reader;
 mod recovery;
 mod room;
@@ -53,10 +58,13 @@ pub use export::{ExportHead, Run, export};
 pub use extent::{Covered, Extent, covered};
 pub use file_log::FileLog;
 pub use head::{Head, heads_of, log_of_dir, log_of_export};
+pub use line::SetAsideFile;
+pub use line_check::LineFault;
 pub use note::{Note, NoteError, NoteKey, NoteSigner};
 pub use options::LogOptions;
 pub use proof::{Proof, ProofError, prove_in};
+pub use quarantine::set_aside;
 pub use reader::{BATCH_BYTES_MAX, Entry, LogReader};
 pub use recovery::{OpenError, records_in};
-pub use verify::{Fault, Report, Trust, verify_dir, verify_export};
+pub use verify::{Fault, RecoveredRange, Report, Trust, verify_dir, verify_export};
 pub use witness::{FileWitness, Witness, Witnesses};

@@ -249,12 +249,34 @@ pub(crate) enum OwnWord<'a> {
     KeyChanged { from: &'a str, to: &'a str },
     /// So far the logs of other instances have come.
     HeadsSeen(&'a [Head]),
+    /// After a crash these records were there, the last one too, and no checkpoint covered them.
+    Recovered { first: u64, last: u64 },
+    /// Lines that this log has not written stood after its end and were put into a file of their own.
+    SetAside(&'a SetAsideFile),
+    /// Somewhere in these records one is missing or not what was signed.
+    FaultFound { first: u64, last: u64 },
+}
+
+/// The file that lines of somebody else were put into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetAsideFile {
+    /// Its name in the directory of the log.
+    pub file: String,
+    pub bytes: u64,
+    /// Of all of it, in hexadecimal.
+    pub sha256: String,
 }
 
 /// The action of the record that names a new key.
 pub(crate) const KEY_CHANGED: &str = "log_key_changed";
 /// The action of a record about other logs.
 pub(crate) const HEADS_SEEN: &str = "log_heads_seen";
+/// The action of a record about those that a crash left unsigned.
+pub(crate) const RECOVERED: &str = "log_recovered";
+/// The action of a record about lines that were set aside.
+pub(crate) const SET_ASIDE: &str = "log_tail_set_aside";
+/// The action of a record about damage.
+pub(crate) const FAULT_FOUND: &str = "log_fault_found";
 
 #[derive(Serialize)]
 struct OwnLine<'a> {
@@ -262,6 +284,13 @@ struct OwnLine<'a> {
     id: Shown<RecordId<'a>>,
     at: Shown<UnixMillis>,
     action: &'static str,
+    #[serde(flatten)]
+    members: OwnMembers<'a>,
+}
+
+/// What one or another of them has.
+#[derive(Default, Serialize)]
+struct OwnMembers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     former_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -270,6 +299,12 @@ struct OwnLine<'a> {
     before: &'a [crate::log_mark::FormerFile],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     heads: &'a [Head],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_record: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_record: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_aside: Option<&'a SetAsideFile>,
 }
 
 /// Appends a line of the log about itself.
@@ -279,24 +314,23 @@ pub(crate) fn write_own(
     stamp: Stamp<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
-    let (mut former_key, mut key, mut before, mut heads) = (None, None, [].as_slice(), [].as_slice());
-    let action = match word {
-        OwnWord::Begun(mark) => {
-            (key, before) = (Some(mark.key.as_str()), mark.before.as_slice());
-            "log_begun"
-        }
+    let range =
+        |first, last| OwnMembers { first_record: Some(first), last_record: Some(last), ..OwnMembers::default() };
+    let (action, members) = match word {
+        OwnWord::Begun(mark) => (
+            "log_begun",
+            OwnMembers { key: Some(mark.key.as_str()), before: mark.before.as_slice(), ..OwnMembers::default() },
+        ),
         OwnWord::KeyChanged { from, to } => {
-            (former_key, key) = (Some(from), Some(to));
-            KEY_CHANGED
+            (KEY_CHANGED, OwnMembers { former_key: Some(from), key: Some(to), ..OwnMembers::default() })
         }
-        OwnWord::HeadsSeen(seen) => {
-            heads = seen;
-            HEADS_SEEN
-        }
+        OwnWord::HeadsSeen(heads) => (HEADS_SEEN, OwnMembers { heads, ..OwnMembers::default() }),
+        OwnWord::Recovered { first, last } => (RECOVERED, range(first, last)),
+        OwnWord::SetAside(file) => (SET_ASIDE, OwnMembers { set_aside: Some(file), ..OwnMembers::default() }),
+        OwnWord::FaultFound { first, last } => (FAULT_FOUND, range(first, last)),
     };
     let id = Shown(RecordId(stamp.log, stamp.seq));
-    let line = OwnLine { seq: stamp.seq, id, at: Shown(at), action, former_key, key, before, heads };
-    serde_json::to_writer(&mut *out, &line)?;
+    serde_json::to_writer(&mut *out, &OwnLine { seq: stamp.seq, id, at: Shown(at), action, members })?;
     out.push(b'\n');
     Ok(())
 }

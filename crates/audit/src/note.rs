@@ -11,6 +11,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use ring::hmac;
 use sha2::{Digest as _, Sha256};
 
 /// How a signature line begins.
@@ -123,6 +124,12 @@ impl NoteSigner {
         let (name, hash, seed) = key_parts(text.strip_prefix(PRIVATE_HEAD).ok_or(NoteError::Key)?)?;
         let made = Self::from_seed(name, &seed);
         if format!("{:08x}", u32::from_be_bytes(made.verifier().hash)) == hash { Ok(made) } else { Err(NoteError::Key) }
+    }
+
+    /// A key for another use, which nobody has who does not have this one.
+    pub(crate) fn derived(&self, purpose: &[u8]) -> hmac::Key {
+        let seed = hmac::Key::new(hmac::HMAC_SHA256, &self.key.to_bytes());
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&seed, purpose).as_ref())
     }
 
     /// The note of this text, which ends with a newline and has no empty line.

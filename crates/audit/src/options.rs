@@ -16,6 +16,9 @@ const CHECKPOINT_RECORDS: u64 = 1_024;
 /// and after this long if there were any.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 
+/// Lines that are read before a start: some hundred thousand records, a fraction of a second.
+const READ_BYTES_MAX: u64 = 96 * 1024 * 1024;
+
 /// What a log needs.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -31,6 +34,9 @@ pub struct LogOptions {
     pub checkpoint_every: Duration,
     /// A file is closed once it has this many bytes.
     pub file_bytes_max: u64,
+    /// Files that have no more bytes than this together, the newest first, are read before the log is opened; the others after
+    /// that, while it is used.
+    pub read_bytes_max: u64,
 }
 
 impl LogOptions {
@@ -44,6 +50,7 @@ impl LogOptions {
             checkpoint_records: CHECKPOINT_RECORDS,
             checkpoint_every: CHECKPOINT_EVERY,
             file_bytes_max: FILE_BYTES_MAX,
+            read_bytes_max: READ_BYTES_MAX,
         }
     }
 }

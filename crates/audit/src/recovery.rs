@@ -1,7 +1,13 @@
 //! Opening a log: what a crash left is mended, and what no crash can have done is refused.
 //!
 //! A crash can tear the last line and the last note, and leave hashes without lines or lines without hashes. It cannot take
-//! away a line that a checkpoint covers, nor change one: then the log was tampered with, and nothing is added to it.
+//! away a line that a checkpoint covers, nor change one: then the log was tampered with, and nothing is added to it. What is
+//! there is looked at first (`inspection`), and the log is changed only if it is good.
+//!
+//! Invariants
+//! - OPEN-1: a record that no checkpoint covered is signed only if it carries the code of the log's key, and together with a
+//!   record that says so (`log_recovered`).
+//! - OPEN-2: another key is used only after the former one has signed the record that names it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -12,13 +18,16 @@ use std::sync::Arc;
 use kernel::ports::clock::UnixMillis;
 
 use crate::checkpoint::{self, Checkpoint};
+use crate::inspection::{self, Inspected, Measure};
 use crate::key_file;
 use crate::line::{KEY_CHANGED, OwnWord};
+use crate::line_mac::MacKey;
 use crate::log_mark::{self, FORMAT, LogMark};
-use crate::merkle::{Frontier, leaf_hash, root_of};
+use crate::merkle::root_of;
 use crate::note::{Note, NoteSigner};
 use crate::options::LogOptions;
 use crate::principals::{Principals, Turn};
+use crate::quarantine;
 use crate::reader::{Entry, LogReader};
 use crate::segments::{self, LINE_BYTES_MAX};
 use crate::tree_file::TreeFile;
@@ -45,6 +54,12 @@ pub enum OpenError {
     )]
     Key(#[source] Option<io::Error>),
     #[error(
+        "the audit log holds {lines} line(s) after its {records} records that this server did not write, so nothing is added to \
+        it and nothing of them is signed: `gantry audit verify` says how the log stands, `gantry audit set-aside` moves them \
+        into a file of their own and records that it did"
+    )]
+    Foreign { lines: u64, records: u64 },
+    #[error(
         "the audit log does not agree with its own checkpoints, so nothing is added to it: `gantry audit verify` says where; \
         move the directory away to begin a new log"
     )]
@@ -55,23 +70,22 @@ pub enum OpenError {
 pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(OpenError::Directory)?;
     let now = options.clock.now();
-    let mark = match LogMark::read(dir).map_err(|_| OpenError::Format)? {
-        Some(mark) if mark.format == FORMAT => mark,
-        Some(_) => return Err(OpenError::Format),
-        None => begin(dir, options)?,
-    };
+    let Found { mark, signer, newest, inspected } = find(dir, options)?;
+    if let Some(foreign) = inspected.foreign {
+        return Err(OpenError::Foreign { lines: foreign.lines, records: inspected.frontier.size() });
+    }
     let number = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied();
     let number = number.unwrap_or(mark.first_file).max(mark.first_file);
     let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
-    let size = records_in(dir).map_err(damaged)?;
-    let signer = signer(dir, options, size)?;
-    let newest = newest_checkpoint(dir, &signer, &mark, size)?;
-    let (tree, frontier) = tree(dir, newest.as_ref().map(|(checkpoint, _)| checkpoint), size)?;
+    let Inspected { tree, frontier, leaf, unread, .. } = inspected;
+    let size = frontier.size();
+    let covered = newest.as_ref().map_or(0, |(checkpoint, _)| checkpoint.size);
     let (principals, saved) = principals(dir, &tree, size).map_err(OpenError::File)?;
     let mut writer = Writer {
         dir: dir.to_owned(),
         mark,
         key_file: options.key_file.clone(),
+        mac: MacKey::of(&signer),
         signer: Arc::new(signer),
         number,
         file: Arc::new(file),
@@ -80,22 +94,78 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
         room_until: 0,
         tree: Arc::new(tree),
         frontier,
+        leaf,
+        unread,
         unsynced: Unsynced::none(size),
         principals,
         saved,
+        is_ended: newest.as_ref().is_some_and(|(checkpoint, _)| checkpoint.is_end),
         newest: newest.map(|(checkpoint, note)| (checkpoint.size, note)),
         signed_at: UnixMillis(i64::MIN),
         witness: options.witness.clone(),
         torn: false,
     };
-    if size == 0 {
-        let mark = writer.mark.clone();
-        writer.append_own(OwnWord::Begun(&mark), now).map_err(OpenError::File)?;
-    }
-    writer.checkpoint(now).map_err(OpenError::File)?;
+    resume(&mut writer, options, covered, now)?;
     // A log whose checkpoints are gone is refused, so the file's name must be durable before a second record is.
     File::open(dir).and_then(|folder| folder.sync_all()).map_err(OpenError::Directory)?;
     Ok(writer)
+}
+
+/// What the log says of itself before anybody else writes to it.
+fn resume(writer: &mut Writer, options: &LogOptions, covered: u64, now: UnixMillis) -> Result<(), OpenError> {
+    let size = writer.size();
+    end_rotation(writer, options, now)?;
+    if size == 0 {
+        let mark = writer.mark.clone();
+        writer.append_own(OwnWord::Begun(&mark), now).map_err(OpenError::File)?;
+    } else if let Some(last) = size.checked_sub(1).filter(|last| *last >= covered && covered > 0) {
+        tracing::warn!(
+            first = covered,
+            last,
+            "AUDIT_LOG_RECOVERED: these records were in the audit log and no checkpoint covered them, as a crash leaves it"
+        );
+        writer.append_own(OwnWord::Recovered { first: covered, last }, now).map_err(OpenError::File)?;
+    }
+    let pending = quarantine::pending(&writer.dir).map_err(OpenError::Directory)?;
+    for file in &pending {
+        writer.append_own(OwnWord::SetAside(file.described()), now).map_err(OpenError::File)?;
+    }
+    writer.checkpoint(now).map_err(OpenError::File)?;
+    pending.iter().try_for_each(|file| file.recorded()).map_err(OpenError::Directory)
+}
+
+/// What is there, before anything is changed.
+#[derive(Debug)]
+pub(crate) struct Found {
+    mark: LogMark,
+    signer: NoteSigner,
+    newest: Option<(Checkpoint, String)>,
+    pub(crate) inspected: Inspected,
+}
+
+/// Looks at a log and the key that signs it.
+pub(crate) fn find(dir: &Path, options: &LogOptions) -> Result<Found, OpenError> {
+    let mark = match LogMark::read(dir).map_err(|_| OpenError::Format)? {
+        Some(mark) if mark.format == FORMAT => mark,
+        Some(_) => return Err(OpenError::Format),
+        None => begin(dir, options)?,
+    };
+    let signer = read_key(&options.key_file)?.ok_or(OpenError::Key(None))?;
+    let newest = newest_checkpoint(dir, &signer, &mark)?;
+    let measure = Measure {
+        mark: &mark,
+        checkpoint: newest.as_ref().map(|(checkpoint, _)| checkpoint),
+        mac: &MacKey::of(&signer),
+        read_bytes_max: options.read_bytes_max,
+    };
+    let inspected = inspection::inspect(dir, measure)?;
+    let size = inspected.frontier.size();
+    // The first record is covered before a second one comes.
+    match &newest {
+        None if size > 1 => Err(OpenError::Tampered),
+        Some((checkpoint, _)) if size > 0 && checkpoint.size == 0 => Err(OpenError::Tampered),
+        _ => Ok(Found { mark, signer, newest, inspected }),
+    }
 }
 
 /// A directory without a marker: new, or from before logs were numbered.
@@ -115,87 +185,58 @@ fn begin(dir: &Path, options: &LogOptions) -> Result<LogMark, OpenError> {
     Ok(mark)
 }
 
-/// The key that signs. A rotation that a crash interrupted is ended one way or the other: the log says which.
-fn signer(dir: &Path, options: &LogOptions, size: u64) -> Result<NoteSigner, OpenError> {
-    let read = |path: &Path| key_file::read(path).map_err(|error| OpenError::Key(Some(error)));
-    if let Some(next) = read(&key_file::next(&options.key_file))? {
-        let last =
-            LogReader::open(dir).and_then(|reader| reader.read(size.saturating_sub(1), 1)).map_err(OpenError::File)?;
-        let is_named = last.first().is_some_and(|entry| names_key(&entry.line, &next.verifier().to_string()));
-        let ended =
-            if is_named { key_file::promote(&options.key_file) } else { key_file::discard_next(&options.key_file) };
-        ended.map_err(|error| OpenError::Key(Some(error)))?;
+fn read_key(path: &Path) -> Result<Option<NoteSigner>, OpenError> {
+    key_file::read(path).map_err(|error| OpenError::Key(Some(error)))
+}
+
+/// A rotation that a crash interrupted is ended one way or the other: the last record says which. It has the code of the former
+/// key, or the log would have been refused.
+fn end_rotation(writer: &mut Writer, options: &LogOptions, now: UnixMillis) -> Result<(), OpenError> {
+    let Some(next) = read_key(&key_file::next(&options.key_file))? else { return Ok(()) };
+    let last = last_record(&writer.dir, writer.size());
+    if last.is_some_and(|line| named_key(&line).is_some_and(|key| key == next.verifier().to_string())) {
+        writer.end_rotation(next, now).map_err(OpenError::File)
+    } else {
+        key_file::discard_next(&options.key_file).map_err(|error| OpenError::Key(Some(error)))
     }
-    read(&options.key_file)?.ok_or(OpenError::Key(None))
 }
 
-fn names_key(line: &str, key: &str) -> bool {
-    let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { return false };
-    line.get("action").is_some_and(|action| action == KEY_CHANGED) && line.get("key").is_some_and(|named| named == key)
+/// The last of so many records.
+fn last_record(dir: &Path, size: u64) -> Option<serde_json::Value> {
+    let last = size.checked_sub(1)?;
+    let entry = LogReader::open(dir).and_then(|reader| reader.read(last, 1)).ok()?.pop()?;
+    serde_json::from_str(&entry.line).ok()
 }
 
-/// The newest checkpoint, which must be of this log and not ahead of it.
+/// The key that a record says is used from then on.
+fn named_key(line: &serde_json::Value) -> Option<&str> {
+    line.get("action").filter(|action| *action == KEY_CHANGED)?;
+    line.get("key")?.as_str()
+}
+
+/// The newest checkpoint, which must be of this log.
 fn newest_checkpoint(
     dir: &Path,
     signer: &NoteSigner,
     mark: &LogMark,
-    size: u64,
 ) -> Result<Option<(Checkpoint, String)>, OpenError> {
-    let Some(text) = checkpoint::newest(dir).map_err(OpenError::File)? else {
-        // The first record is covered before a second one comes.
-        return if size > 1 { Err(OpenError::Tampered) } else { Ok(None) };
-    };
+    let Some(text) = checkpoint::newest(dir).map_err(OpenError::File)? else { return Ok(None) };
     let note = Note::parse(&text).map_err(|_| OpenError::Tampered)?;
     let checkpoint = Checkpoint::of(&note).map_err(|_| OpenError::Tampered)?;
-    let is_ours = note.verify(&signer.verifier()).is_ok() || signed_by_former(dir, &note, size);
-    if !is_ours || checkpoint.origin != mark.origin || checkpoint.size > size || (size > 0 && checkpoint.size == 0) {
+    let is_ours = note.verify(&signer.verifier()).is_ok() || signed_by_former(dir, &note, &checkpoint, signer);
+    if !is_ours || checkpoint.origin != mark.origin {
         return Err(OpenError::Tampered);
     }
     Ok(Some((checkpoint, text)))
 }
 
-/// After a crash in a rotation the newest checkpoint is of the key that the last record calls the former one.
-fn signed_by_former(dir: &Path, note: &Note, size: u64) -> bool {
-    let last = LogReader::open(dir).and_then(|reader| reader.read(size.saturating_sub(1), 1));
-    let Some(entry) = last.ok().and_then(|mut entries| entries.pop()) else { return false };
-    let Ok(line) = serde_json::from_str::<serde_json::Value>(&entry.line) else { return false };
+/// After a crash in a rotation the newest checkpoint is of the key that the last record it covers calls the former one: the
+/// former key has signed that record. What names itself the next key proves nothing.
+fn signed_by_former(dir: &Path, note: &Note, checkpoint: &Checkpoint, signer: &NoteSigner) -> bool {
+    let Some(line) = last_record(dir, checkpoint.size) else { return false };
+    let names_ours = named_key(&line).is_some_and(|key| key == signer.verifier().to_string());
     let former = line.get("former_key").and_then(|key| key.as_str()?.parse().ok());
-    former.is_some_and(|key| note.verify(&key).is_ok())
-}
-
-/// The tree, as far as the checkpoint vouches for it, and what came after.
-fn tree(dir: &Path, checkpoint: Option<&Checkpoint>, size: u64) -> Result<(TreeFile, Frontier), OpenError> {
-    let tree = TreeFile::open(dir).map_err(OpenError::File)?;
-    let known = match checkpoint {
-        Some(checkpoint) if tree.leaves().map_err(OpenError::File)? >= checkpoint.size => {
-            root_of(&tree, checkpoint.size).ok().filter(|edge| edge.root() == checkpoint.root)
-        }
-        _ => None,
-    };
-    if known.is_none() && size > 0 {
-        tracing::warn!(records = size, "the tree of the audit log is made again from its records");
-    }
-    let mut frontier = known.unwrap_or_default();
-    tree.cut(frontier.size()).map_err(OpenError::File)?;
-    let mut agrees = checkpoint.is_none_or(|checkpoint| checkpoint.size == frontier.size());
-    let from = frontier.size();
-    each_line(dir, from, |batch| {
-        let (start, mut hashes) = (frontier.size(), Vec::new());
-        for entry in batch {
-            frontier.push(leaf_hash(entry.line.as_bytes()), |hash| hashes.extend_from_slice(hash));
-            if let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.size == frontier.size()) {
-                agrees = frontier.root() == checkpoint.root;
-            }
-        }
-        tree.append(start, &hashes)
-    })
-    .map_err(damaged)?;
-    if agrees && frontier.size() == size { Ok((tree, frontier)) } else { Err(OpenError::Tampered) }
-}
-
-/// What is not where it belongs was moved there by nobody who has a right to.
-fn damaged(error: io::Error) -> OpenError {
-    if error.kind() == io::ErrorKind::InvalidData { OpenError::Tampered } else { OpenError::File(error) }
+    names_ours && former.is_some_and(|key| note.verify(&key).is_ok())
 }
 
 /// The counts: the saved ones if they belong to this log, and the lines since.
@@ -292,3 +333,6 @@ fn end_of_last_line(file: &mut File, length: u64) -> io::Result<u64> {
         None => start,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,10 @@ impl AuditLog for FileLog {
         Ok(Some(AuditProof { tenant, document }))
     }
 
+    fn is_whole(&self) -> bool {
+        Self::is_whole(self)
+    }
+
     async fn rotate_key(&self) -> Result<Option<String>, AuditError> {
         Self::rotate_key(self).await.map(Some)
     }

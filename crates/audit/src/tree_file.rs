@@ -7,7 +7,7 @@
 //! Invariants
 //! - TREE-1: the hashes of the first `n` leaves never change, so cutting back to `n` leaves is cutting the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -17,6 +17,8 @@ use crate::room;
 
 /// The file's name.
 pub(crate) const NAME: &str = "tree.bin";
+/// Under which it is made again.
+const NEW_NAME: &str = "tree.bin.new";
 const HASH_BYTES: u64 = 32;
 
 /// How much of the file is read at once by who reads leaf after leaf.
@@ -42,6 +44,19 @@ impl TreeFile {
         let path = dir.join(NAME);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         Ok(Self { file })
+    }
+
+    /// Begins another one beside it, which takes its place once it is whole.
+    pub(crate) fn begin_anew(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(NEW_NAME);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Takes the place of the former one.
+    pub(crate) fn put_in_place(&self, dir: &Path) -> io::Result<()> {
+        self.sync()?;
+        fs::rename(dir.join(NEW_NAME), dir.join(NAME))
     }
 
     /// Opens it for reading; `None` if it is not there.

@@ -17,11 +17,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Checkpoint};
 use crate::export::ExportHead;
 use crate::log_mark::LogMark;
 use crate::merkle::Frontier;
-use crate::note::NoteKey;
+use crate::note::{Note, NoteKey};
 use crate::segments::{self, next_line};
 use crate::tree_file::TreeFile;
 
@@ -74,8 +74,19 @@ pub struct Report {
     /// Whether a key was handed in; if not, the log was checked against the key it names itself.
     pub key_given: bool,
     pub faults: Vec<Fault>,
+    /// Records that a crash had left unsigned, and that were signed when the log was opened again.
+    pub recovered: Vec<RecoveredRange>,
     /// What is strange and no fault.
     pub notes: Vec<String>,
+}
+
+/// Records for which nothing signed spoke when the log was opened after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RecoveredRange {
+    pub first: u64,
+    pub last: u64,
+    /// The record that says so.
+    pub told_by: u64,
 }
 
 /// Checks the log in a directory.
@@ -103,7 +114,10 @@ pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
             checker.note("the last line of a file is torn, as a crash leaves it".to_owned());
         }
     }
-    Ok(checker.end(tree_leaves))
+    // A server that starts while this reads takes the end back before it writes.
+    let newest = checkpoint::newest_to_read(dir)?.and_then(|note| Checkpoint::of(&Note::parse(&note).ok()?).ok());
+    let is_ended = newest.is_some_and(|newest| newest.is_end);
+    Ok(checker.end(tree_leaves, is_ended))
 }
 
 /// Checks an export.

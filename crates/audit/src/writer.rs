@@ -13,6 +13,8 @@
 //! - WRITE-2: a checkpoint is signed only over durable lines, and sizes of checkpoints never shrink.
 //! - WRITE-3: a system that could not sync may have forgotten what it did not sync, so that is written again before the next
 //!   sync is believed.
+//! - WRITE-4: no line is written while the newest checkpoint says that the log has ended in order. One that does not is signed
+//!   first, durably: so whatever stands after an end is somebody else's, whenever this process is killed.
 //!
 //! Not here: opening and what is refused then (`recovery`), time and tasks (`file_log`).
 
@@ -28,6 +30,7 @@ use kernel::ports::clock::UnixMillis;
 use crate::checkpoint::{self, Checkpoint};
 use crate::key_file;
 use crate::line::{self, OwnWord, Stamp};
+use crate::line_mac::MacKey;
 use crate::log_mark::LogMark;
 use crate::merkle::{Frontier, Hash, leaf_hash};
 use crate::note::NoteSigner;
@@ -47,6 +50,8 @@ pub(crate) struct Writer {
     pub(crate) mark: LogMark,
     pub(crate) key_file: PathBuf,
     pub(crate) signer: Arc<NoteSigner>,
+    /// What makes the codes of lines; of the same key.
+    pub(crate) mac: MacKey,
     pub(crate) number: u64,
     pub(crate) file: Arc<File>,
     pub(crate) bytes: u64,
@@ -55,12 +60,18 @@ pub(crate) struct Writer {
     pub(crate) room_until: u64,
     pub(crate) tree: Arc<TreeFile>,
     pub(crate) frontier: Frontier,
+    /// The hash of the last line; the next one's code is over it, too.
+    pub(crate) leaf: Hash,
+    /// Lines before this edge have not been held against it yet (`line_check`).
+    pub(crate) unread: Frontier,
     pub(crate) unsynced: Unsynced,
     pub(crate) principals: Principals,
     /// After how many records the counts were saved.
     pub(crate) saved: u64,
     /// The newest checkpoint, and how many records it covers.
     pub(crate) newest: Option<(u64, String)>,
+    /// It says that the log has ended.
+    pub(crate) is_ended: bool,
     /// The time of the newest checkpoint: later ones never say an earlier one, whatever the clock does.
     pub(crate) signed_at: UnixMillis,
     pub(crate) witness: Option<Arc<dyn Witness>>,
@@ -107,6 +118,7 @@ pub(crate) struct Signature {
     at: UnixMillis,
     notes: PathBuf,
     witness: Option<Arc<dyn Witness>>,
+    is_end: bool,
 }
 
 /// A batch that is ready to be written.
@@ -114,6 +126,7 @@ struct Batch {
     lines: Vec<u8>,
     hashes: Vec<u8>,
     frontier: Frontier,
+    leaf: Hash,
 }
 
 impl Writer {
@@ -130,7 +143,7 @@ impl Writer {
     /// Would the next append have to wait for the disk?
     pub(crate) fn must_wait(&self) -> bool {
         let is_short_of_room = self.room_until < self.bytes.saturating_add(room::AHEAD_BYTES_MIN / 2);
-        self.torn || self.bytes >= self.bytes_max || is_short_of_room
+        self.torn || self.is_ended || self.bytes >= self.bytes_max || is_short_of_room
     }
 
     /// Writes records, or none of them.
@@ -148,16 +161,14 @@ impl Writer {
     /// Appends a record of the log about itself.
     pub(crate) fn append_own(&mut self, word: OwnWord<'_>, now: UnixMillis) -> io::Result<()> {
         let stamp = Stamp { log: &self.mark.id, seq: self.size(), turn: None };
-        let mut batch = Batch { lines: Vec::new(), hashes: Vec::new(), frontier: self.frontier.clone() };
+        let mut batch = self.begin_batch(0);
         line::write_own(word, now, stamp, &mut batch.lines)?;
-        batch.take_in(0);
+        batch.take_in(0, &self.mac);
         self.write(batch)
     }
 
     fn batch(&mut self, records: &[AuditRecord]) -> io::Result<Batch> {
-        let lines = Vec::with_capacity(records.len().saturating_mul(512));
-        let hashes = Vec::with_capacity(records.len().saturating_mul(64));
-        let mut batch = Batch { lines, hashes, frontier: self.frontier.clone() };
+        let mut batch = self.begin_batch(records.len());
         let mut name = String::new();
         for record in records {
             let turn = record.who.as_deref().map(|who| {
@@ -167,14 +178,27 @@ impl Writer {
             let stamp = Stamp { log: &self.mark.id, seq: batch.frontier.size(), turn };
             let start = batch.lines.len();
             line::write(record, stamp, &mut batch.lines)?;
-            batch.take_in(start);
+            batch.take_in(start, &self.mac);
         }
         Ok(batch)
+    }
+
+    fn begin_batch(&self, records: usize) -> Batch {
+        Batch {
+            lines: Vec::with_capacity(records.saturating_mul(512)),
+            hashes: Vec::with_capacity(records.saturating_mul(64)),
+            frontier: self.frontier.clone(),
+            leaf: self.leaf,
+        }
     }
 
     fn write(&mut self, batch: Batch) -> io::Result<()> {
         if self.torn {
             self.mend()?;
+        }
+        if self.is_ended {
+            // WRITE-4
+            self.sign(self.signed_at)?;
         }
         if self.bytes >= self.bytes_max {
             // Only the newest file has lines that are not durable.
@@ -194,7 +218,7 @@ impl Writer {
         self.torn = false;
         let offset = self.bytes;
         self.bytes = self.bytes.saturating_add(batch.lines.len() as u64);
-        self.frontier = batch.frontier;
+        (self.frontier, self.leaf) = (batch.frontier, batch.leaf);
         self.unsynced.hashes.extend_from_slice(&batch.hashes);
         self.unsynced.lines.push(WrittenLines { size: self.frontier.size(), offset, text: batch.lines });
         Ok(())
@@ -268,15 +292,15 @@ impl Writer {
         self.size() - self.newest.as_ref().map_or(0, |(size, _)| *size)
     }
 
-    /// The newest checkpoint, signed now if records came since.
+    /// The newest checkpoint, signed now if records came since, or if it says that the log has ended.
     pub(crate) fn checkpoint(&mut self, now: UnixMillis) -> io::Result<String> {
         match &self.newest {
-            Some((size, note)) if *size == self.size() => Ok(note.clone()),
+            Some((size, note)) if *size == self.size() && !self.is_ended => Ok(note.clone()),
             _ => self.sign(now),
         }
     }
 
-    fn sign(&mut self, now: UnixMillis) -> io::Result<String> {
+    pub(crate) fn sign(&mut self, now: UnixMillis) -> io::Result<String> {
         let signature = self.begin_signature(now)?;
         let done = signature.run();
         self.end_signature(&signature, done)
@@ -293,6 +317,7 @@ impl Writer {
             at: self.signed_at,
             notes: self.dir.join(checkpoint::NAME),
             witness: self.witness.clone(),
+            is_end: false,
         })
     }
 
@@ -301,6 +326,7 @@ impl Writer {
         self.end_sync(&signature.lines, done.lines)?;
         let note = done.note?;
         self.newest = Some((signature.lines.size, note.clone()));
+        self.is_ended = signature.is_end;
         if self.size() - self.saved >= SAVE_RECORDS {
             self.save_counts()?;
         }
@@ -315,9 +341,13 @@ impl Writer {
         Ok(())
     }
 
-    /// The last checkpoint of this run, and the counts.
+    /// The last checkpoint of this run, which says that it is the last, and the counts.
     pub(crate) fn close(&mut self, now: UnixMillis) -> io::Result<()> {
-        self.checkpoint(now)?;
+        if !self.is_ended {
+            let signature = Signature { is_end: true, ..self.begin_signature(now)? };
+            let done = signature.run();
+            self.end_signature(&signature, done)?;
+        }
         // Room that was taken ahead is nobody's from here on; if it cannot be given back, the next start does.
         self.room_until = 0;
         let _ = self.file.set_len(self.bytes);
@@ -330,11 +360,18 @@ impl Writer {
         let (from, to) = (self.signer.verifier().to_string(), next.verifier().to_string());
         key_file::write(&key_file::next(&self.key_file), &next)?;
         self.append_own(OwnWord::KeyChanged { from: &from, to: &to }, now)?;
+        self.end_rotation(next, now)?;
+        Ok(to)
+    }
+
+    /// The log has named the next key. That is signed with the former one before it is given up.
+    pub(crate) fn end_rotation(&mut self, next: NoteSigner, now: UnixMillis) -> io::Result<()> {
         self.checkpoint(now)?;
         key_file::promote(&self.key_file)?;
+        self.mac = MacKey::of(&next);
         self.signer = Arc::new(next);
         self.sign(now)?;
-        Ok(to)
+        Ok(())
     }
 }
 
@@ -382,7 +419,7 @@ impl Signature {
 
     fn sign(&self) -> io::Result<String> {
         self.tree.sync()?;
-        let note = Checkpoint::sign(&self.signer, self.lines.size, &self.root, self.at);
+        let note = Checkpoint::sign(&self.signer, self.lines.size, &self.root, self.at, self.is_end);
         checkpoint::append_note(&self.notes, &note)?;
         if let Some(witness) = &self.witness {
             witness.tell(&note);
@@ -392,10 +429,12 @@ impl Signature {
 }
 
 impl Batch {
-    /// Takes the line that begins at `start` into the tree. The newline is no part of it.
-    fn take_in(&mut self, start: usize) {
+    /// Gives the line that begins at `start` its code and takes it into the tree. The newline is no part of it.
+    fn take_in(&mut self, start: usize, mac: &MacKey) {
+        mac.add(&self.leaf, &mut self.lines, start);
         let line = self.lines.get(start..self.lines.len().saturating_sub(1)).unwrap_or_default();
         let hashes = &mut self.hashes;
-        self.frontier.push(leaf_hash(line), |hash| hashes.extend_from_slice(hash));
+        self.leaf = leaf_hash(line);
+        self.frontier.push(self.leaf, |hash| hashes.extend_from_slice(hash));
     }
 }

@@ -1,7 +1,8 @@
 //! Policy engines outside this process, asked by HTTP in one of three shapes (AUTH-006, AUTH-007, X-12).
 //!
 //! - [`AuthorizeEngine`]: `POST {url}/v1/authorize`, subject, action, resource, context;
-//! - [`CheckPermissionEngine`]: `POST {url}/api/v1/abac/check-permission`, agent, tool, and what the tool wants to touch;
+//! - [`CheckPermissionEngine`]: `POST {url}/api/v1/abac/check-permission`, agent, tool, what the tool wants to touch,
+//!   and the same context;
 //! - [`OpaEngine`]: `POST {url}/v1/data/{path}`, the whole question as OPA's `input`.
 //!
 //! Each file knows its request and where in the answer the decision stands; the way there and back is here, reasons and
@@ -30,6 +31,7 @@ use crate::outbound::{Bounds, Outbound};
 
 mod answer;
 mod authorize;
+mod call_context;
 mod check_permission;
 mod opa;
 

@@ -8,6 +8,7 @@ use audit::{FileLog, FileWitness, LogOptions, Witness, Witnesses};
 use kernel::RecorderHandle;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
+use kernel::ports::observer::Observer;
 use outbound::{ClientOptions, operators_client};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -60,13 +61,15 @@ pub(crate) struct LogKeeping {
     recorder: RecorderHandle,
     log: Arc<FileLog>,
     signing: JoinHandle<()>,
+    checking: JoinHandle<()>,
 }
 
 impl LogKeeping {
-    /// Begins to sign now and then.
-    pub(crate) fn begin(recorder: RecorderHandle, log: Arc<FileLog>) -> Self {
-        let signer = Arc::clone(&log);
-        Self { recorder, log, signing: tokio::spawn(async move { signer.keep_signing().await }) }
+    /// Begins to sign now and then, and reads once what was not read before the start.
+    pub(crate) fn begin(recorder: RecorderHandle, log: Arc<FileLog>, observer: Arc<dyn Observer>) -> Self {
+        let (signer, checked) = (Arc::clone(&log), Arc::clone(&log));
+        let signing = tokio::spawn(async move { signer.keep_signing().await });
+        Self { recorder, log, signing, checking: tokio::spawn(check(checked, observer)) }
     }
 
     /// The log itself.
@@ -76,6 +79,7 @@ impl LogKeeping {
 
     /// Writes what waits, signs it, and ends.
     pub(crate) async fn close(self) {
+        self.checking.abort();
         self.recorder.close().await;
         self.signing.abort();
         if let Err(error) = self.log.close().await {
@@ -84,6 +88,25 @@ impl LogKeeping {
                 "the last checkpoint of the audit log is missing"
             );
         }
+    }
+}
+
+/// Looks through the older files of the log.
+async fn check(log: Arc<FileLog>, observer: Arc<dyn Observer>) {
+    match log.check_lines().await {
+        Ok(None) => {}
+        Ok(Some(fault)) => {
+            observer.audit_log_fault();
+            tracing::error!(
+                first = fault.first,
+                last = fault.last,
+                "AUDIT_LOG_ALTERED: a record of the audit log is missing or not what was signed; `gantry audit verify` says which"
+            );
+        }
+        Err(error) => tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the older files of the audit log could not be read through"
+        ),
     }
 }
 

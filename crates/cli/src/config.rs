@@ -123,6 +123,7 @@ pub(crate) struct Config {
     /// What tenants may put behind this server.
     pub(crate) upstreams: ::upstreams::TenantLists,
     pub(crate) upstreams_reread: Duration,
+    upstreams_packages: Option<PathBuf>,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     pub(crate) webhooks: webhooks::WebhooksSection,
@@ -137,6 +138,11 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// Where packages are installed that MCP servers are started from.
+    pub(crate) fn packages_dir(&self, data_dir: &Path) -> PathBuf {
+        self.upstreams_packages.clone().unwrap_or_else(|| data_dir.join("packages"))
+    }
+
     /// Merges file, environment and flags, and applies every section's rules.
     pub(crate) fn load(
         file: Option<&Path>,
@@ -190,6 +196,7 @@ impl Config {
         let secrets = secrets::SecretsSection::read(&settings);
         let upstreams = upstreams::read(&settings, &mut problems);
         let upstreams_reread = upstreams::reread(&settings);
+        let upstreams_packages = upstreams::packages_dir(&settings);
         let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
@@ -221,6 +228,7 @@ impl Config {
                 secrets,
                 upstreams,
                 upstreams_reread,
+                upstreams_packages,
                 scan,
                 model,
                 webhooks,

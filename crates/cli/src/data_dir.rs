@@ -33,6 +33,8 @@ use crate::failure::Failure;
 use crate::secret_file::{self, SecretFileError, SecretText};
 use crate::store_seal::StoreKey;
 
+/// The file with the admin token.
+pub(crate) const ADMIN_TOKEN: &str = "admin.token";
 /// How an admin token begins, so that scanners and people recognise one.
 const ADMIN_PREFIX: &str = "gantry_admin_";
 /// Random bytes in an admin token.
@@ -76,7 +78,7 @@ impl DataDir {
 
     /// Where the admin token is.
     pub(crate) fn admin_token_file(&self) -> PathBuf {
-        self.path.join("admin.token")
+        self.path.join(ADMIN_TOKEN)
     }
 
     /// Where the signing key is.
@@ -107,6 +109,13 @@ impl DataDir {
     /// Makes the directory and its folders, for their owner only.
     pub(crate) fn create(&self) -> Result<(), Failure> {
         self.create_folder(&self.path.join("keys"))
+    }
+
+    /// Makes and answers the folder of tools that the server keeps.
+    pub(crate) fn tools_dir(&self) -> Result<PathBuf, Failure> {
+        let folder = self.path.join("tools");
+        self.create_folder(&folder)?;
+        Ok(folder)
     }
 
     /// Makes the folder of former keys.

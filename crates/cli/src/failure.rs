@@ -1,7 +1,7 @@
 //! What a command says when it did not succeed: what happened, every reason, and what to do.
 //!
 //! One type for every command, because people should learn one shape: `error[E3101]: there is no tool …`, reasons
-//! indented below, then a `hint:` line. Refusals of the kernel and problem documents of a server become the same.
+//! indented below, what a failed tool said in a frame, then a `hint:` line. Refusals of the kernel and problem documents of a server become the same.
 //!
 //! Invariant: a failure never carries a secret. Paths may be in it: they are the caller's own.
 //!
@@ -9,6 +9,9 @@
 
 use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
+
+/// Most lines of a failed tool that are shown.
+const TOOL_LINES_MAX: usize = 40;
 
 /// What the exit code says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,11 @@ impl Failure {
     pub(crate) fn misses(&self, what: &str) -> bool {
         let missing = self.document.as_deref().and_then(|document| document.pointer("/error/details/missing"));
         missing.and_then(Value::as_str) == Some(what)
+    }
+
+    /// What a failed tool said, line by line, as far as the server shows it to this caller.
+    pub(crate) fn tool_words(&self) -> Vec<String> {
+        self.document.as_deref().map(tool_words).unwrap_or_default()
     }
 
     /// Says what to do.
@@ -130,6 +138,19 @@ impl From<Refusal> for Failure {
     }
 }
 
+/// The blocks of an MCP server, and what a program wrote.
+fn tool_words(document: &Value) -> Vec<String> {
+    let blocks = document.pointer("/error/details/content").and_then(Value::as_array).into_iter().flatten();
+    let texts = blocks.filter_map(|block| block.get("text")).chain(document.get("output"));
+    let mut lines: Vec<String> = texts.filter_map(Value::as_str).flat_map(str::lines).map(str::to_owned).collect();
+    // The last lines of a long output are those that say why.
+    let more = lines.len().saturating_sub(TOOL_LINES_MAX);
+    if more > 0 {
+        lines.splice(..more, [format!("… {more} lines more, with --json")]);
+    }
+    lines
+}
+
 /// Messages for the wire repeat their reasons; here each reason has a line of its own.
 fn without_reasons(message: &str, reasons: &[String]) -> String {
     let head = reasons.first().and_then(|first| message.split_once(first.as_str())).map_or(message, |(head, _)| head);
@@ -175,6 +196,22 @@ mod tests {
             (&remote.code, &remote.message, &remote.reasons, &remote.hint)
         );
         assert_eq!(remote.to_json(), problem, "--json shows what the server said, in full");
+    }
+
+    #[test]
+    fn what_a_failed_tool_said_is_told_and_its_end_if_it_is_long() {
+        let problem = |details: Value, output: Value| {
+            let document =
+                json!({ "error": { "code": "E3401", "message": "failed", "details": details }, "output": output });
+            Failure::from_problem(document).unwrap().tool_words()
+        };
+        let blocks = json!({ "content": [{ "type": "text", "text": "denied\nfor you" }, { "type": "image" }, 7] });
+        assert_eq!(problem(blocks, Value::Null), ["denied", "for you"]);
+        assert_eq!(problem(json!({ "exit_code": 3 }), json!("Traceback\nboom\n")), ["Traceback", "boom"]);
+        assert_eq!(problem(Value::Null, Value::Null), Vec::<String>::new());
+        let many: Vec<String> = (0..100).map(|line| line.to_string()).collect();
+        let shown = problem(Value::Null, json!(many.join("\n")));
+        assert_eq!((shown.len(), shown[0].as_str(), shown[40].as_str()), (41, "… 60 lines more, with --json", "99"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod manifest_file;
 mod offline;
 mod open_store;
 mod outside;
+mod package_cache;
 mod plain_file;
 mod policy_files;
 mod printer;

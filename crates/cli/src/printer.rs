@@ -122,14 +122,19 @@ impl Printer {
 
     /// Asks for a yes. Anything else, and the end of input, is a no.
     pub(crate) fn confirm(&self, question: &str) -> bool {
+        let answer = self.ask(&format!("{question} [y/N]"));
+        answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+    }
+
+    /// What somebody at the terminal answers; `None` if nobody does.
+    pub(crate) fn ask(&self, question: &str) -> Option<String> {
         let question = self.on_stderr(question, Style::Bold);
         let mut stderr = std::io::stderr().lock();
         // A question that cannot be shown is not answered either.
-        if write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).is_err() {
-            return false;
-        }
+        write!(stderr, "{question} ").and_then(|()| stderr.flush()).ok()?;
         let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
+        std::io::stdin().read_line(&mut answer).ok().filter(|bytes| *bytes > 0)?;
+        Some(answer)
     }
 
     /// Why a command did not succeed.
@@ -144,6 +149,10 @@ impl Printer {
         err(&format!("{} {}", self.on_stderr(&head, Style::Red), visible(&failure.message)));
         for reason in &failure.reasons {
             err(&format!("  - {}", visible(reason)));
+        }
+        // In a frame: these are a stranger's words, and none of ours.
+        for line in &failure.tool_words() {
+            err(&format!("  {} {}", self.on_stderr("│", Style::Dim), visible(line)));
         }
         if let Some(hint) = &failure.hint {
             err(&format!("{} {}", self.on_stderr("hint:", Style::Cyan), visible(hint)));

@@ -203,6 +203,14 @@ impl JobStore for SealedJobs {
         self.inner.ask_cancel(key, reason, error).await
     }
 
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
+        self.inner.release_key(key).await
+    }
+
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
+        self.inner.hasten(key).await
+    }
+
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         let found = self.inner.find(key).await?;
         Ok(found.map(|detail| JobDetail { payload: self.opened_or_none(key, &detail.payload), ..detail }))

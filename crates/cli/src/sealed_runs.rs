@@ -64,9 +64,14 @@ impl WorkflowRuns for SealedRuns {
         self.inner.end_run(tenant, id, &end).await
     }
 
+    async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        self.inner.release_run(tenant, id).await
+    }
+
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
         let of = |member| what(tenant, &id.to_string(), member);
         Ok(self.inner.run(tenant, id).await?.map(|run| RunRecord {
+            input: self.opened(&of("input"), run.input),
             output: self.opened(&of("output"), run.output),
             error: self.opened(&of("error"), run.error),
             ..run

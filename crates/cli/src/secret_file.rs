@@ -32,6 +32,11 @@ pub(crate) enum SecretFileError {
 }
 
 impl SecretFileError {
+    /// Is there a file of this name already, which was not to be replaced?
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Self::Unwritable { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// What to do.
     pub(crate) fn remedy(&self) -> String {
         match self {
@@ -79,6 +84,17 @@ pub(crate) fn read(path: &Path) -> Result<Option<SecretText>, SecretFileError> {
     }
 }
 
+/// Writes a file that only its owner may read, where there is none yet: [`SecretFileError::is_taken`] otherwise.
+pub(crate) fn create(path: &Path, text: &str) -> Result<(), SecretFileError> {
+    let written = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        sync_folder_of(path)
+    };
+    written().map_err(|source| SecretFileError::Unwritable { name: path.display().to_string(), source })
+}
+
 /// Writes a file that only its owner may read.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), SecretFileError> {
     write_whole(path, text).map_err(|source| SecretFileError::Unwritable { name: path.display().to_string(), source })
@@ -96,6 +112,10 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
+    sync_folder_of(path)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     File::open(folder)?.sync_all()
 }

@@ -1,7 +1,7 @@
 //! Tools on disk: folders with a manifest and whatever it runs. (DESIGN §3)
 //!
 //! A directory given by `--tools` is a tool folder itself, or contains tool folders; deeper ones are not looked for.
-//! [`loading`] publishes what is found and tells the process executor where each tool lives; [`watching`] does it again
+//! [`kept`] is the server's own directory of them, into which `gantry tool add` copies. [`loading`] publishes what is found and tells the process executor where each tool lives; [`watching`] does it again
 //! when something changes.
 
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use contract::manifest::Manifest;
 
 use crate::manifest_file::{self, ManifestFileError};
 
+pub(crate) mod kept;
 pub(crate) mod loading;
 pub(crate) mod watching;
 

@@ -26,7 +26,7 @@ pub struct InvokeRequest {
     pub tool_version: Option<String>,
     #[serde(default, alias = "params", alias = "args", alias = "input")]
     pub parameters: Map<String, Value>,
-    /// A UUID of the caller's own; otherwise one is made.
+    /// A UUID of the caller's own that no other call of its tenant has; otherwise one is made.
     #[serde(default)]
     pub invocation_id: Option<InvocationId>,
     #[serde(default)]
@@ -42,6 +42,18 @@ pub struct InvokeRequest {
     /// The older spelling of `execution_options.async_mode`.
     #[serde(default)]
     pub execution_mode: Option<ExecutionMode>,
+}
+
+impl InvokeRequest {
+    /// The option that wants the call done in the background although `execution_mode` wants it waited for, if one does.
+    pub fn against_waiting(&self) -> Option<&'static str> {
+        let options = &self.execution_options;
+        match self.execution_mode {
+            Some(ExecutionMode::Sync) if options.async_mode => Some("async_mode"),
+            Some(ExecutionMode::Sync) if options.callback.is_some() => Some("callback"),
+            _ => None,
+        }
+    }
 }
 
 /// The older spelling of sync and async.

@@ -130,6 +130,21 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/circuit_breaker_config/failure_threshold", json!({ "circuit_breaker_config": { "failure_threshold": 0 } })),
         ("/resource_limits/memory", json!({ "resource_limits": { "memory": "512MB" } })),
         ("/resource_limits/cpu", json!({ "resource_limits": { "cpu": "0" } })),
+        ("/network_policy/allowed_ports", json!({ "network_policy": { "allowed_ports": [443] } })),
+        (
+            "/network_policy/allowed_ports",
+            json!({ "required_permissions": ["network:db.example"], "network_policy": { "allowed_ports": [5432] } }),
+        ),
+        (
+            "/network_policy/allowed_ports",
+            json!({ "network_policy": { "allowed_domains": ["a.example"], "allowed_ports": [] } }),
+        ),
+        (
+            "/circuit_breaker_config/canary_step_percent",
+            json!({ "circuit_breaker_config": { "canary_step_percent": 5 } }),
+        ),
+        ("/cost_config/currency", json!({ "cost_config": { "currency": "EUR" } })),
+        ("/rate_limit", json!({ "rate_limit": {} })),
         ("/network_policy/allowed_ports/0", json!({ "network_policy": { "allowed_ports": [0] } })),
         ("/checkpoint_config/micro_interval_seconds", json!({ "checkpoint_config": { "micro_interval_seconds": 5 } })),
         ("/priority", json!({ "priority": 11 })),

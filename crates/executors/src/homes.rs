@@ -63,6 +63,12 @@ impl Homes {
         folders.remove(&(self.tenant.clone(), tool.clone(), version.to_string()));
     }
 
+    /// The digest of the manifest with which a version of this tenant is loaded, if it is.
+    pub fn digest(&self, tool: &ToolId, version: &str) -> Option<Digest> {
+        let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        folders.get(&(self.tenant.clone(), tool.clone(), version.to_owned())).map(|folder| folder.manifest)
+    }
+
     /// Has a version with this manifest, as a tool of this tenant, a folder (HOMES-3)?
     ///
     /// # Errors
@@ -84,7 +90,7 @@ impl Homes {
         }
         let kind = manifest.execution.as_ref().map_or("", Execution::kind);
         let place = if tenant.is_home() {
-            "put the folder with this manifest under a directory of `--tools`, from which it is published"
+            "add the folder itself (`gantry tool add DIR`), or put it under a directory of `--tools`"
         } else {
             "the operator has to put the folder with this manifest under a directory that `[tools] tenants` names for the \
              tenant, from which it is published"
@@ -107,7 +113,7 @@ impl Homes {
             Some(_) => Err(not_loaded(tool, "is loaded with another manifest than the one that was published")
                 .hint("raise the version in the manifest of the folder: a published version never changes")),
             None => Err(not_loaded(tool, "is not loaded").hint(if tool.tenant.is_home() {
-                "start the server with `--tools DIR`, where DIR contains the tool's folder"
+                "add its folder: `gantry tool add DIR`, or start the server with `--tools DIR`, where DIR contains it"
             } else {
                 "the operator has to allow it: `[tools] tenants` names the folders whose tools a tenant may run"
             })),

@@ -138,6 +138,13 @@ impl ProcessExecutor {
 
 #[async_trait]
 impl Executor for ProcessExecutor {
+    fn is_well(&self) -> bool {
+        match &self.isolation {
+            ProcessIsolation::Sandboxed(walls) => walls.sandbox().is_able(),
+            ProcessIsolation::Unsandboxed => true,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         "process"
     }

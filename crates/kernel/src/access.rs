@@ -15,6 +15,7 @@
 
 mod decisions;
 mod naming;
+mod reader_duties;
 mod service;
 mod snapshot;
 mod tool_reach;

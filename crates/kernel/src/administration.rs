@@ -28,6 +28,7 @@ mod log_level;
 mod policies;
 mod servers;
 mod tokens;
+mod tool_folders;
 mod tools;
 
 pub use audit::{AuditFound, AuditNext, AuditScope};

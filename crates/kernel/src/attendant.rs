@@ -16,6 +16,7 @@ use contract::ids::InvocationId;
 use serde_json::Value;
 
 use crate::checkpoints::Keeper;
+use crate::phases::ShownWords;
 use crate::ports::clock::Clock;
 use crate::ports::companion::{
     Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, no_checkpoints, no_documents,
@@ -49,8 +50,8 @@ pub(crate) struct Attendant {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) redactor: Arc<dyn Redactor>,
     pub(crate) pace: Mutex<Pace>,
-    /// Who listens at the door, if somebody does.
-    pub(crate) audience: Option<Arc<dyn Audience>>,
+    /// Who listens at the door, if somebody does, and what they are shown.
+    pub(crate) audience: Option<(Arc<dyn Audience>, ShownWords)>,
     /// Keeps what the tool saves, if this call does.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// The tool has asked something: what comes of it depends on the answer, too.
@@ -107,10 +108,11 @@ impl Companion for Attendant {
         if !self.admitted() {
             return;
         }
-        let whole = progress.message.clone();
+        let (whole, whole_phase) = (progress.message.clone(), progress.phase.clone());
         let progress = Progress {
             percent: progress.percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0)),
-            phase: progress.phase.map(|phase| clean(&phase, PHASE_CHARS_MAX)),
+            // It is kept with the job and its checkpoints, so it says what may be kept.
+            phase: progress.phase.map(|phase| clean(&self.redacted(&phase), PHASE_CHARS_MAX)),
             message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
             count: progress.count.filter(|count| count.done.is_finite() && count.total.is_none_or(f64::is_finite)),
         };
@@ -121,8 +123,11 @@ impl Companion for Attendant {
             keeper.progress(&progress);
         }
         self.tell(Words::Progress(&progress));
-        if let Some(audience) = &self.audience {
-            audience.progress(&progress);
+        if let Some((audience, words)) = &self.audience {
+            // Masked before it is cut: half a document hides nothing.
+            let phase = whole_phase.and_then(|phase| Some(clean(&self.redacted(&words.of(&phase)?), PHASE_CHARS_MAX)));
+            let message = whole.and_then(|message| Some(clean(&words.of(&message)?, MESSAGE_CHARS_MAX)));
+            audience.progress(&Progress { phase, message, ..progress });
         }
     }
 
@@ -142,8 +147,10 @@ impl Companion for Attendant {
             LogLevel::Error => tracing::warn!(%tool, %invocation, said = %kept, "the tool's log"),
         }
         self.tell(Words::Log(level, &said));
-        if let Some(audience) = &self.audience {
-            audience.log(level, &said);
+        if let Some((audience, words)) = &self.audience
+            && let Some(shown) = words.of(message)
+        {
+            audience.log(level, &clean(&shown, MESSAGE_CHARS_MAX));
         }
     }
 
@@ -153,7 +160,7 @@ impl Companion for Attendant {
 
     async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
         let keeper = self.keeper.as_ref().ok_or_else(no_checkpoints)?;
-        let name = snapshot.name.map(|name| clean(&name, NAME_CHARS_MAX));
+        let name = snapshot.name.map(|name| clean(&self.redacted(&name), NAME_CHARS_MAX));
         keeper.save(Snapshot { name, ..snapshot }).await.map(|id| id.to_string())
     }
 
@@ -162,11 +169,11 @@ impl Companion for Attendant {
     }
 
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
-        self.audience.as_ref().map(|audience| audience.can_be_asked()).unwrap_or_default()
+        self.audience.as_ref().map(|(audience, _)| audience.can_be_asked()).unwrap_or_default()
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        let Some(audience) = &self.audience else { return Err(nobody_to_ask()) };
+        let Some((audience, _)) = &self.audience else { return Err(nobody_to_ask()) };
         if !self.admitted() || is_too_much(&questions) {
             return Err(asks_too_much());
         }

@@ -143,6 +143,7 @@ mod tests {
             tool: tool.clone(),
             reason: "it lies".into(),
             by: "admin".parse().unwrap(),
+            by_tenant: home.clone(),
             at: crate::ports::clock::UnixMillis(1),
         };
         availability.set_quarantined(&Arc::new([(key("demo.echo"), Arc::new(held))].into()));

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::compat::{self, Comparison, Direction, Negotiation};
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::LifecycleState;
-use contract::version::VersionSpec;
+use contract::version::{Version, VersionSpec};
 use policy::{Action, Caller};
 use serde_json::Value;
 
@@ -78,7 +77,8 @@ impl Kernel {
         }
     }
 
-    /// Everything a recognised caller can call at this moment, each by the version that stands for it, ordered by id.
+    /// Everything a recognised caller can call at this moment without naming a version, each by the version that it would call,
+    /// ordered by id.
     ///
     /// `caller` has been recognised for this very request: this asks nothing about the token any more.
     pub fn offered_tools(&self, caller: &Caller, mark: &CatalogueMark) -> Vec<Arc<ToolVersion>> {
@@ -87,15 +87,10 @@ impl Kernel {
         let tools = mark.registry.tools_of(caller.tenant());
         tools
             .filter(|tool| sight.may_use(tool))
-            .filter_map(|tool| tool.current(now))
-            .filter(|current| {
-                // What is switched off, retired or removed is refused when called, so it is not offered.
-                let state = current.lifecycle.state(now);
-                current.manifest.is_enabled()
-                    && current.manifest.execution.is_some()
-                    && caller.may_call(&current.id, &current.version)
-                    && !matches!(state, LifecycleState::Sunset | LifecycleState::Removed)
-            })
+            // What is retired, removed or not released is not what a call without a version reaches, so it is not offered.
+            .filter_map(|tool| tool.latest_of(now, |version| caller.may_call(&tool.id, version)))
+            // What is switched off is refused when called.
+            .filter(|latest| latest.manifest.is_enabled() && latest.manifest.execution.is_some())
             .map(Arc::clone)
             .collect()
     }
@@ -252,12 +247,22 @@ impl Sight<'_> {
         self.everything || self.may_use(tool)
     }
 
+    /// The version that a call without one reaches; where there is none, the one that stands for the tool.
+    fn meant_version<'t>(&self, tool: &'t Tool) -> Option<&'t Arc<ToolVersion>> {
+        let current = tool.current(self.now)?;
+        let may_call = |version: &Version| self.caller.may_call(&tool.id, version);
+        if may_call(&current.version) {
+            return Some(current);
+        }
+        tool.latest_of(self.now, may_call).or(Some(current))
+    }
+
     /// Does the tenant have it, the token name it, and the agent reach it?
     fn may_use(&self, tool: &Tool) -> bool {
         self.caller.names(&tool.id)
             && self.availability.why_not(&tool.tenant, &tool.id).is_none()
             && self.view.has(&tool.tenant, &tool.id)
-            && tool.current(self.now).is_some_and(|current| {
+            && self.meant_version(tool).is_some_and(|current| {
                 let effects = || current.manifest.side_effect_policy;
                 std::iter::once(&self.view).chain(&self.delegators).all(|view| view.reach(&tool.id, effects).is_ok())
             })

@@ -40,6 +40,7 @@ pub(crate) use checkpointing::{CHECKPOINT_REF, Checkpointing};
 pub(crate) use keeper::{Keeper, tend};
 use resuming::Resumed;
 
+use crate::invocation_ids::taken;
 use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 /// How long each kind is kept (CKPT-015).
@@ -117,16 +118,17 @@ struct Attempt {
 }
 
 impl Checkpoints {
-    /// Begins an attempt, that of a job under its fence. What is no job waits for the end of what runs.
+    /// Begins an attempt, that of a job under its fence. What is no job has brought the id of what runs: it is taken.
     async fn begin(
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
         of_job: Option<u64>,
     ) -> Result<Attempt, Refusal> {
-        let another_runs = || {
-            Refusal::new(ErrorCode::E3908, "another attempt at this invocation is running")
-                .hint("wait for its end, or cancel it first; nothing was run")
+        let another_runs = || match of_job {
+            None => taken(),
+            Some(_) => Refusal::new(ErrorCode::E3908, "another attempt at this invocation is running")
+                .hint("wait for its end, or cancel it first; nothing was run"),
         };
         let underway = self.running.begin(tenant, invocation);
         if of_job.is_none() && !underway.is_first() {

@@ -151,9 +151,23 @@ impl Kernel {
         })
     }
 
-    /// An agent may look at itself; whoever sees access, at every agent of its own tenant.
+    /// May a recognised caller look at what this tenant has? The refusal is that of looking.
+    pub fn may_see_tenant(&self, caller: &Principal, tenant: &TenantId) -> Result<(), Refusal> {
+        may_look_at(&self.access().snapshot(), caller, tenant)
+    }
+
+    /// May a recognised caller look at what this agent has? The refusal is that of looking.
+    pub fn may_see_agent(&self, caller: &Principal, agent: &Subject) -> Result<(), Refusal> {
+        self.looked_at(caller, agent).map(drop)
+    }
+
     async fn look_at(&self, actor: Actor<'_>, agent: &Subject) -> Result<LookedAt, Refusal> {
         let caller: Arc<Principal> = self.recognise(actor).await?;
+        self.looked_at(&caller, agent)
+    }
+
+    /// An agent may look at itself; whoever sees access, at every agent of its own tenant.
+    fn looked_at(&self, caller: &Principal, agent: &Subject) -> Result<LookedAt, Refusal> {
         let access = self.access().snapshot().clone();
         if caller.subject() == agent {
             // What one of those does not reach who handed the token on cannot be called with it.

@@ -13,6 +13,7 @@
 //! Not here: the rules (`ports::redactor`), and encodings of values: a tool that encodes what it was told is not stopped.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use contract::schema::PartMarks;
@@ -28,13 +29,19 @@ const VALUE_BYTES_MIN: usize = 4;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Redacts what is written about one call.
-#[derive(Debug)]
 pub(crate) struct Discretion {
     rules: Arc<dyn Redactor>,
     tool: Arc<ToolVersion>,
     parameters: Arc<Value>,
     /// DISC-1.
     told: OnceLock<HiddenValues>,
+}
+
+/// It knows secrets, and outlives the call in what failed: nothing of them is shown.
+impl fmt::Debug for Discretion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Discretion").field("tool", &self.tool.id).finish_non_exhaustive()
+    }
 }
 
 impl Discretion {
@@ -61,7 +68,7 @@ pub(crate) fn everywhere(value: &Value, shown: Value) -> Value {
 }
 
 /// The values that were hidden.
-fn hidden(value: &Value, shown: &Value) -> HiddenValues {
+pub(crate) fn hidden(value: &Value, shown: &Value) -> HiddenValues {
     let mut told = Vec::new();
     gather(value, shown, &mut told);
     HiddenValues::new(&told)

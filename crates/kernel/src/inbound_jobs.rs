@@ -14,6 +14,8 @@
 //!   the name of its signature, so that a caught request cannot be sent again under another id.
 //! - DOORJ-2: what another try would not change is 4xx, what it might is 5xx; neither says more than it must.
 //! - DOORJ-3: a handler that lacks its service refuses and says what to set; it never pretends.
+//! - DOORJ-4: an `idempotencyKey` is claimed as the message is put into the queue: of any number of messages with one key, one
+//!   is done, the same ones are told that it came before, and one that asks for something else is refused (E3410).
 //!
 //! Not here: HTTP (`server`), the queue.
 
@@ -21,6 +23,7 @@ mod call_outs;
 mod embedding;
 mod handler;
 mod notification;
+mod reached;
 mod workflow;
 
 use std::sync::Arc;
@@ -36,12 +39,14 @@ use crate::ports::clock::Clock;
 use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
 use crate::ports::webhook_store::WebhookStore;
 
-pub use call_outs::{CallOutParts, CallOutUrls, CallOuts, Ended, Stopped};
+pub use call_outs::{Attempt, CallOutParts, CallOutUrls, CallOuts, Ended, Stopped};
 pub use handler::InboundHandler;
-pub use workflow::CallbackTaken;
+pub use workflow::{CallbackTaken, Heard};
 
 /// How long a message is remembered: longer than the queues outside try to deliver one.
 const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How long the key of a workflow is remembered by the queue, if its job is; its run remembers it for as long after its end.
+const KEY_REMEMBERED: Duration = call_outs::RUNS_RETENTION;
 /// How often a job of this door may be started.
 const STARTS_MAX: u32 = 4;
 /// Longest id of a message.
@@ -153,7 +158,7 @@ impl InboundJobs {
         let payload = json::read(body, &limits)
             .map_err(|error| Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}")))?;
         check(kind, &payload)?;
-        let key = match message_id {
+        let message = match message_id {
             Some(id) if id.len() > MESSAGE_ID_CHARS_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 return Err(Refusal::new(ErrorCode::E3004, "the id of the message is not acceptable"));
             }
@@ -164,9 +169,21 @@ impl InboundJobs {
         // longer than any signature holds.
         let window = Duration::from_secs(QSTASH_LIFETIME_MAX_SECONDS.unsigned_abs() * 2);
         let claim = format!("qstash {}", claims.token_id);
-        if !self.parts.store.claim(&claim, &key, window).await.map_err(|error| error.refusal())? {
+        if !self.parts.store.claim(&claim, &message, window).await.map_err(|error| error.refusal())? {
             return Ok(Arrived::Again);
         }
+        // DOORJ-4. A message keeps the key it came with, so that neither of the two is a way around the other.
+        let named =
+            if kind == InboundKind::ExecuteWorkflow { workflow::Payload::read(&payload)?.claim() } else { None };
+        let (key, window, is_named) = match named {
+            Some(named) => {
+                if !self.parts.store.claim(&message, &named, REMEMBERED).await.map_err(|error| error.refusal())? {
+                    return Ok(Arrived::Again);
+                }
+                (named, KEY_REMEMBERED, true)
+            }
+            None => (message, REMEMBERED, false),
+        };
         let job = EnteringJob {
             kind: kind.as_str(),
             tenant: self.parts.tenant.clone(),
@@ -176,12 +193,21 @@ impl InboundJobs {
             delay: Duration::ZERO,
             attempts_max: STARTS_MAX,
             key,
-            window: REMEMBERED,
+            window,
         };
-        Ok(match self.parts.queue.enter(job).await? {
-            Entered::New => Arrived::Queued,
-            Entered::Known => Arrived::Again,
-        })
+        match self.parts.queue.enter(job).await? {
+            Entered::New => Ok(Arrived::Queued),
+            Entered::Known { same: false } if is_named => Err(workflow::other_input()),
+            Entered::Known { .. } => Ok(Arrived::Again),
+        }
+    }
+
+    /// A workflow says that it has ended (FLOW-006): see [`CallOuts::called_back`]. Its job ends with it.
+    pub async fn called_back(&self, signature: &str, body: &[u8]) -> Result<CallbackTaken, Refusal> {
+        let heard = self.parts.calls.called_back(&self.parts.tenant, signature, body).await?;
+        // Also if it was said before: whoever heard it may have died before the job ended.
+        self.parts.queue.told_end(&self.parts.tenant, heard.id, heard.end).await?;
+        Ok(heard.taken)
     }
 }
 

@@ -19,7 +19,9 @@ use crate::concurrency::Concurrency;
 use crate::fair_places::{Place, PlaceUsage};
 use crate::identity::{Identity, Principal};
 use crate::insights::Insights;
+use crate::invocation_ids::InvocationIds;
 use crate::isolation::IsolationPolicy;
+use crate::jobs::RunningJobs;
 use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
@@ -85,6 +87,10 @@ pub struct Kernel {
     pub(crate) resilience: Option<Arc<Resilience>>,
     /// Cancelled when the doors wait for calls no longer ([`Kernel::ending`]).
     pub(crate) ending: CancellationToken,
+    /// Ids of callers that are in use.
+    pub(crate) ids: InvocationIds,
+    /// The jobs that this process does at the moment.
+    pub(crate) running_jobs: RunningJobs,
 }
 
 /// A call as it comes through a door.
@@ -122,6 +128,8 @@ pub struct Failed {
     pub checkpoint_ref: Option<String>,
     /// The end of what the tool wrote to its log, for a caller who may see it. (EXEC-010)
     pub output: Option<String>,
+    /// Knows what the call was told in confidence: for whoever keeps the failure.
+    pub(crate) redactor: Arc<dyn Redactor>,
 }
 
 impl Failed {
@@ -148,6 +156,8 @@ impl Kernel {
             archive: None,
             resilience: None,
             ending: CancellationToken::new(),
+            ids: InvocationIds::default(),
+            running_jobs: RunningJobs::default(),
         }
     }
 
@@ -195,6 +205,12 @@ impl Kernel {
         self.concurrency.usage().into_iter().chain(of_executors).collect()
     }
 
+    /// Can tools run that run on this machine: built in, programs, guests, containers? Not those of MCP servers, which have
+    /// checks of their own. (OPS-010)
+    pub fn runs_local_tools(&self) -> bool {
+        self.parts.executors.iter().filter(|executor| executor.kind() != "mcp").all(|executor| executor.is_well())
+    }
+
     /// Breakers, limits and retries, if there are any.
     pub fn resilience(&self) -> Option<&Arc<Resilience>> {
         self.resilience.as_ref()
@@ -240,6 +256,11 @@ impl Kernel {
         &self.parts.books
     }
 
+    /// Is every record of the audit log there and what was signed, as far as anybody has looked?
+    pub fn has_whole_log(&self) -> bool {
+        self.audit_log.as_ref().is_none_or(|log| log.is_whole())
+    }
+
     /// Can calls be recorded at the moment?
     pub fn is_recording(&self) -> bool {
         self.parts.recorder.is_writable()
@@ -248,6 +269,20 @@ impl Kernel {
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
         let facts = Facts::begin(self, &arrival);
+        let line = facts.line();
+        self.through(facts, None, arrival).instrument(line).await
+    }
+
+    /// Runs one call under an id that was made for it, not brought by its caller.
+    pub(crate) async fn invoke_under(
+        &self,
+        made: Option<InvocationId>,
+        arrival: Arrival<'_>,
+    ) -> Result<Returned, Box<Failed>> {
+        let mut facts = Facts::begin(self, &arrival);
+        if let Some(id) = made {
+            facts.named(id);
+        }
         let line = facts.line();
         self.through(facts, None, arrival).instrument(line).await
     }
@@ -305,6 +340,7 @@ impl Kernel {
     /// Ends a call that was let in and cannot be kept.
     pub(crate) async fn turn_away(&self, facts: Facts, refusal: Refusal) -> Box<Failed> {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
+        let redactor = Arc::clone(&facts.redactor);
         // Boxed: few calls are turned away, and every call would carry the room.
         match Box::pin(phases::finish(self, facts, phases::Settled::refused(refusal.clone()))).await {
             Err(failed) => failed,
@@ -318,6 +354,7 @@ impl Kernel {
                 execution_metadata: None,
                 checkpoint_ref: None,
                 output: None,
+                redactor,
             }),
         }
     }

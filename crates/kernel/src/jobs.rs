@@ -63,8 +63,9 @@ use crate::ports::job_store::{Dedupe, JobCounts, JobKey, JobPriority, JobStore, 
 use crate::webhooks::Webhooks;
 
 pub use entrance::LateEntrance;
-pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
+pub use handler::{JobFailure, JobHandler, Progressing, RunningJob, WaitingOutside};
 pub use promotion::Called;
+pub(crate) use running::{RunningJobs, WhyStop};
 pub use settings::JobsSettings;
 pub use view::{Accepted, FailedRun, InvocationView, JobListing, PollingInfo, status_told_by};
 pub(crate) use warrant::WarrantKey;
@@ -72,7 +73,6 @@ pub use workers::Workers;
 
 use bench::Hands;
 use handler::Handling;
-use running::RunningJobs;
 
 /// The kind of job that is a call of a tool.
 pub const TOOL_CALL: &str = "tool_call";
@@ -89,7 +89,6 @@ pub struct Jobs {
     /// This process, as an owner of jobs.
     owner: OwnerId,
     handlers: Vec<Arc<dyn JobHandler>>,
-    running: RunningJobs,
     /// What they are done with.
     hands: Hands,
     /// Something waits for a worker.
@@ -139,6 +138,7 @@ impl Jobs {
     ) -> Result<Arc<Self>, Refusal> {
         let owner = OwnerId(new_invocation_id(kernel.entropy(), kernel.clock().now()).0);
         store.enlist(owner, settings.lease, settings.alone).await.map_err(|error| error.refusal())?;
+        kernel.ids.look_into(&store);
         let jobs = Self {
             promotions: FairPlaces::new(PlaceBounds {
                 capacity: settings.promoted_max,
@@ -152,7 +152,6 @@ impl Jobs {
             settings,
             owner,
             handlers,
-            running: RunningJobs::default(),
             wake: Notify::new(),
             news: broadcast::Sender::new(NEWS_MAX),
             tasks: TaskTracker::new(),

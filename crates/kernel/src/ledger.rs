@@ -33,6 +33,7 @@ use contract::version::Version;
 use policy::Caller;
 use serde_json::{Value, json};
 
+use crate::invocation_ids::taken;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::{Entropy, new_token_id};
 use crate::ports::executor::{Dispatch, ExecutionReach};
@@ -48,7 +49,7 @@ pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, act_key, demanded, key_scope};
 use owed::Owed;
 pub use recovery::Recovered;
-pub(crate) use settlement::{cause, settlement};
+pub(crate) use settlement::{INTERRUPTED, cause, settlement};
 use waiting::{Seat, WaitingRoom};
 
 /// How long a process that says nothing counts as alive.
@@ -82,6 +83,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) intent: Intent,
     /// Wait for a call with the same key that runs already?
     pub(crate) wait: bool,
+    /// Nobody but this call may have its id: if another one has, it is refused instead of being given a new id.
+    pub(crate) is_id_given: bool,
     pub(crate) entropy: &'a dyn Entropy,
 }
 
@@ -235,7 +238,9 @@ impl Bookkeeper {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(invocation));
                 }
-                // an id that is used makes room for one of ours.
+                // what the caller calls its call must not stand for another one.
+                Begun::IdTaken if wish.is_id_given => return Err(taken()),
+                // One of ours makes room.
                 Begun::IdTaken if ids_tried < IDS_TRIED_MAX => {
                     ids_tried += 1;
                     wish.intent.invocation = crate::ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
@@ -381,7 +386,7 @@ pub(crate) fn intent_of(
 // --------------------------------------------------------------------------------------------------------- refusals
 
 /// Where the first call can be asked about.
-fn handle(invocation: InvocationId) -> Value {
+pub(crate) fn handle(invocation: InvocationId) -> Value {
     json!({ "invocation_id": invocation, "status_url": format!("/v1/invocations/{invocation}") })
 }
 
@@ -395,8 +400,29 @@ fn in_flight(invocation: InvocationId) -> Refusal {
 fn is_unknown(entry: &Entry) -> Refusal {
     Refusal::new(ErrorCode::E3413, "nobody knows whether the first call with this idempotency key had its effect")
         .hint("a person has to find out and say so with `gantry jobs resolve`; the call was not repeated")
-        .details(handle(entry.intent.invocation))
+        .details(why_unknown(entry, handle(entry.intent.invocation)))
         .retryable(false)
+}
+
+/// How a call ended of which nobody knows whether it had its effect: the same code wherever it is told.
+pub fn indeterminate_end(entry: &Entry) -> Refusal {
+    let message = entry.outcome.as_ref().and_then(|outcome| outcome.pointer("/unknown/message"));
+    let message = message.and_then(Value::as_str).unwrap_or("the call was ended");
+    Refusal::new(ErrorCode::E3413, format!("{message}; whether it had its effect is not known"))
+        .hint("it is not repeated: find out, then say so with `gantry jobs resolve`")
+        .details(why_unknown(entry, json!({})))
+        .retryable(false)
+}
+
+/// The code and the word that say why nobody knows, beside other facts.
+fn why_unknown(entry: &Entry, mut details: Value) -> Value {
+    for name in ["code", "cause"] {
+        let word = entry.outcome.as_ref().and_then(|outcome| outcome.get("unknown")?.get(name));
+        if let (Some(members), Some(word)) = (details.as_object_mut(), word) {
+            members.insert(name.to_owned(), word.clone());
+        }
+    }
+    details
 }
 
 fn other_parameters(invocation: InvocationId) -> Refusal {

@@ -35,6 +35,7 @@ pub mod sealed_texts;
 pub mod secret_source;
 pub mod server_desk;
 pub mod shared_state;
+pub mod tool_folders;
 pub mod tool_origin;
 pub mod tool_search;
 pub mod upstream_store;

@@ -174,6 +174,22 @@ async fn aliases_are_those_of_the_tenant_and_lead_nobody_around_a_hidden_tool() 
 }
 
 #[tokio::test]
+async fn an_alias_is_a_name_that_nothing_else_gets() {
+    let stage = Stage::new().await;
+    stage.publish("local", "report", json!({ "aliases": ["weekly_report"] })).await.unwrap();
+    stage.publish("acme", "bill", json!({ "aliases": ["old_bill"] })).await.unwrap();
+    for (tenant, name) in [("local", "weekly_report"), ("acme", "weekly_report"), ("acme", "old_bill")] {
+        let refusal = stage.publish(tenant, name, json!({})).await.unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::E3103, "{tenant} {name}");
+    }
+    assert_eq!(stage.owner("local", "weekly_report").as_deref(), Some("local"));
+    assert_eq!(stage.seen("local"), ["local/report"]);
+    assert_eq!(stage.seen("acme"), ["acme/bill", "local/report"]);
+    // Of other tenants' former names nobody knows.
+    stage.publish("zeta", "old_bill", json!({})).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_undoes_a_tool_must_be_seen_by_its_tenant() {
     let stage = Stage::new().await;
     stage.publish("acme", "undo_it", json!({})).await.unwrap();

@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, ClientBuilder, Method, RequestBuilder, StatusCode, redirect};
+use reqwest::header::{CONTENT_LENGTH, LOCATION};
+use reqwest::{Body, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, redirect};
 use sandbox::egress::Host;
 use url::Url;
 
@@ -120,6 +123,8 @@ impl Guard {
             }
         });
         let http = builder(options)
+            // OUT-5.
+            .http1_only()
             .redirect(same_origin)
             .dns_resolver(Arc::new(Judging { guard: Arc::clone(self), target: target.clone() }))
             .build()
@@ -139,6 +144,58 @@ impl OriginClient {
         own.set_query(url.query());
         self.http.request(method, own)
     }
+
+    /// Sends what `build` makes of an address, with this body, and follows redirects as the client does for other requests.
+    /// `leaves` hears each time that a connection is there and the first byte of the request is about to be written to it:
+    /// while a name is resolved, a connection made or TLS agreed upon, nothing has left (OUT-5).
+    ///
+    /// # Errors
+    /// As `reqwest` has them.
+    pub async fn post_noting(
+        &self,
+        url: &Url,
+        body: &Bytes,
+        build: impl Fn(RequestBuilder) -> RequestBuilder + Send + Sync,
+        leaves: impl Fn() + Clone + Send + Sync + 'static,
+    ) -> Result<Response, reqwest::Error> {
+        let mut at = url.clone();
+        for _ in 0..REDIRECTS_MAX {
+            let response = self.post_once(&at, body, &build, leaves.clone()).await?;
+            match same_origin_again(&response) {
+                Some(next) => at = next,
+                None => return Ok(response),
+            }
+        }
+        self.post_once(&at, body, &build, leaves).await
+    }
+
+    async fn post_once(
+        &self,
+        url: &Url,
+        body: &Bytes,
+        build: impl Fn(RequestBuilder) -> RequestBuilder + Send + Sync,
+        leaves: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Response, reqwest::Error> {
+        // Over HTTP/1.1 the body is asked for its first part after the connection is there, and before the head is written:
+        // both go into one buffer.
+        let noted = Full::new(body.clone()).map_frame(move |frame| {
+            leaves();
+            frame
+        });
+        // Its length is not known to whoever wraps it.
+        let request = self.request(Method::POST, url).header(CONTENT_LENGTH, body.len());
+        build(request).body(Body::wrap(noted)).send().await
+    }
+}
+
+/// Where the same request is wanted again, if that is at the same origin (OUT-2, OUT-4). A body that is noted cannot be
+/// repeated by the client itself.
+fn same_origin_again(response: &Response) -> Option<Url> {
+    if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return None;
+    }
+    let next = response.url().join(response.headers().get(LOCATION)?.to_str().ok()?).ok()?;
+    (next.origin() == response.url().origin()).then_some(next)
 }
 
 /// OUT-1, for many connections.
@@ -254,6 +311,34 @@ mod tests {
             // Whoever answers is always told to go on; the last answer is handed over.
             let path = if followed { "/other" } else { "/a" };
             assert_eq!((response.status().as_u16(), response.url().path()), (status, path));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_leaves_when_its_connection_is_there_and_not_before() {
+        let times = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&times);
+        let leaves = move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        };
+        let left = || times.load(std::sync::atomic::Ordering::SeqCst);
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let again = "HTTP/1.1 307 Elsewhere\r\nlocation: /b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let away = again.replace("/b", "http://127.0.0.1:1/b");
+        for (port, times, status) in [
+            (nobody, 0, None),
+            (answering(FOUND.to_owned()).await, 1, Some(200)),
+            (answering(again.to_owned()).await, 1 + 1 + REDIRECTS_MAX, Some(307)),
+            (answering(away).await, 2 + 1 + REDIRECTS_MAX, Some(307)),
+        ] {
+            let address = format!("http://127.0.0.1:{port}");
+            let guard = guard(&[&address]);
+            let target = guard.target(&address).unwrap();
+            let client = guard.client(&target, ClientOptions::default()).unwrap();
+            let body = Bytes::from_static(b"{}");
+            let sent = client.post_noting(target.url(), &body, |request| request, leaves.clone()).await;
+            assert_eq!(sent.ok().map(|response| response.status().as_u16()), status);
+            assert_eq!(left(), times);
         }
     }
 

@@ -17,6 +17,8 @@
 //! - OUT-4: only the redirects that repeat the request as it is are followed (307, 308), and by their definition the place
 //!   that gave them has not executed it. So whatever a guarded client says of a request, it says of the request itself, and
 //!   never of a GET that a 301, 302 or 303 would have made of it.
+//! - OUT-5: whoever has to know whether anything of a request has left is told when its connection is there
+//!   ([`OriginClient::post_noting`]). Guarded clients speak HTTP/1.1, where head and body leave together.
 //!
 //! Not here: how long an answer may be (whoever reads it), tools in a sandbox (`sandbox::egress` itself).
 

@@ -13,6 +13,7 @@ use crate::description::{Description, Part};
 use crate::embedded::Embedded;
 use crate::engine::{Engine, Room};
 use crate::finding::REDACTED;
+use crate::normalised_name::normalised;
 use crate::numbers::Hint;
 
 /// Deepest value that is redacted. The readers of requests allow less.
@@ -82,11 +83,17 @@ impl Engine {
     }
 }
 
+/// Whether a name is one of these, or looks like one.
+fn is_one_of(name: &str, names: &[impl AsRef<str>]) -> bool {
+    let name = normalised(name);
+    names.iter().any(|hidden| normalised(hidden.as_ref()) == name)
+}
+
 /// Whether anything was masked.
 fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -> bool {
     match value {
         Value::Object(members) => members.iter_mut().fold(false, |masked, (name, member)| {
-            if names.iter().any(|hidden| hidden.as_ref() == name) {
+            if is_one_of(name, names) {
                 *member = Value::String(REDACTED.to_owned());
                 return true;
             }

@@ -1,18 +1,19 @@
-//! JSON that stands in a string: a document, a string of JSON in which another document stands, or lines with a document each.
+//! JSON that stands in a string: a document, a string of JSON in which another document stands, a line with such a string, or
+//! documents anywhere in prose.
 //!
-//! A mark of the byte order before it, and lines that are no JSON, stay as they are. Invariant: no bound lets a document pass
+//! What stands around them stays as it is, and so does a document in which nothing changes. Invariant: no bound lets a document pass
 //! without being looked into. A text with one past a bound is [`Embedded::Unreadable`], and its reader hides all of it.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::json_in_text::{DEPTH_MAX, documents};
+
 /// Strings of JSON inside of strings of JSON that are opened.
 const NESTED_MAX: usize = 4;
 /// Longest string that is tried as JSON.
 const EMBEDDED_BYTES_MAX: usize = 1024 * 1024;
-/// Levels of a document past which the parser gives up.
-const PARSED_DEPTH_MAX: usize = 127;
 /// What some programs put before a document.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -35,7 +36,8 @@ pub(crate) struct EmbeddedJson<'t> {
 #[derive(Debug)]
 enum Piece<'t> {
     Text(&'t str),
-    Document(Value),
+    /// A document, and its text.
+    Document(Value, &'t str),
 }
 
 /// One text that may be a document.
@@ -51,18 +53,22 @@ impl<'t> Embedded<'t> {
         let bare = text.trim_start_matches(BYTE_ORDER_MARK);
         if text.len() > EMBEDDED_BYTES_MAX {
             let may_be = may_be_document(bare) || lines(bare).any(|(content, _)| may_be_document(content));
-            return if may_be { Self::Unreadable } else { Self::Nothing };
+            if may_be {
+                return Self::Unreadable;
+            }
         }
         let mark = text.get(..text.len() - bare.len()).unwrap_or_default();
         let found = match read(bare) {
-            Reading::Document(document) => EmbeddedJson { pieces: vec![Piece::Text(mark), Piece::Document(document)] },
+            Reading::Document(document) => {
+                EmbeddedJson { pieces: vec![Piece::Text(mark), Piece::Document(document, bare)] }
+            }
             Reading::Unreadable => return Self::Unreadable,
-            Reading::None => match in_lines(mark, bare) {
+            Reading::None => match in_prose(mark, bare) {
                 Some(found) => found,
                 None => return Self::Unreadable,
             },
         };
-        if !found.pieces.iter().any(|piece| matches!(piece, Piece::Document(_))) {
+        if !found.pieces.iter().any(|piece| matches!(piece, Piece::Document(..))) {
             Self::Nothing
         } else if nested >= NESTED_MAX {
             Self::Unreadable
@@ -72,20 +78,49 @@ impl<'t> Embedded<'t> {
     }
 }
 
-/// The documents that stand in lines of their own; nothing if one of them cannot be looked into.
-fn in_lines<'t>(mark: &'t str, text: &'t str) -> Option<EmbeddedJson<'t>> {
+/// The documents between other words, and lines that are a string with one; nothing if one of them cannot be looked into.
+fn in_prose<'t>(mark: &'t str, text: &'t str) -> Option<EmbeddedJson<'t>> {
     let mut pieces = vec![Piece::Text(mark)];
+    // Where the words begin that have not been looked into, and where the next line does.
+    let (mut begin, mut place) = (0, 0);
     for (content, line) in lines(text) {
-        match read(content) {
-            Reading::Document(document) => {
-                let end = line.trim_end_matches(['\n', '\r']).len();
-                pieces.extend([Piece::Document(document), Piece::Text(line.get(end..).unwrap_or_default())]);
+        let next = place + line.len();
+        // Its quotes are part of it, so it is read as a whole.
+        if content.trim_start().starts_with('"') {
+            match read(content) {
+                Reading::Document(document) => {
+                    push_prose(text.get(begin..place)?, &mut pieces)?;
+                    let end = line.trim_end_matches(['\n', '\r']).len();
+                    pieces.push(Piece::Document(document, line.get(..end)?));
+                    pieces.push(Piece::Text(line.get(end..)?));
+                    begin = next;
+                }
+                Reading::None => {}
+                Reading::Unreadable => return None,
             }
-            Reading::None => pieces.push(Piece::Text(line)),
-            Reading::Unreadable => return None,
         }
+        place = next;
     }
+    push_prose(text.get(begin..)?, &mut pieces)?;
     Some(EmbeddedJson { pieces })
+}
+
+/// The documents of some prose, and what stands between them; nothing if one cannot be looked into.
+fn push_prose<'t>(prose: &'t str, pieces: &mut Vec<Piece<'t>>) -> Option<()> {
+    let mut place = 0;
+    for range in documents(prose)? {
+        let text = prose.get(range.clone())?;
+        if text.len() > EMBEDDED_BYTES_MAX {
+            return None;
+        }
+        // The scanner knows the grammar. What is refused all the same is too deep, or holds what the reader has no room for.
+        let document = serde_json::from_str(text).ok()?;
+        pieces.push(Piece::Text(prose.get(place..range.start)?));
+        pieces.push(Piece::Document(document, text));
+        place = range.end;
+    }
+    pieces.push(Piece::Text(prose.get(place..)?));
+    Some(())
 }
 
 /// Lines: what may be a document, and the whole with its end.
@@ -104,10 +139,14 @@ impl EmbeddedJson<'_> {
         for piece in self.pieces {
             match piece {
                 Piece::Text(same) => text.push_str(same),
-                Piece::Document(mut document) => {
-                    is_changed |= change(&mut document)?;
-                    // Writing to a string cannot fail.
-                    let _ = write!(text, "{document}");
+                Piece::Document(mut document, same) => {
+                    if change(&mut document)? {
+                        is_changed = true;
+                        // Writing to a string cannot fail.
+                        let _ = write!(text, "{document}");
+                    } else {
+                        text.push_str(same);
+                    }
                 }
             }
         }
@@ -127,7 +166,7 @@ fn read(text: &str) -> Reading {
     }
     match serde_json::from_str(text) {
         Ok(document) => Reading::Document(document),
-        Err(_) if levels(text) > PARSED_DEPTH_MAX => Reading::Unreadable,
+        Err(_) if levels(text) > DEPTH_MAX => Reading::Unreadable,
         Err(_) => Reading::None,
     }
 }
@@ -178,7 +217,11 @@ mod tests {
             (" {\"a\":1} ", Some("{}")),
             ("\u{feff}[1]", Some("\u{feff}{}")),
             ("\"{\\\"a\\\":1}\"", Some("{}")),
-            ("{\"a\":1}\r\nsaid\n[2]\n", Some("{}\r\nsaid\n{}\n")),
+            ("{\"a\":1}\r\nsaid\n[\"b\"]\n", Some("{}\r\nsaid\n{}\n")),
+            ("result: {\"a\":1} done", Some("result: {} done")),
+            ("said\n{\n  \"a\": 1\n}\nand [\"b\"]", Some("said\n{}\nand {}")),
+            ("said {\"a\":1}\n\"{\\\"a\\\":1}\"\nend", Some("said {}\n{}\nend")),
+            ("see [1] and {} and {x}", None),
             ("{\n  \"a\": 1\n}", Some("{}")),
             ("{broken", None),
             ("\"only a word\"", None),
@@ -190,12 +233,18 @@ mod tests {
 
     #[test]
     fn what_is_past_a_bound_is_unreadable_and_never_taken_for_plain_text() {
-        let deep = format!("{}1{}", "[".repeat(130), "]".repeat(130));
+        let deep = format!("{}\"a\"{}", "[".repeat(130), "]".repeat(130));
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(EMBEDDED_BYTES_MAX));
-        for text in [deep.clone(), format!("first\n{deep}\n"), long.clone(), format!("first\n{long}")] {
+        for text in [
+            deep.clone(),
+            format!("first\n{deep}\n"),
+            format!("first {deep} last"),
+            long.clone(),
+            format!("first\n{long}"),
+        ] {
             assert!(matches!(Embedded::of(&text, 0), Embedded::Unreadable), "{} bytes", text.len());
         }
-        for text in ["{}", "words\n[1]\n", "\"[]\""] {
+        for text in ["{}", "words\n[\"a\"]\n", "words {\"a\":1}", "\"[]\""] {
             assert!(matches!(Embedded::of(text, NESTED_MAX), Embedded::Unreadable), "{text}");
         }
         for text in ["words".to_owned(), "{broken".to_owned(), "x".repeat(EMBEDDED_BYTES_MAX + 1)] {

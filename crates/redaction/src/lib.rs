@@ -21,10 +21,12 @@ mod embedded;
 mod engine;
 mod finding;
 mod iban;
+mod json_in_text;
 #[cfg(feature = "measure")]
 pub mod measure;
 mod name_facts;
 mod names;
+mod normalised_name;
 mod numbers;
 mod secrets;
 

@@ -3,6 +3,8 @@
 //! A name is taken apart into its words, whatever the way of writing (`apiKey`, `api_key`, `API-KEY`), and its words decide:
 //! the last one mostly, because `token` is a secret and `token_count` a number.
 
+use crate::normalised_name::normalised;
+
 /// Words that are a secret wherever they stand in a name, unless the last word says that it is about something else.
 const ANYWHERE: [&str; 10] = [
     "password",
@@ -222,7 +224,7 @@ pub(crate) enum Says {
 pub fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
-    let letters: Vec<char> = name.chars().collect();
+    let letters: Vec<char> = normalised(name).chars().collect();
     for (place, letter) in letters.iter().copied().enumerate() {
         if !letter.is_alphanumeric() {
             if !word.is_empty() {
@@ -304,6 +306,9 @@ mod tests {
         }
         assert_eq!(words("XMLHttpRequest"), ["xml", "http", "request"]);
         assert_eq!(words("__"), Vec::<String>::new());
+        for name in ["ｐａｓｓｗｏｒｄ", "pass\u{200b}word", "ＡＰＩ＿ｋｅｙ", "api\u{ad}Key"] {
+            assert!(is_sensitive(name), "{name:?}");
+        }
     }
 
     #[test]

@@ -511,6 +511,46 @@ fn no_bound_ends_the_masking_of_json_in_texts() {
 }
 
 #[test]
+fn a_document_in_prose_is_masked_by_name_as_one_that_stands_alone() {
+    for (text, expected) in [
+        (r#"result: {"password":"x"} done"#, r#"result: {"password":"[REDACTED]"} done"#),
+        (
+            "first [1, 2]\n{\n  \"user\": { \"ssn\": 7 }\n}\nlast { \"kept\":  1 }",
+            "first [1, 2]\n{\"user\":{\"ssn\":\"[REDACTED]\"}}\nlast { \"kept\":  1 }",
+        ),
+        (r#"cut off: {"a":{"password":"x"},"b":"#, r#"cut off: {"a":{"password":"[REDACTED]"},"b":"#),
+        (r#"call({ body: {"password":"x"} })"#, r#"call({ body: {"password":"[REDACTED]"} })"#),
+    ] {
+        let value = json!({ "said": text });
+        let mut masked = value.clone();
+        ENGINE.members(&mut masked, &["password", "ssn"]);
+        assert_eq!(masked["said"], expected, "{text}");
+        assert_eq!(ENGINE.fields(&value, None).unwrap().unwrap()["said"], expected, "{text}");
+        assert_eq!(ENGINE.value(&value, None).unwrap()["said"], expected, "{text}");
+    }
+    let same = json!({ "said": "see [1], {}, {x} and [\"a\"]" });
+    assert_eq!(ENGINE.fields(&same, None).unwrap(), None);
+}
+
+#[test]
+fn a_name_that_looks_like_the_name_of_a_secret_is_one() {
+    for name in ["ｐａｓｓｗｏｒｄ", "pass\u{200b}word", "\u{feff}password", "𝗽𝗮𝘀𝘀𝘄𝗼𝗿𝗱", "pass\u{ad}word\u{fe0f}"]
+    {
+        let value = json!({ name: "x", "text": format!("said {{\"{name}\":\"x\"}} aloud") });
+        let mut masked = value.clone();
+        ENGINE.members(&mut masked, &["password"]);
+        for shown in [masked, ENGINE.fields(&value, None).unwrap().unwrap_or_default()] {
+            assert_eq!(shown[name], REDACTED, "{name:?}");
+            assert_eq!(shown["text"], format!("said {{\"{name}\":\"{REDACTED}\"}} aloud"), "{name:?}");
+        }
+    }
+    // Whoever asks for a name in another form means the same one.
+    let mut value = json!({ "password": "x" });
+    ENGINE.members(&mut value, &["ｐａｓｓｗｏｒｄ"]);
+    assert_eq!(value["password"], REDACTED);
+}
+
+#[test]
 fn a_text_that_never_comes_to_rest_is_not_shown() {
     // What takes the place of a match is matched again.
     let additions = Additions { patterns: vec!["[A-Z]{3,}x?".into()], ..Additions::default() };

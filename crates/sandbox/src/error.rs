@@ -36,6 +36,20 @@ pub enum Step {
 }
 
 impl Step {
+    /// Is it the same for every program, so that where it fails none can be started?
+    pub(crate) fn is_of_machine(self) -> bool {
+        match self {
+            Self::ControlGroup
+            | Self::Namespaces
+            | Self::Identity
+            | Self::Privileges
+            | Self::Landlock
+            | Self::Seccomp => true,
+            Self::Network | Self::Mount | Self::Root | Self::ResourceLimits | Self::WorkingDirectory => false,
+            Self::Runtime | Self::Program => false,
+        }
+    }
+
     /// What was being done, for a message.
     pub fn what(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::pipe::PipeFlags;
@@ -49,6 +50,8 @@ struct Inner {
     room: Arc<Semaphore>,
     /// There from the first use on.
     link: Mutex<Option<Arc<Link>>>,
+    /// Did the launcher fail when a sandbox was last wanted?
+    failed: AtomicBool,
 }
 
 /// A connection to a living launcher.
@@ -61,7 +64,8 @@ pub(crate) struct Link {
 impl Sandbox {
     /// With room for `most` sandboxes at once. Nothing is started before the first is wanted.
     pub fn new(launch: Launch, most: usize) -> Self {
-        Self { inner: Arc::new(Inner { launch, room: Arc::new(Semaphore::new(most.max(1))), link: Mutex::default() }) }
+        let (room, link) = (Arc::new(Semaphore::new(most.max(1))), Mutex::default());
+        Self { inner: Arc::new(Inner { launch, room, link, failed: AtomicBool::new(false) }) }
     }
 
     /// Starts a program in a sandbox of its own. Comes back when it runs, or with the step that failed.
@@ -73,6 +77,21 @@ impl Sandbox {
 
     /// The same, and says so when the wait for room is over: before it nothing has begun.
     pub async fn spawn_noting(&self, spec: Spec, begins: impl FnOnce() + Send) -> Result<Child, SpawnError> {
+        let started = self.start(spec, begins).await;
+        let failed = match &started {
+            Ok(_) => Some(false),
+            Err(SpawnError::NoLauncher(_) | SpawnError::NotOrdered(_) | SpawnError::LauncherDied) => Some(true),
+            Err(SpawnError::Step(failure)) if failure.step.is_of_machine() => Some(true),
+            // That program could not be started. Others may.
+            Err(SpawnError::Step(_) | SpawnError::Unusable(_) | SpawnError::System(_)) => None,
+        };
+        if let Some(failed) = failed {
+            self.inner.failed.store(failed, Ordering::Relaxed);
+        }
+        started
+    }
+
+    async fn start(&self, spec: Spec, begins: impl FnOnce() + Send) -> Result<Child, SpawnError> {
         let slot = Arc::clone(&self.inner.room).acquire_owned().await.ok();
         let order =
             serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
@@ -97,6 +116,11 @@ impl Sandbox {
             self.forget(&link);
         }
         born
+    }
+
+    /// Can sandboxes be started, as far as was found out when one was last wanted?
+    pub fn is_able(&self) -> bool {
+        !self.inner.failed.load(Ordering::Relaxed)
     }
 
     /// Sandboxes that could be started at once now.

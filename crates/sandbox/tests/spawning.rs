@@ -5,7 +5,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use gantry_sandbox::{Access, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, SpawnError, Spec, Step};
+use gantry_sandbox::{
+    Access, Ended, Exit, Launch, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[path = "world/around.rs"]
@@ -41,6 +43,19 @@ async fn a_program_is_nobody_in_a_world_of_its_own() {
     let (out, err, ended) = run(script(LOOK_AROUND)).await;
     assert_eq!((ended.exit, err.as_str()), (Exit::Code(0), ""));
     a_world_of_its_own(&out);
+}
+
+#[tokio::test]
+async fn whether_sandboxes_can_be_started_is_known_from_the_last_that_was_wanted() {
+    let able = sandbox();
+    assert!(able.is_able(), "nobody has wanted one yet");
+    // It is the program that cannot be started, and no other.
+    assert!(able.spawn(Spec::new(["no-such-program"])).await.is_err());
+    assert!(able.is_able());
+    let launch = Launch { program: "/no/such/launcher".into(), arguments: Vec::new() };
+    let unable = Sandbox::new(launch, 1);
+    assert!(matches!(unable.spawn(script("true")).await, Err(SpawnError::NoLauncher(_))));
+    assert!(!unable.is_able());
 }
 
 #[tokio::test]

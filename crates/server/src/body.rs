@@ -58,7 +58,7 @@ impl Incoming {
 
     /// The text of a body that is announced as JSON. Nobody's body is read: whoever has not been recognised yet is now.
     pub(crate) async fn json_text(&mut self, door: &Door, who: &Credential) -> Result<Bytes, Refused> {
-        if !self.recognised {
+        if !self.is_recognised() {
             self.recognise(door, who).await?;
         }
         if self.body.size_hint().exact() != Some(0) {

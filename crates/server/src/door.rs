@@ -8,11 +8,13 @@ use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use http::HeaderMap;
+use http::request::Parts;
 use kernel::crew::Crew;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
 use kernel::ports::shared_state::SharedState;
+use kernel::ports::tool_folders::ToolFolders;
 use kernel::webhooks::Webhooks;
 use kernel::{FairPlaces, Kernel, Place, PlaceBounds, PlaceUsage};
 use policy::Caller;
@@ -88,7 +90,11 @@ pub struct Door {
     kernel: Arc<Kernel>,
     config: ServerConfig,
     metrics: MetricsText,
-    calls: Arc<Semaphore>,
+    /// Room for calls that came through this door, whatever they wait for, shared by tenants and agents. The kernel bounds those
+    /// that run and those that wait to; before that a call may wait for a policy engine outside.
+    calls: Arc<FairPlaces>,
+    /// Room for everything else that is carried to its end.
+    errands: Arc<Semaphore>,
     connections: Arc<Connections>,
     orphans: Arc<Orphans>,
     counters: Arc<Counters>,
@@ -101,6 +107,7 @@ pub struct Door {
     shared_state: OnceLock<Arc<dyn SharedState>>,
     crew: OnceLock<Arc<Crew>>,
     log: OnceLock<LogControl>,
+    tool_folders: OnceLock<Arc<dyn ToolFolders>>,
     /// Room for those who watch jobs, shared by tenants and agents.
     watchers: Arc<FairPlaces>,
     /// Room for requests that are no calls, shared likewise.
@@ -120,7 +127,9 @@ impl Door {
     pub fn with_mcp(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig, mcp: McpConfig) -> Arc<Self> {
         // Who runs and who waits is the kernel's to decide, once it knows whose call it is; here is a bound for all of it.
         kernel.bound_calls(config.calls_max, config.calls_waiting_max);
-        let calls = Arc::new(Semaphore::new(all_calls(&config)));
+        let all = all_calls(&config);
+        let calls = FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 });
+        let errands = Arc::new(Semaphore::new(all_errands(&config)));
         let connections = Connections::new(config.connections_max);
         let mcp = Mcp::new(mcp, &kernel);
         let requests = RequestPlaces::new(&config);
@@ -130,6 +139,7 @@ impl Door {
             config,
             metrics,
             calls,
+            errands,
             connections,
             orphans: Arc::default(),
             counters: Arc::default(),
@@ -142,6 +152,7 @@ impl Door {
             shared_state: OnceLock::new(),
             crew: OnceLock::new(),
             log: OnceLock::new(),
+            tool_folders: OnceLock::new(),
             watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
             requests,
             draining: AtomicBool::new(false),
@@ -228,14 +239,24 @@ impl Door {
         self.log.get()
     }
 
+    /// Says who looks at tool folders. Once; without it nobody does.
+    pub fn load_through(&self, folders: Arc<dyn ToolFolders>) {
+        let _ = self.tool_folders.set(folders);
+    }
+
+    pub(crate) fn tool_folders(&self) -> Option<Arc<dyn ToolFolders>> {
+        self.tool_folders.get().cloned()
+    }
+
     /// Room for one more who watches a job, if its caller may have it.
     pub(crate) fn watcher(&self, caller: &Caller) -> Option<Place> {
         self.watchers.take(caller.tenant(), caller.root_subject().as_str())
     }
 
     /// How much is used of what this door itself shares out.
-    pub(crate) fn places(&self) -> [(&'static str, PlaceUsage); 2] {
-        [("event_streams", self.watchers.usage()), ("requests", self.requests.usage())]
+    pub(crate) fn places(&self) -> [(&'static str, PlaceUsage); 3] {
+        let (watchers, requests) = (self.watchers.usage(), self.requests.usage());
+        [("event_streams", watchers), ("requests", requests), ("accepted_calls", self.calls.usage())]
     }
 
     /// A place for a request that is no call, now or in its turn.
@@ -310,11 +331,14 @@ impl Door {
     }
 
     /// Refuses a request that calls this server by a name that is not its own (DNS rebinding). One rule for every door.
-    pub(crate) fn called_by_name(&self, headers: &HeaderMap, is_mcp: bool) -> Result<(), Refused> {
+    pub(crate) fn called_by_name(&self, request: &Parts, is_mcp: bool) -> Result<(), Refused> {
         let (rest, mcp) = (&self.config.allowed_hosts, &self.mcp.config.allowed_hosts);
         let on_loopback = self.is_on_loopback();
         let named_only = on_loopback || !rest.is_empty() || (is_mcp && !mcp.is_empty());
-        if origin::host_is_fine(headers, HostNames { allowed: [rest, mcp], named_only, on_loopback }) {
+        let headers = &request.headers;
+        if origin::is_one_host(&request.uri, headers)
+            && origin::host_is_fine(headers, HostNames { allowed: [rest, mcp], named_only, on_loopback })
+        {
             return Ok(());
         }
         Err(wrong_way("host", if is_mcp { "mcp.allowed_hosts" } else { "server.allowed_hosts" }))
@@ -337,43 +361,75 @@ impl Door {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// How many calls run at the moment.
+    /// How many calls, and how much else that is carried to its end, are under way at the moment.
     pub(crate) fn calls_running(&self) -> usize {
-        all_calls(&self.config).saturating_sub(self.calls.available_permits())
+        let errands = all_errands(&self.config).saturating_sub(self.errands.available_permits());
+        self.calls.usage().held.saturating_add(errands)
     }
 
-    /// Carries `work` to its end, if there is room for one more.
+    /// Carries `work` that is no call to its end, if there is room for one more. Whoever asks for it has a place among the
+    /// requests, which tenants share.
     pub(crate) async fn settle<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Refused>> + Send + 'static,
     ) -> Result<T, Refused> {
-        let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| busy())?;
+        let permit = Arc::clone(&self.errands).try_acquire_owned().map_err(|_| busy())?;
+        self.settle_holding(permit, work).await
+    }
+
+    /// Carries a call to its end, if there is room for one more of this caller.
+    pub(crate) async fn settle_call<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
+    ) -> Result<T, Refused> {
+        let place = self.call_place(caller)?;
+        self.settle_holding(place, work).await
+    }
+
+    async fn settle_holding<T: Send + 'static>(
+        &self,
+        held: impl Send + 'static,
+        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
+    ) -> Result<T, Refused> {
         let work = async move {
             let outcome = work.await;
-            drop(permit);
+            drop(held);
             outcome
         };
         Settling::new(work, Arc::clone(&self.orphans)).await
     }
-}
 
-impl Door {
-    /// Carries `work` to its end in a task of its own, if there is room for one more.
-    pub(crate) fn carry(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Refusal> {
-        let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| busy())?;
+    /// Carries a call to its end in a task of its own, if there is room for one more of this caller.
+    pub(crate) fn carry_call(
+        &self,
+        caller: &Caller,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let place = self.call_place(caller)?;
         self.orphans.take(async move {
             work.await;
-            drop(permit);
+            drop(place);
         });
         Ok(())
     }
+
+    fn call_place(&self, caller: &Caller) -> Result<Place, Refusal> {
+        self.calls.take(caller.tenant(), caller.root_subject().as_str()).ok_or_else(busy)
+    }
 }
 
-/// Everything that is carried to its end: calls that run, calls that wait, and as much again of what is short, as
-/// administration is, or is turned away by the kernel.
+/// Calls that run, calls that wait, and as much again that is not so far yet, or is turned away by the kernel. One tenant's
+/// share, and one agent's share of it, are at least what the kernel would let it have of the first two.
 fn all_calls(config: &ServerConfig) -> usize {
     let spare = config.calls_max.max(SPARE_MIN);
-    config.calls_max.saturating_add(config.calls_waiting_max).saturating_add(spare).min(Semaphore::MAX_PERMITS)
+    let waiting = config.calls_waiting_max.saturating_add(config.calls_waiting_max / 3).saturating_add(1);
+    config.calls_max.saturating_add(waiting).saturating_add(spare)
+}
+
+/// Requests that are no calls, and what comes signed and not by a token.
+fn all_errands(config: &ServerConfig) -> usize {
+    config.requests_max.saturating_add(SPARE_MIN).min(Semaphore::MAX_PERMITS)
 }
 
 fn busy() -> Refusal {

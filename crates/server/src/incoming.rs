@@ -35,8 +35,8 @@ pub(crate) struct Incoming {
     pub(crate) trace_id: TraceId,
     trace: TraceContext,
     source: Option<IpAddr>,
-    /// Has whoever asks been recognised already?
-    pub(crate) recognised: bool,
+    /// Whoever asks, once recognised.
+    caller: Option<Arc<Principal>>,
     /// None in tests that need no socket.
     pub(crate) connection: Option<OwnConnection>,
     /// Where the place of a request that is no call is put; `None`: it needs none (REQ-3).
@@ -94,7 +94,7 @@ impl Incoming {
         let fresh = || TraceContext::begun(new_trace_id(door.kernel().entropy()));
         let trace = continued_trace(&parts.headers).unwrap_or_else(fresh);
         let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false, connection, seat: None }
+        Self { parts, body, trace_id: trace.trace_id, trace, source, caller: None, connection, seat: None }
     }
 
     /// What the rendering of a refusal needs.
@@ -150,10 +150,23 @@ impl Incoming {
         Ok(())
     }
 
+    /// Has whoever asks been recognised already?
+    pub(crate) fn is_recognised(&self) -> bool {
+        self.caller.is_some()
+    }
+
+    /// Whoever asks.
+    pub(crate) async fn caller(&mut self, door: &Door, who: &Credential) -> Result<Arc<Principal>, Refusal> {
+        match &self.caller {
+            Some(caller) => Ok(Arc::clone(caller)),
+            None => self.recognise(door, who).await,
+        }
+    }
+
     /// Recognises whoever asks, and counts the connection for its tenant.
     pub(crate) async fn recognise(&mut self, door: &Door, who: &Credential) -> Result<Arc<Principal>, Refusal> {
         let caller = door.kernel().recognise(who.actor()).await?;
-        self.recognised = true;
+        self.caller = Some(Arc::clone(&caller));
         let shown = self.connection.as_ref().map_or(Ok(()), |connection| connection.shows(caller.tenant()));
         shown.map(|()| caller).map_err(|error| {
             let refusal = Refusal::new(ErrorCode::E3001, error.to_string())

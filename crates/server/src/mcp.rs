@@ -53,6 +53,8 @@ mod seal;
 mod session_ids;
 mod sessions;
 mod stdio;
+mod stdio_transport;
+mod strict_message;
 mod tasks;
 mod to_wire;
 mod waiting;

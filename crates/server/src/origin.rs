@@ -4,6 +4,7 @@
 //! The token alone would be enough against strangers. This is for the day it is in a browser.
 
 use http::HeaderMap;
+use http::Uri;
 use http::header::{HOST, ORIGIN};
 
 /// An origin: scheme, host and port (RFC 6454).
@@ -72,6 +73,14 @@ pub(crate) fn host_is_fine(headers: &HeaderMap, names: HostNames<'_>) -> bool {
     !names.named_only
         || (names.on_loopback && is_loopback(&given))
         || names.allowed.iter().any(|allowed| allowed.contains(&given))
+}
+
+/// Does a target in absolute form (`GET http://host/path`) name the host that the header names? Of two names the target's would
+/// count (RFC 9112 §3.2.2), while everything here reads the header; nobody who means well sends two.
+pub(crate) fn is_one_host(target: &Uri, headers: &HeaderMap) -> bool {
+    let Some(named) = target.authority() else { return true };
+    let shown = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(host_of);
+    shown.is_some() && shown == host_of(named.as_str())
 }
 
 /// Is the server called by a name of the machine itself, and by nothing else?

@@ -14,7 +14,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads a query string.
-    pub(crate) fn parse(text: &str, known: &'static [&'static str]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, Refusal> {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(Self(pairs)),

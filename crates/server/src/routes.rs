@@ -55,6 +55,7 @@ mod rights;
 mod servers;
 mod tenants;
 mod tokens;
+mod tool_folders;
 mod tool_health;
 mod tools;
 mod usage;
@@ -101,11 +102,12 @@ enum Turn {
 struct Entry {
     access: Access,
     turn: Turn,
+    parameters: &'static [Parameter],
 }
 
 impl Entry {
     /// What is not in the table is for everybody, or asks by itself.
-    const UNLISTED: Self = Self { access: Access::Public, turn: Turn::Never };
+    const UNLISTED: Self = Self { access: Access::Public, turn: Turn::Never, parameters: &[] };
 
     fn of(operation: &Operation) -> Self {
         let turn = match operation.asks {
@@ -113,7 +115,7 @@ impl Entry {
             Asks::Nothing => Turn::AtOnce,
             Asks::Json(_) | Asks::JsonIfAny(_) | Asks::FormOrJson(_) => Turn::AfterBody,
         };
-        Self { access: operation.access, turn }
+        Self { access: operation.access, turn, parameters: operation.parameters }
     }
 }
 
@@ -212,6 +214,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         health::OPERATIONS,
         instances::OPERATIONS,
         log_level::OPERATIONS,
+        tool_folders::OPERATIONS,
         pages::OPERATIONS,
     ]
     .into_iter()
@@ -319,18 +322,23 @@ where
 }
 
 /// Who asks comes first: path, query and body are looked at once the caller is known.
-async fn let_in(door: &Door, incoming: &mut Incoming, Entry { access, turn }: Entry) -> Result<(), Refused> {
+async fn let_in(
+    door: &Door,
+    incoming: &mut Incoming,
+    Entry { access, turn, parameters }: Entry,
+) -> Result<(), Refused> {
     let headers_max = door.config().headers_max;
     if incoming.parts.headers.len() > headers_max {
         return Err(too_many_headers(headers_max));
     }
     // A probe knows an address and no names, and is told no more than a word.
     if !health::is_probe(incoming.parts.uri.path()) {
-        door.called_by_name(&incoming.parts.headers, false)?;
+        door.called_by_name(&incoming.parts, false)?;
     }
     if access == Access::Token {
         let who = incoming.credential()?;
         incoming.recognise(door, &who).await?;
+        only_known(incoming.parts.uri.query().unwrap_or_default(), parameters)?;
         if turn != Turn::Never {
             incoming.needs_place();
         }
@@ -339,6 +347,15 @@ async fn let_in(door: &Door, incoming: &mut Incoming, Entry { access, turn }: En
         }
     }
     Ok(())
+}
+
+/// A query parameter that nothing reads is refused, also where the request is in the body.
+fn only_known(query: &str, parameters: &[Parameter]) -> Result<(), Refusal> {
+    if query.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<&str> = parameters.iter().filter(|one| one.place != Place::Path).map(|one| one.name).collect();
+    Query::parse(query, &known).map(drop)
 }
 
 /// The tenant a request is about.

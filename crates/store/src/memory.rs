@@ -23,7 +23,9 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{
+    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -120,15 +122,31 @@ impl RegistryStore for MemoryStore {
         Ok(self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect())
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
         let key = (quarantine.tenant.clone(), quarantine.tool.clone());
-        self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).insert(key, quarantine.clone());
-        Ok(())
+        let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
+        if quarantines.get(&key).is_some_and(|there| !there.yields_to(&quarantine.by_tenant)) {
+            return Ok(QuarantineChange::Withheld);
+        }
+        quarantines.insert(key, quarantine.clone());
+        Ok(QuarantineChange::Done)
     }
 
-    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError> {
         let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(quarantines.remove(&(tenant.clone(), tool.clone())).is_some())
+        let key = (tenant.clone(), tool.clone());
+        match quarantines.get(&key) {
+            None => return Ok(QuarantineChange::Unknown),
+            Some(there) if !there.yields_to(by) => return Ok(QuarantineChange::Withheld),
+            Some(_) => {}
+        }
+        quarantines.remove(&key);
+        Ok(QuarantineChange::Done)
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -47,7 +47,9 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{
+    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -194,14 +196,22 @@ impl RegistryStore for SqliteStore {
         self.readers.run(quarantine::all).await
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
         let quarantine = quarantine.clone();
         self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
     }
 
-    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
-        let (tenant, tool) = (tenant.clone(), tool.clone());
-        self.writer()?.run(move |connection| quarantine::remove(connection, tenant.as_str(), tool.as_str())).await
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError> {
+        let (tenant, tool, by) = (tenant.clone(), tool.clone(), by.clone());
+        let lift = move |connection: &rusqlite::Connection| {
+            quarantine::remove(connection, (tenant.as_str(), tool.as_str()), by.as_str())
+        };
+        self.writer()?.run(lift).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::{
-    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord,
+    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, Spending, TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -42,7 +42,10 @@ async fn make_file(path: &Path) {
     let policies = PolicyRecord { tenant, version: 1, text: "// none".to_owned(), added_at: at, added_by: by };
     store.add_policies(&policies).await.unwrap().unwrap();
     let what = Revoked::Subject(policies.tenant.unwrap(), active.agent);
-    store.revoke(&Revocation { what, at, by: policies.added_by, needless_from: None }).await.unwrap();
+    store
+        .revoke(&Revocation { what, issuers: RevokedIssuers::All, at, by: policies.added_by, needless_from: None })
+        .await
+        .unwrap();
     store.spend(&[Spending { token: "token".to_owned(), calls_max: 9 }]).await.unwrap().unwrap();
     store.close().await;
 }

@@ -94,6 +94,7 @@ pub struct Metrics {
     versions: Gauge,
     audit_waiting: Gauge,
     audit_failures: Counter,
+    audit_faults: Counter,
     audit_delivery: Histogram,
     decisions: Remembered,
     offering_lists: Remembered,
@@ -134,6 +135,9 @@ impl Metrics {
         registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
         let audit_failures = Counter::default();
         registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
+        let audit_faults = Counter::default();
+        let help = "Times that records of the audit log were found to be missing or changed";
+        registry.register("audit_log_faults", help, audit_faults.clone());
         let audit_delivery = Histogram::new(DELIVERY_BUCKETS);
         let help = "How long the oldest record of each write had waited to be durable";
         registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
@@ -186,6 +190,7 @@ impl Metrics {
             versions,
             audit_waiting,
             audit_failures,
+            audit_faults,
             audit_delivery,
             decisions,
             offering_lists,
@@ -287,6 +292,10 @@ impl Observer for Metrics {
 
     fn audit_append_failed(&self) {
         self.audit_failures.inc();
+    }
+
+    fn audit_log_fault(&self) {
+        self.audit_faults.inc();
     }
 
     fn audit_delivered(&self, waited: Duration) {

@@ -94,8 +94,17 @@ impl Admission {
 
     /// Judges the program of a description, if it has one.
     pub(crate) fn program(&self, owner: &TenantId, spec: &ServerSpec) -> Result<(), Refusal> {
-        let ServerReach::Stdio { command, args, cwd, env, permissions } = &spec.reach else { return Ok(()) };
+        let ServerReach::Stdio { command, args, cwd, env, permissions, package } = &spec.reach else { return Ok(()) };
         let Some(list) = self.list(owner, spec) else { return Ok(()) };
+        // What stands in a listed command says nothing about which package would run.
+        if package.is_some() {
+            return Err(Refusal::new(
+                ErrorCode::E3206,
+                "`package` names a package of the operator's, which no tenant may start by itself",
+            )
+            .hint("let the operator add the server for this tenant (`--tenant`), or add it with `--no-package`")
+            .retryable(false));
+        }
         let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
         let begins = |listed: &Vec<String>| {
             !listed.is_empty() && words.len() >= listed.len() && listed.iter().zip(&words).all(|(a, b)| a == b)
@@ -253,6 +262,9 @@ mod tests {
     #[tokio::test]
     async fn a_tenant_starts_what_its_list_covers_as_a_whole() {
         let given = ["filesystem:read:/srv/acme/notes", "network:https://api.example.com"];
+        // A listed command with a package that is not.
+        let packaged = spec(&json!({ "type": "stdio", "command": "/usr/bin/notes", "package":
+            { "registry": "npm", "name": "x", "version": "1.0.0", "digest": format!("sha256:{}", "0".repeat(64)) } }));
         for (spec, fine) in [
             (stdio("npx", &["-y", "files@1", "/srv/acme"], &json!({ "LOG": "info" }), &given), true),
             (stdio("/usr/bin/notes", &[], &json!({}), &["network:http://127.0.0.1:9000"]), true),
@@ -264,6 +276,7 @@ mod tests {
             (stdio("/usr/bin/notes", &[], &json!({}), &["filesystem:write:/srv"]), false),
             (stdio("/usr/bin/notes", &[], &json!({}), &["network:http://127.0.0.1:9001"]), false),
             (stdio("/usr/bin/notes", &[], &json!({}), &["network:https:*"]), false),
+            (packaged, false),
         ] {
             let expected = if fine { Ok(()) } else { Err(ErrorCode::E3206) };
             assert_eq!(verdict("acme", &spec).await, expected, "{:?}", spec.reach);

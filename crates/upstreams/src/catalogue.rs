@@ -36,7 +36,7 @@ use kernel::{Kernel, ToolKey, WhyUnavailable};
 
 use crate::admission::Admission;
 use crate::pins;
-use crate::spec::ServerSpec;
+use crate::spec::{ServerSpec, Upkeep};
 
 mod descriptor;
 mod desk;
@@ -52,7 +52,7 @@ mod taking_in;
 mod tests;
 
 pub(crate) use descriptor::shown;
-pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
+pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS};
 pub use scanned::Scanned;
 pub use source::{Inspection, Inspector, Settled, Supervision, ToolSource, WantedServer};
 pub use taking_in::Round;
@@ -115,6 +115,12 @@ impl Kept {
     /// Is it kept without ever being started?
     fn is_disabled(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.disabled)
+    }
+
+    /// Seconds a call of one of its tools may take unless it says otherwise.
+    fn call_timeout_seconds(&self) -> u32 {
+        let upkeep = self.spec.as_ref().map_or_else(Upkeep::default, |spec| spec.upkeep);
+        upkeep.call_timeout_seconds
     }
 
     fn namespace(&self) -> String {

@@ -164,11 +164,11 @@ impl Connection {
         mut params: Value,
         schema: Option<&Value>,
         companion: &Arc<dyn Companion>,
-        (traffic, dispatch): (&Arc<CallTraffic>, &Arc<Dispatch>),
+        (traffic, dispatch): (&Arc<CallTraffic>, Option<&Arc<Dispatch>>),
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
         self.met.ask_for_log(&mut params);
-        let (traffic, dispatch) = (Some(Arc::clone(traffic)), Some(Arc::clone(dispatch)));
+        let (traffic, dispatch) = (Some(Arc::clone(traffic)), dispatch.map(Arc::clone));
         let asker = Asker { companion: Some(Arc::clone(companion)), traffic, dispatch };
         self.line().request("tools/call", params, schema, asker).await
     }

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use crate::connection::{CallMeter, CallTraffic};
 use crate::fault::{Fault, bounded_content};
 use crate::observer::UpstreamEvent;
-use crate::rounds::Rounds;
+use crate::rounds::{Round, Rounds};
 use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
@@ -137,11 +137,14 @@ impl Executor for UpstreamExecutor {
                 Err(fault) => fault,
             };
             if matches!(fault, Fault::NotSent(_)) {
+                // A fault that came after an answer is another one (FAULT-4).
                 call.dispatch.hold();
+            }
+            if fault.is_unreachable() {
                 live.connection.give_up("the server cannot be reached");
             }
             // EXE-1.
-            let again = matches!(fault, Fault::NotSent(_)) || (safe && matches!(fault, Fault::Lost(_)));
+            let again = matches!(fault, Fault::NotSent(_)) || (safe && fault.ends_connection());
             if !again || repeats >= REPEATS_MAX {
                 let said = fault.to_string();
                 let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
@@ -186,9 +189,12 @@ impl Asked<'_> {
         let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
-        let marks = (self.traffic, &self.call.dispatch);
-        let outcome =
-            rounds.through(&*companion, |params| live.connection.call(params, schema, &companion, marks)).await;
+        let send = |params, round| {
+            // FAULT-4: a later round that does not leave takes nothing back.
+            let dispatch = (round == Round::First).then_some(&self.call.dispatch);
+            live.connection.call(params, schema, &companion, (self.traffic, dispatch))
+        };
+        let outcome = rounds.through(&*companion, send).await;
         // Which of its codes it becomes is decided later; that the server did not answer is what belongs here.
         underway.end(outcome.as_ref().err().map(|_| ErrorCode::E3502));
         outcome
@@ -249,6 +255,7 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Executor
             beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
         let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
             .details(details)
+            .hint("read what it said; `gantry server logs SERVER` shows what its server wrote besides")
             .retryable(false);
         return Err(ExecutorError::answered(refusal));
     }

@@ -7,6 +7,8 @@
 //! - FAULT-3: what was turned away has not happened: a connection that was refused, a status that is given in place of an
 //!   execution, an error of the protocol that came with such a status or says by its number that nothing was begun. Every
 //!   other error of a server (-32603, -32000 …) may have come in the middle ([`Fault::reach`]).
+//! - FAULT-4: a call that a server has answered with a question has begun. Whatever ends it from there on, nobody can say
+//!   that nothing was done ([`Fault::after_answer`]).
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
@@ -67,6 +69,9 @@ pub(crate) enum Fault {
     /// Something on our side stood in the way: a sandbox, a credential, a limit.
     #[error("{}", .0.refusal.message)]
     Ours(Box<ExecutorError>),
+    /// It ended a call that the server had answered before, with a question.
+    #[error("the server had begun with it, and then: {0}")]
+    Begun(Box<Self>),
 }
 
 impl From<ExecutorError> for Fault {
@@ -107,12 +112,36 @@ impl Fault {
                 _ => ExecutionReach::MayHaveRun,
             },
             Self::Ours(error) => error.reach,
+            Self::Begun(fault) => match fault.reach() {
+                reach if reach.is_clean() => ExecutionReach::MayHaveRun,
+                reach => reach,
+            },
+        }
+    }
+
+    /// The same, of a call that the server has answered before (FAULT-4).
+    pub(crate) fn after_answer(self) -> Self {
+        match self {
+            Self::Begun(_) => self,
+            fault => Self::Begun(Box::new(fault)),
+        }
+    }
+
+    /// The connection is of no use, because nothing can be sent over it.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Begun(fault) => fault.is_unreachable(),
+            fault => matches!(fault, Self::NotSent(_)),
         }
     }
 
     /// May it have been done, with nobody left to tell? A server that answers with an error tells at least that.
     fn is_unknown(&self) -> bool {
-        self.reach() == ExecutionReach::MayHaveRun && !matches!(self, Self::Refused { .. })
+        match self {
+            Self::Begun(fault) => fault.is_unknown() || fault.reach().is_clean(),
+            Self::Refused { .. } => false,
+            fault => fault.reach() == ExecutionReach::MayHaveRun,
+        }
     }
 
     /// What an executor says of it. `safe`: the tool may be called again whatever came of it.
@@ -123,7 +152,10 @@ impl Fault {
 
     /// Is the connection itself of no more use?
     pub(crate) fn ends_connection(&self) -> bool {
-        matches!(self, Self::NotSent(_) | Self::Lost(_))
+        match self {
+            Self::Begun(fault) => fault.ends_connection(),
+            fault => matches!(fault, Self::NotSent(_) | Self::Lost(_)),
+        }
     }
 
     /// In terms of the error table. `safe`: the tool may be called again whatever came of it.
@@ -138,6 +170,7 @@ impl Fault {
         }
         match self {
             Self::Ours(error) => error.refusal,
+            Self::Begun(fault) => fault.refusal(server, safe),
             Self::Busy { retry_after_ms } => {
                 let mut refusal = Refusal::new(ErrorCode::E3504, format!("the server `{server}` is asked too often"))
                     .details(json!({ UPSTREAM_STATUS: 429 }));
@@ -239,7 +272,7 @@ mod tests {
             Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
             Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
             Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) => Some(ExecutionReach::MayHaveRun),
-            Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) => None,
+            Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) | Fault::Begun(_) => None,
         }
     }
 
@@ -278,6 +311,17 @@ mod tests {
             assert_eq!(fault.reach(), reach, "{fault:?}");
             assert!(judged(&fault).is_none_or(|judged| judged == reach), "{fault:?}");
             assert_eq!(fault.clone().failure("s", false).reach, reach, "{fault:?}");
+            // FAULT-4.
+            let begun = fault.after_answer();
+            let expected = if reach.is_clean() { MayHaveRun } else { reach };
+            assert_eq!(begun.reach(), expected, "{begun:?}");
+            let failure = begun.clone().failure("s", false);
+            assert_eq!(failure.reach, expected, "{begun:?}");
+            if reach.is_clean() {
+                assert_eq!(failure.refusal.code, ErrorCode::E3413, "{begun:?}");
+                assert_ne!(begun.clone().failure("s", true).refusal.code, ErrorCode::E3413, "{begun:?}");
+            }
+            assert_eq!(begun.clone().after_answer(), begun);
         }
     }
 

@@ -19,21 +19,26 @@ use serde_json::Value;
 
 use entry::Entry;
 
+use crate::package::PackageRegistry;
 use crate::spec::ServerSpec;
 
 mod comments;
 mod entry;
 mod env_file;
 mod grants;
+mod installed_package;
 mod known;
 mod local_paths;
 mod own_files;
+pub mod package_request;
 mod placeholders;
 mod runners;
 pub(crate) mod secrets;
 mod shims;
 
 pub use grants::Grant;
+pub use installed_package::{InstalledPackage, start_from};
+pub use package_request::PackageRequest;
 
 /// Names under which clients keep the block.
 const BLOCKS: [&str; 4] = ["/mcpServers", "/servers", "/mcp/servers", "/context_servers"];
@@ -63,6 +68,11 @@ pub trait Machine {
     fn file(&self) -> Option<PathBuf>;
     /// Why a server, which may run as nobody, could not use this path, and what helps; none if it can.
     fn closed(&self, path: &Path, write: bool) -> Option<String>;
+
+    /// Are packages installed here once, when a server is added?
+    fn keeps_packages(&self) -> bool {
+        false
+    }
 
     /// Where relative paths begin: beside the file. Files in a folder of an editor's own are for the folder above it.
     fn folder(&self) -> Option<PathBuf> {
@@ -109,6 +119,8 @@ pub struct ImportedServer {
     pub secrets: Vec<KeptSecret>,
     /// Why it is taken over without being started, if it is.
     pub switched_off: Option<SwitchedOff>,
+    /// The package that has to be installed before it can be added, if one has to.
+    pub package: Option<PackageRequest>,
 }
 
 /// Why a server is not started.
@@ -205,6 +217,15 @@ fn blocks(document: &Value) -> Vec<(String, &Value)> {
         Some((format!("/projects/{}/mcpServers", pointed(project)), block))
     });
     first.into_iter().chain(of_projects).collect()
+}
+
+/// What a runner of this registry was granted to fetch its package.
+pub fn registry_permissions(registry: PackageRegistry) -> Vec<String> {
+    let hosts = match registry {
+        PackageRegistry::Npm => runners::NPM.hosts,
+        PackageRegistry::Pypi => runners::PYPI.hosts,
+    };
+    hosts.iter().map(|host| format!("network:{host}")).collect()
 }
 
 /// A member's name as part of a JSON pointer.

@@ -1,6 +1,8 @@
 //! Rounds of questions and answers within one request to a server of 2026-07-28: it answers "input required", the caller is
 //! asked, and the request is sent again with the answers. (EXE-3)
 //!
+//! A server that has asked has begun with the call (FAULT-4), whatever becomes of the rounds that follow.
+//!
 //! Older servers ask by requests of their own (`connection::router`).
 
 use contract::error::{ErrorCode, Refusal};
@@ -17,6 +19,14 @@ const ROUNDS_MAX: usize = 10;
 /// Questions in one round.
 const QUESTIONS_MAX: usize = 16;
 
+/// Whether the server has answered the request before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    First,
+    /// It has, and asked: nothing brings the call back to where it had not been sent.
+    Later,
+}
+
 /// One request, however often it is sent.
 pub(crate) struct Rounds<'a> {
     /// Of the first round; those that follow add to them.
@@ -26,25 +36,29 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Sends it until the server does not ask back any more.
+    /// Sends it until the server does not ask back any more. `send` is told which round it is.
     pub(crate) async fn through<F>(
         &self,
         companion: &dyn Companion,
-        send: impl Fn(Value) -> F + Send + Sync,
+        send: impl Fn(Value, Round) -> F + Send + Sync,
     ) -> Result<Value, Fault>
     where
         F: Future<Output = Result<Value, Fault>> + Send,
     {
-        let mut params = self.params.clone();
-        for _ in 0..=ROUNDS_MAX {
-            let result = send(params).await?;
-            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+        let mut result = send(self.params.clone(), Round::First).await?;
+        for _ in 0..ROUNDS_MAX {
+            if !asks(&result) {
                 return Ok(result);
             }
-            params = self.answered(&result, companion).await?;
+            let params = self.answered(&result, companion).await.map_err(Fault::after_answer)?;
+            result = send(params, Round::Later).await.map_err(Fault::after_answer)?;
+        }
+        if !asks(&result) {
+            return Ok(result);
         }
         let message = format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.server);
-        Err(ExecutorError::refused(Refusal::new(ErrorCode::E3407, message).retryable(false)).into())
+        let refused = ExecutorError::refused(Refusal::new(ErrorCode::E3407, message).retryable(false));
+        Err(Fault::from(refused).after_answer())
     }
 
     /// The parameters of the next round.
@@ -80,9 +94,13 @@ impl Rounds<'_> {
         Ok(params)
     }
 
-    /// A server that wants to know something first has not done what it was called for: a plain failure (FAULT-3).
     fn unanswerable(&self) -> Fault {
         let message = format!("the server `{}` asks its caller something that nobody can answer", self.server);
         ExecutorError::refused(Refusal::new(ErrorCode::E3502, message).retryable(false)).into()
     }
+}
+
+/// Does it want to know something before it goes on?
+fn asks(result: &Value) -> bool {
+    result.get("resultType").and_then(Value::as_str) == Some("input_required")
 }

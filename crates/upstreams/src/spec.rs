@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::package::PackagePin;
+
 /// Further addresses that one server may have (RES-019).
 pub(crate) const FALLBACKS_MAX: usize = 2;
 
@@ -76,6 +78,9 @@ pub enum ServerReach {
         /// What it may touch, in the words of manifests: `filesystem:read:/x`, `network:https://host`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         permissions: Vec<String>,
+        /// The package it is started from, which it sees for reading at [`PACKAGE_ROOT`](crate::package::PACKAGE_ROOT).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        package: Option<PackagePin>,
     },
     /// An address that speaks Streamable HTTP.
     Http {
@@ -148,7 +153,12 @@ pub struct Upkeep {
     pub min_uptime_seconds: u64,
     /// Longest time from start to the first answer.
     pub start_timeout_seconds: u64,
+    /// Longest time a call of one of its tools may take unless the call asks for less; at most [`CALL_TIMEOUT_SECONDS_MAX`].
+    pub call_timeout_seconds: u32,
 }
+
+/// The timeout class of tools of servers, `long_running`, allows five minutes.
+pub const CALL_TIMEOUT_SECONDS_MAX: u32 = 300;
 
 fn yes() -> bool {
     true
@@ -273,6 +283,7 @@ impl Default for Upkeep {
             max_restarts: 10,
             min_uptime_seconds: 10,
             start_timeout_seconds: 30,
+            call_timeout_seconds: CALL_TIMEOUT_SECONDS_MAX,
         }
     }
 }

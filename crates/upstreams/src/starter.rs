@@ -6,6 +6,7 @@
 //! - START-3: what is started or reached was judged just now ([`Admission`]), whatever was judged when it was put.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::outbound::OriginClient;
@@ -17,7 +18,7 @@ use kernel::ResolvedLimits;
 use kernel::permissions::Permissions;
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::{Secret, SecretSource};
-use sandbox::{SpawnError, Step};
+use sandbox::{Access, Mount, SpawnError, Step};
 
 use crate::admission::Admission;
 use crate::connection::handshake::Introduction;
@@ -28,6 +29,7 @@ use crate::connection::streamable::{Remote, Streamable};
 use crate::connection::{Channel, Connection, Era, outbound};
 use crate::fault::Fault;
 use crate::oauth::TokenKeeper;
+use crate::package::{PACKAGE_ROOT, PackagePin};
 use crate::server_log::ServerLog;
 use crate::spec::{OauthClient, ServerReach, ServerSpec, Setting};
 
@@ -41,6 +43,8 @@ pub(crate) struct Starter {
     /// Judges what tenants have described, once more.
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: ResolvedLimits,
+    /// Where packages are installed.
+    pub(crate) packages: PathBuf,
 }
 
 /// Who is to be reached, and who listens.
@@ -69,7 +73,7 @@ impl Starter {
         let router = Router::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
         let mut secrets = Vec::new();
         let channel: Arc<dyn Channel> = match &wanted.spec.reach {
-            ServerReach::Stdio { command, args, cwd, env, permissions } => {
+            ServerReach::Stdio { command, args, cwd, env, permissions, package } => {
                 self.admission.program(wanted.owner, wanted.spec)?;
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
                 let declared =
@@ -81,6 +85,9 @@ impl Starter {
                 let command: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
                 let env = env.into_iter().map(|(name, value)| text(name, value)).collect::<Result<_, _>>()?;
                 let mut room = self.confinement.server_room(command, env, &declared, &self.limits, &credentials)?;
+                if let Some(package) = package {
+                    room.spec.mounts.push(self.package(package).await?);
+                }
                 if let Some(cwd) = cwd {
                     room.spec.cwd = cwd.into();
                 }
@@ -102,6 +109,26 @@ impl Starter {
         let introduction = Introduction::new(wanted.spec.relay);
         let connection = Connection::meet(router, channel, Arc::clone(&self.clock), era, &introduction).await?;
         Ok(Started { connection, scrubber: scrubber(&secrets) })
+    }
+
+    /// The folder of a package, for reading (PKG-2).
+    async fn package(&self, pin: &PackagePin) -> Result<Mount, Refusal> {
+        // Declared paths are opened without following links, and the folder of packages may be behind one.
+        let root = tokio::fs::canonicalize(&self.packages).await.ok();
+        let folder = root.zip(pin.folder()).map(|(root, folder)| root.join(folder));
+        let is_there = match &folder {
+            Some(folder) => tokio::fs::symlink_metadata(folder).await.is_ok_and(|found| found.is_dir()),
+            None => false,
+        };
+        match folder.filter(|_| is_there) {
+            Some(source) => Ok(Mount { source, target: PACKAGE_ROOT.into(), access: Access::Read }),
+            None => {
+                let message = format!("the server's package {} {} is not installed here", pin.name, pin.version);
+                Err(Refusal::new(ErrorCode::E3405, message)
+                    .hint("let the operator install it where this instance runs: `gantry server update NAME`")
+                    .retryable(false))
+            }
+        }
     }
 
     async fn remote(

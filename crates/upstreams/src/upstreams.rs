@@ -60,6 +60,8 @@ pub struct UpstreamParts {
     pub entropy: Arc<dyn Entropy>,
     /// Where the logs of servers are kept, usually `<data-dir>/logs/servers`.
     pub log_dir: PathBuf,
+    /// Where packages are installed that servers are started from, usually `<data-dir>/packages`.
+    pub packages: PathBuf,
     /// What one program may use.
     pub limits: ResolvedLimits,
     pub bounds: UpstreamBounds,
@@ -174,11 +176,12 @@ impl Upstreams {
             clock,
             entropy,
             log_dir,
+            packages,
             limits,
             bounds,
             observer,
         } = parts;
-        let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits };
+        let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
         let house =
             Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });

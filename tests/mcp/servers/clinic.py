@@ -46,6 +46,11 @@ def content(words):
     return [{"type": "text", "text": json.dumps(RECORD)}, {"type": "text", "text": words}]
 
 
+def tell(method, params):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n")
+    sys.stdout.flush()
+
+
 def noise(length):
     return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
 
@@ -73,13 +78,22 @@ for line in sys.stdin:
     elif message["method"] == "tools/call" and message["params"]["name"] == "record":
         answer["result"] = {"content": content("Ada Lovelace is well"), "structuredContent": RECORD}
     elif message["method"] == "tools/call" and message["params"]["name"] == "visits":
+        token = message["params"].get("_meta", {}).get("progressToken")
+        if token is not None:
+            said = json.dumps({"password": "hunter2-of-the-ward", "ward": "south-wing", "visitors": 2})
+            tell("notifications/progress", {"progressToken": token, "progress": 1, "total": 2, "message": said})
         words = {"type": "text", "text": json.dumps(VISITS)}
         answer["result"] = {"content": [words], "structuredContent": VISITS}
     elif message["method"] == "tools/call" and message["params"]["name"] == "scan":
         answer["result"] = {"content": SCAN, "structuredContent": RECORD}
     elif message["method"] == "tools/call":
-        words = json.dumps({"password": "hunter2-of-the-ward"})
-        answer["result"] = {"content": content(words), "isError": True}
+        secret = {"password": "hunter2-of-the-ward"}
+        answer["result"] = {
+            "content": content(json.dumps(secret)),
+            "structuredContent": dict(RECORD, **secret),
+            "_meta": {"clinic.example/last": secret},
+            "isError": True,
+        }
     elif message["method"] == "ping":
         answer["result"] = {}
     else:

@@ -1,10 +1,11 @@
 """A small MCP server over stdio, with nothing but the standard library.
 
-    plain.py [--era old|new|both] [--switch FILE] [--journal FILE]
+    plain.py [--era old|new|both] [--switch FILE] [--journal FILE] [--hints]
 
 `--era` says which protocol it speaks. With `--switch`, the tool `price` has another definition for each word in that file:
 `description`, `schema`, `gone`; nothing in it is the first definition. With `--journal`, every execution of `count` is
-written there before it is answered, so that somebody else can say what really happened.
+written there before it is answered, so that somebody else can say what really happened. With `--hints` it says what `echo`
+and `count` do to the world.
 """
 
 import argparse
@@ -20,6 +21,7 @@ options = argparse.ArgumentParser()
 options.add_argument("--era", choices=["old", "new", "both"], default="both")
 options.add_argument("--switch")
 options.add_argument("--journal")
+options.add_argument("--hints", action="store_true")
 # Whatever else is given is only to be found in the list of processes.
 options, _ = options.parse_known_args()
 
@@ -67,6 +69,9 @@ def tools():
         tool("count", "Counts one execution, by its number.", number=number),
         tool("ask_name", "Asks the person for a name and greets."),
     ]
+    if options.hints:
+        listed[0]["annotations"] = {"readOnlyHint": True}
+        listed[1]["annotations"] = {"destructiveHint": True, "openWorldHint": True}
     if options.switch:
         how = switch()
         item = {"type": "string", "description": "what is bought"}

@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::lines::{Facts, Looked};
 use super::signatures::{Due, Signatures, forged};
-use super::{FAULTS_MAX, Fault, Report};
+use super::{FAULTS_MAX, Fault, RecoveredRange, Report};
 use crate::export::ExportHead;
-use crate::line::KEY_CHANGED;
+use crate::line::{FAULT_FOUND, KEY_CHANGED, RECOVERED, SET_ASIDE};
 use crate::merkle::{Frontier, Hash, root_of};
 use crate::note::NoteError;
 use crate::principals::{Principals, Turn};
@@ -38,6 +38,8 @@ pub(super) struct Checker {
     /// The roots cannot be compared any more.
     is_lost: bool,
     steps_back: u64,
+    /// The newest believed checkpoint says that the log has ended.
+    is_ended: bool,
     name: String,
     report: Report,
 }
@@ -59,6 +61,7 @@ impl Checker {
             is_broken: false,
             is_lost: false,
             steps_back: 0,
+            is_ended: false,
             name: String::new(),
             report: Report::default(),
         };
@@ -72,7 +75,8 @@ impl Checker {
     }
 
     pub(super) fn fault(&mut self, fault: Fault) {
-        if self.report.faults.len() < FAULTS_MAX {
+        // Several checkpoints may say the same.
+        if self.report.faults.len() < FAULTS_MAX && !self.report.faults.contains(&fault) {
             self.report.faults.push(fault);
         }
     }
@@ -159,8 +163,25 @@ impl Checker {
                 self.principals.resume(&self.name, turn);
             }
         }
-        if facts.action.as_deref() == Some(KEY_CHANGED) {
-            self.signatures.name([facts.key.as_deref(), facts.former_key.as_deref()]);
+        match facts.action.as_deref() {
+            Some(KEY_CHANGED) => self.signatures.name([facts.key.as_deref(), facts.former_key.as_deref()]),
+            // Not of a call: those have somebody whose they are.
+            Some(RECOVERED) if facts.tenant.is_none() => self.recovered(seq, facts),
+            Some(SET_ASIDE) if facts.tenant.is_none() => {
+                self.note(format!("record {seq} tells of lines after the log's end that were set aside, unsigned"));
+            }
+            Some(FAULT_FOUND) if facts.tenant.is_none() => {
+                self.note(format!("record {seq} tells that the server found a record missing or changed"));
+            }
+            _ => {}
+        }
+    }
+
+    fn recovered(&mut self, seq: u64, facts: &Facts<'_>) {
+        if let (Some(first), Some(last)) = (facts.first_record, facts.last_record)
+            && self.report.recovered.len() < FAULTS_MAX
+        {
+            self.report.recovered.push(RecoveredRange { first, last, told_by: seq });
         }
     }
 
@@ -239,12 +260,15 @@ impl Checker {
 
     fn covered(&mut self, due: &Due) {
         self.report.checkpoints += 1;
+        if due.checkpoint.size >= self.report.covered {
+            self.is_ended = due.checkpoint.is_end;
+        }
         self.report.covered = self.report.covered.max(due.checkpoint.size);
         self.report.covered_at.clone_from(&due.checkpoint.time);
     }
 
     /// The end of a directory.
-    pub(super) fn end(mut self, tree_leaves: u64) -> Report {
+    pub(super) fn end(mut self, tree_leaves: u64, is_ended: bool) -> Report {
         let mut truncated = 0;
         for due in self.signatures.rest() {
             if let Err(error) = self.signatures.believe(&due) {
@@ -268,6 +292,10 @@ impl Checker {
             self.fault(Fault::Changed { seq });
         }
         self.report.unsigned = self.next.saturating_sub(self.report.covered);
+        if self.is_ended && is_ended && self.report.unsigned > 0 {
+            let (from, to) = (self.report.covered, self.next);
+            self.fault(Fault::AddedAfterEnd { from, to });
+        }
         self.finish()
     }
 

@@ -28,6 +28,8 @@ pub enum Fault {
     ForgedCheckpoint { size: Option<u64>, why: String },
     /// There is no checkpoint at all.
     Unsigned,
+    /// Records stand after the checkpoint with which the server has stopped in order.
+    AddedAfterEnd { from: u64, to: u64 },
     /// A principal's records are not numbered one after the other.
     SequenceGap { seq: u64, principal: String, expected: u64, found: u64 },
     /// The directory does not say which log it is.
@@ -70,6 +72,11 @@ impl fmt::Display for Fault {
                 f,
                 "sequence gap: record {seq} is number {found} of `{}` where {expected} was due",
                 principal.escape_debug()
+            ),
+            Self::AddedAfterEnd { from, to } => write!(
+                f,
+                "added: records {from} to {} stand after the end with which the server stopped, and nobody has signed them",
+                to.saturating_sub(1)
             ),
             Self::NoMark => write!(f, "no log: the directory has no `log.json`"),
             Self::FormerFile { name } => write!(f, "changed: `{name}`, from before the log, is not what it was"),

@@ -35,6 +35,8 @@ pub(super) struct Facts<'a> {
     pub(super) key: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) former_key: Option<Cow<'a, str>>,
+    pub(super) first_record: Option<u64>,
+    pub(super) last_record: Option<u64>,
 }
 
 /// A line, looked at.

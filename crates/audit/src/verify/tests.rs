@@ -54,7 +54,7 @@ async fn a_log_that_nobody_touched_is_whole() {
     let report = verify_dir(&place.dir(), &trust(&place)).unwrap();
     assert_eq!(report.faults, []);
     assert!(report.whole && report.key_given && report.notes.is_empty());
-    assert_eq!((report.records, report.covered, report.checkpoints, report.unsigned), (18, 18, 4, 0));
+    assert_eq!((report.records, report.covered, report.checkpoints, report.unsigned), (18, 18, 5, 0));
     let alone = verify_dir(&place.dir(), &Trust::default()).unwrap();
     assert!(alone.whole && !alone.key_given);
 }
@@ -192,7 +192,7 @@ async fn a_forged_checkpoint_is_named() {
     };
     let now = kernel::ports::clock::UnixMillis(0);
     for root in [edge.root(), [1; 32]] {
-        let note = crate::Checkpoint::sign(&forger, 18, &root, now);
+        let note = crate::Checkpoint::sign(&forger, 18, &root, now, false);
         fs::write(place.file(checkpoint::NAME), format!("{note}\n")).unwrap();
         assert!(matches!(&faults(&place)[..], [Fault::ForgedCheckpoint { size: Some(18), .. }]));
     }
@@ -211,7 +211,7 @@ async fn a_new_key_is_believed_only_under_the_former_one_and_the_newest_vouches_
     let by_second = Trust { keys: vec![second.clone()], ..Trust::default() };
     for trusted in [&first, &by_second] {
         let report = verify_dir(&place.dir(), trusted).unwrap();
-        assert_eq!((report.faults, report.checkpoints, report.keys.len()), (vec![], 5, 2));
+        assert_eq!((report.faults, report.checkpoints, report.keys.len()), (vec![], 7, 2));
     }
     let mut bytes = Vec::new();
     export(&place.dir(), Run::default(), &mut bytes).unwrap();
@@ -220,7 +220,7 @@ async fn a_new_key_is_believed_only_under_the_former_one_and_the_newest_vouches_
     }
     // Without the former key's word for it the new one is a forger's.
     let notes = notes_in(&text(&place, checkpoint::NAME));
-    let kept: String = notes.iter().take(2).chain(&notes[3..]).map(|note| format!("{note}\n")).collect();
+    let kept: String = notes.iter().take(4).chain(&notes[5..]).map(|note| format!("{note}\n")).collect();
     fs::write(place.file(checkpoint::NAME), kept).unwrap();
     let found = verify_dir(&place.dir(), &first).unwrap().faults;
     assert!(matches!(found.first(), Some(Fault::ForgedCheckpoint { .. })), "{found:?}");

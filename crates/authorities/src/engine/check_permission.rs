@@ -1,17 +1,20 @@
 //! Contract B: may this agent execute this tool, which touches these paths, endpoints and credentials? (AUTH-006, X-57)
 //!
-//! The context is computed from everything a call may touch: what the tool requires, what its network policy opens, and what
+//! The context says what the engines of the other contracts hear (tenant, version, user, roles …), and three lists that are
+//! this contract's own. They are computed from everything a call may touch: what the tool requires, what its network policy opens, and what
 //! the server behind it was given. A permission that names no path or endpoint of its own, such as `filesystem:read`, is asked
 //! for as `*`: the engine must never be told less than the tool wants. Other
 //! kinds, such as `database:…`, have no place in this contract; they are checked against the token like all others.
 
 use async_trait::async_trait;
+use contract::version::Version;
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use policy::{Question, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Endpoint, EngineSettings, EngineSetupError, UpstreamServer, answer, no};
+use super::call_context::CallContext;
+use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
 use crate::outbound::Outbound;
 
 /// Asks `POST {url}/api/v1/abac/check-permission`.
@@ -39,18 +42,25 @@ struct Request<'a> {
     context: Context<'a>,
 }
 
+#[derive(Debug, Serialize)]
+struct Context<'a> {
+    /// `resource_id` does not have it.
+    version: &'a Version,
+    #[serde(flatten)]
+    touched: TouchedThings<'a>,
+    #[serde(flatten)]
+    call: CallContext<'a>,
+}
+
 /// What the tool wants to touch; each list sorted and without repetition.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Context<'a> {
+struct TouchedThings<'a> {
     filesystem_paths: Vec<&'a str>,
     network_endpoints: Vec<&'a str>,
     credentials: Vec<&'a str>,
-    /// The server behind an imported tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<UpstreamServer<'a>>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> TouchedThings<'a> {
     fn of(permissions: &'a [String]) -> Self {
         let mut context = Self::default();
         for permission in permissions {
@@ -89,8 +99,9 @@ impl PolicyEngine for CheckPermissionEngine {
             resource_id: question.tool.id.as_str(),
             action: "execute",
             context: Context {
-                upstream: question.tool.reach.upstream.map(Into::into),
-                ..Context::of(question.tool.reach.permissions)
+                version: question.tool.version,
+                touched: TouchedThings::of(question.tool.reach.permissions),
+                call: CallContext::of(question),
             },
         };
         let members = self.endpoint.ask(&request).await?;
@@ -121,12 +132,11 @@ mod tests {
             "tool:web_search",
         ];
         assert_eq!(
-            Context::of(&permissions.map(str::to_owned)),
-            Context {
+            TouchedThings::of(&permissions.map(str::to_owned)),
+            TouchedThings {
                 filesystem_paths: vec!["/data:with:colons", "/srv:x", "/tmp/workspace"],
                 network_endpoints: vec!["https://a.example.com", "https://b.example.com:8443/x"],
                 credentials: vec!["aws_s3"],
-                upstream: None,
             }
         );
     }

@@ -174,13 +174,14 @@ async fn contract_a_is_asked_with_subject_action_resource_and_context() {
 }
 
 #[tokio::test]
-async fn contract_b_is_asked_with_what_the_tool_touches() {
+async fn contract_b_is_asked_with_what_the_tool_touches_and_the_same_context() {
     let authority = Authority::start(Behaviour::json(&json!({"allowed": true, "reason": "policy_xyz"}))).await;
     let engine = Shape::CheckPermission.engine(&settings(authority.url("/abac/")));
     let verdict = engine.decide(&Facts::new().question()).await.unwrap();
     assert_eq!((verdict.allowed, verdict.reason.as_str()), (true, "policy_xyz"));
     let asked = authority.asked();
     assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("POST", "/abac/api/v1/abac/check-permission"));
+    let digest = contract::canonical::digest(&Facts::new().arguments).to_string();
     assert_eq!(
         asked[0].json(),
         json!({
@@ -192,7 +193,27 @@ async fn contract_b_is_asked_with_what_the_tool_touches() {
                 "filesystem_paths": ["/tmp/workspace"],
                 "network_endpoints": ["https://api.example.com", "https://mcp.example.com"],
                 "credentials": ["aws_s3_read"],
+                "version": "1.2.0",
+                "required_permissions": [
+                    "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
+                ],
+                "permissions": [
+                    "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
+                    "network:https://mcp.example.com",
+                ],
+                "hosts": ["api.example.com", "mcp.example.com"],
                 "upstream": { "server": "refunds", "transport": "http", "addresses": ["https://mcp.example.com/mcp"] },
+                "output_schema": "declared",
+                "timestamp": "2027-01-15T08:00:00.123Z",
+                "tenant": "acme",
+                "user": "did:web:people.example.com:ada",
+                "session": "s-1",
+                "roles": ["agent"],
+                "scopes": ["network:*"],
+                "environment": "production",
+                "risk": "high",
+                "side_effects": "irreversible",
+                "arguments_digest": digest,
             },
         })
     );

@@ -1,6 +1,7 @@
 //! `gantry audit …`: look at the audit log, prove what is in it, and check that nobody touched it. (AUD-002, AUD-014)
 //!
-//! All of it reads files and needs no server. Only `rotate-key` writes: through the server if one runs, else in the files.
+//! All of it reads files and needs no server. Only two write: `rotate-key` through the server if one runs, else in the files;
+//! `set-aside` in the files of a server that has stopped.
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 mod export;
 mod prove;
 mod rotate;
+mod set_aside;
 mod sinks;
 mod tail;
 mod verify;
@@ -29,6 +31,11 @@ pub(crate) enum Audit {
     ///
     /// The log names the new key in a record that the former key signs, so that whoever trusts one can check the other.
     RotateKey,
+    /// Move lines that the server did not write from the end of the log into a file of their own
+    ///
+    /// For a server that does not start because its audit log holds lines it has not written. They are kept as they are, in
+    /// quarantine-NUMBER.jsonl beside the log, and never signed; a record of the log names that file and its SHA-256.
+    SetAside,
 }
 
 impl Audit {
@@ -39,6 +46,7 @@ impl Audit {
             Self::Prove(command) => command.run(context)?,
             Self::Export(command) => command.run(context)?,
             Self::Sinks(_) => sinks::Sinks::run(context)?,
+            Self::SetAside => set_aside::run(context).await?,
             Self::RotateKey => rotate::run(context).await?,
         }
         Ok(Outcome::Done)

@@ -26,6 +26,8 @@ use crate::store_place::StorePlace;
 
 /// How long one statement may take while a store is moved.
 pub(super) const STATEMENT_MAX: Duration = Duration::from_mins(10);
+/// Where a running server signs what came last.
+const CHECKPOINT: &str = "/v1/audit/checkpoint";
 /// How often the size of a growing file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -33,7 +35,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// gantry backup --to /mnt/backups/monday.tar.gz
 ///
-/// The audit log is copied as far as its newest checkpoint covers it. Secrets (signing keys, admin token) are left out unless
+/// The audit log is copied as far as its newest checkpoint covers it; a running server is asked to sign one first, so that every
+/// record of what was answered before is in it. Secrets (signing keys, admin token) are left out unless
 /// --with-keys is given: whoever has them can speak for this server. So is what should be sealed in the store and is not:
 /// parameters of background calls, what workflows are asked and answer, what webhooks are told, secrets in MCP servers.
 #[derive(Debug, Args)]
@@ -146,7 +149,7 @@ impl Making<'_> {
         let left_out = copied
             .map_err(|error| Failure::new(format!("the copy of the store was broken off: {error}")))?
             .map_err(|error| Failure::new(error.to_string()))?;
-        let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
+        let covered = self.covered().await?;
         let mut writer = self.begin(file, StoreKind::Sqlite, (0, 0), covered.records)?;
         add_file(&mut writer, DATABASE, &copy.0, None)?;
         self.end(writer, &covered)?;
@@ -158,7 +161,7 @@ impl Making<'_> {
         let mut dump = PostgresDump::begin(url, &options()).await.map_err(failed)?;
         let total = dump.count().await.map_err(failed)?;
         // The log goes on while the tables are read, but its copy is of what was signed by then: not less than the tables.
-        let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
+        let covered = self.covered().await?;
         let mut writer = self.begin(file, StoreKind::Postgres, (dump.steps(), total), covered.records)?;
         let (mut bar, mut rows, mut left_out) = (ProgressBar::new(&self.context.printer), 0, 0);
         for table in dump.tables().to_vec() {
@@ -202,6 +205,32 @@ impl Making<'_> {
         dump.end().await;
         self.end(writer, &covered)?;
         Ok(Made { audit_records: covered.records, rows: Some(rows), left_out })
+    }
+
+    /// What of the audit log is signed, after the server was asked to sign all of it.
+    async fn covered(&self) -> Result<audit::Covered, Failure> {
+        let signed = match self.data_dir.running_server() {
+            Some(_) => match self.context.client() {
+                Ok(client) => client.get(CHECKPOINT).await.map(|_| true).map_err(Failure::from),
+                Err(failure) => Err(failure),
+            },
+            None => Ok(false),
+        };
+        let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
+        let missing = audit::records_in(self.audit_dir).unwrap_or(0).saturating_sub(covered.records);
+        match signed {
+            // What came since is of after the backup began.
+            Ok(true) => {}
+            Ok(false) if missing == 0 => {}
+            Ok(false) => self.context.printer.warn(&format!(
+                "{missing} audit records that no checkpoint covers are not in it; the server signs them when it starts"
+            )),
+            Err(failure) => self.context.printer.warn(&format!(
+                "the running server signed no checkpoint ({}); {missing} audit records are not in the backup",
+                failure.message
+            )),
+        }
+        Ok(covered)
     }
 
     fn begin(

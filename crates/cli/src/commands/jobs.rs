@@ -176,7 +176,13 @@ impl Retry {
 impl Unknown {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let tenant = self.tenant.map(|tenant| format!("&tenant={}", segment(tenant.as_str()))).unwrap_or_default();
-        let answer = context.client()?.get(&format!("/v1/ledger?state=unknown&limit={}{tenant}", self.limit)).await?;
+        let client = context.client()?;
+        let mut answer = client.get(&format!("/v1/ledger?state=unknown&limit={}{tenant}", self.limit)).await?;
+        let in_no_ledger = unknown_workflows(&client, &tenant).await?;
+        if let Some(calls) = answer.get_mut("calls").and_then(Value::as_array_mut) {
+            let room = usize::from(self.limit).saturating_sub(calls.len());
+            calls.extend(in_no_ledger.into_iter().take(room));
+        }
         context.printer.answer(&answer, |printer| {
             let rows = answer.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             if rows.is_empty() {
@@ -210,6 +216,27 @@ impl Resolve {
         context.printer.answer(&answer, |_| format!("{} is settled: {outcome}", self.job.id));
         Ok(())
     }
+}
+
+/// Workflows that other queues asked for and of which nobody knows whether they ran: they are jobs that are in no ledger.
+/// Of those that failed the newest are looked at.
+async fn unknown_workflows(client: &Client, tenant: &str) -> Result<Vec<Value>, Failure> {
+    const LOOKED_AT_MAX: u16 = 200;
+    let path = format!("/v1/invocations?kind=execute_workflow&state=failed&limit={LOOKED_AT_MAX}{tenant}");
+    let answer = client.get(&path).await?;
+    let listed = answer.get("invocations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut found = Vec::new();
+    for job in listed.iter().filter(|job| text(job, "status") == "indeterminate") {
+        let id = text(job, "invocation_id");
+        let shown = client.get(&format!("/v1/invocations/{}{}", segment(&id), tenant.replacen('&', "?", 1))).await?;
+        found.push(json!({
+            "invocation_id": id,
+            "tool_id": text(job, "label"),
+            "cause": shown.pointer("/error/details").cloned().unwrap_or_default(),
+            "begun_at": text(job, "created_at"),
+        }));
+    }
+    Ok(found)
 }
 
 fn parsed(text: &str) -> Result<Value, String> {

@@ -17,6 +17,7 @@ use executors::ProcessExecutor;
 use kernel::Kernel;
 use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
+use server::Door;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -141,7 +142,7 @@ impl Serve {
         keepers.extend(archive::keep(&house, config.retention));
         keepers.extend(log_heads::keep(&house, recorder.log()));
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
-        keepers.extend(folders.into_iter().filter_map(|(loader, watched)| watch(loader, &watched, &house)));
+        keepers.extend(watch(folders, &door, &house));
         let tools = kernel.registry().snapshot().tool_count();
         Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
             .show(&context.printer);
@@ -325,6 +326,19 @@ async fn clean_checkpoints(kernel: Arc<Kernel>, clock: Arc<dyn Clock>) {
     }
 }
 
+/// Keeps what was loaded up to date with what is in the folders.
+fn watch(folders: Vec<(Loader, Vec<PathBuf>)>, door: &Door, house: &House) -> Vec<JoinHandle<()>> {
+    let mut keepers = Vec::new();
+    for (loader, watched) in folders {
+        let watcher = ToolWatcher::start(&watched);
+        if loader.tenant.is_home() {
+            door.load_through(Arc::new(watcher.desk()));
+        }
+        keepers.push(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>)));
+    }
+    keepers
+}
+
 /// Loads every tool folder; answers also which directories to watch.
 async fn load(loaders: Vec<Loader>) -> Vec<(Loader, Vec<PathBuf>)> {
     let mut loaded = Vec::new();
@@ -336,17 +350,4 @@ async fn load(loaders: Vec<Loader>) -> Vec<(Loader, Vec<PathBuf>)> {
         loaded.push((loader, watched));
     }
     loaded
-}
-
-fn watch(loader: Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {
-    if loader.dirs.is_empty() {
-        return None;
-    }
-    match ToolWatcher::start(watched) {
-        Ok(watcher) => Some(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>))),
-        Err(error) => {
-            tracing::warn!(%error, "tool folders cannot be watched on this machine; restart the server to see changes");
-            None
-        }
-    }
 }

@@ -12,23 +12,31 @@ use crate::failure::Failure;
 use crate::printer::{Printer, visible};
 
 mod add;
+mod classify;
 mod edit;
 mod options;
+mod packages;
 mod review;
+mod show;
+mod update;
 
 /// Look after the MCP servers behind Gantry
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
     List(List),
+    Show(show::Show),
     Add(Box<add::Add>),
     Edit(Box<edit::Edit>),
     Grant(edit::Grant),
+    Update(update::Update),
+    Packages(packages::Packages),
     Remove(Remove),
     Restart(Restart),
     Logs(Logs),
     Review(review::Review),
     Accept(review::Accept),
     Reject(review::Reject),
+    Classify(classify::Classify),
 }
 
 /// List the servers, how they fare, and how many tools each has
@@ -85,12 +93,16 @@ impl Server {
             Self::Add(command) => return command.run(context).await,
             Self::Edit(command) => return command.run(context).await,
             Self::Grant(command) => return command.run(context).await,
+            Self::Update(command) => return command.run(context).await,
+            Self::Packages(command) => command.run(context).await?,
+            Self::Show(command) => command.run(context).await?,
             Self::Remove(command) => command.run(context).await?,
             Self::Restart(command) => command.run(context).await?,
             Self::Logs(command) => command.run(context).await?,
             Self::Review(command) => command.run(context).await?,
             Self::Accept(command) => command.run(context).await?,
             Self::Reject(command) => command.run(context).await?,
+            Self::Classify(command) => command.run(context).await?,
         }
         Ok(Outcome::Done)
     }
@@ -176,7 +188,13 @@ fn table(printer: &Printer, answer: &Value) -> String {
 
 fn reach(server: &Value) -> String {
     let text = |pointer: &str| server.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    text("/spec/reach/command").or_else(|| text("/spec/reach/url")).unwrap_or_default()
+    let package = text("/spec/reach/package/name").zip(text("/spec/reach/package/version"));
+    let package = package.map(|(name, version)| {
+        format!("{} {name} {version}", text("/spec/reach/package/written/0").unwrap_or_default())
+            .trim_start()
+            .to_owned()
+    });
+    package.or_else(|| text("/spec/reach/command")).or_else(|| text("/spec/reach/url")).unwrap_or_default()
 }
 
 #[cfg(test)]

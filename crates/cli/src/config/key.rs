@@ -147,6 +147,18 @@ impl fmt::Display for Kind {
     }
 }
 
+impl Value {
+    /// Would part of it be hidden where settings are shown?
+    pub(crate) fn holds_secret(&self) -> bool {
+        match self {
+            Self::Secret(text) => !text.is_empty(),
+            Self::Text(text) => without_secrets(text) != *text,
+            Self::List(items) => items.iter().any(|item| without_secrets(item) != *item),
+            Self::Flag(_) | Self::Integer(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Value {
     /// As `gantry doctor` shows it: secrets hidden, also those inside URLs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,7 +286,10 @@ mod tests {
                 r#"{"kind":"http","url":"https://x/y?token=(hidden)"}"#,
             ),
         ] {
-            assert_eq!(Value::Text(url.into()).to_string(), shown);
+            let value = Value::Text(url.into());
+            assert_eq!(value.to_string(), shown);
+            assert_eq!(value.holds_secret(), url != shown, "{url}");
+            assert_eq!(Value::List(vec!["plain".into(), url.into()]).holds_secret(), url != shown, "{url}");
         }
     }
 }

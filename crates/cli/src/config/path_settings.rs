@@ -89,6 +89,8 @@ const PATH_SETTINGS: &[PathSetting] = &[
     setting("sandbox", "system_paths", AbsoluteText, Bound),
     setting("secrets", "dir", Text, Private),
     setting("upstreams", "tenants", AbsoluteMember("paths"), Bound),
+    // What is in it runs as a server.
+    setting("upstreams", "packages_dir", Text, Control),
 ];
 
 /// Every path in force that has this role, as it stands in the configuration.

@@ -45,8 +45,24 @@ const REREAD_SECONDS: Key = Key {
     since: "0.3",
 };
 
+const PACKAGES_DIR: Key = Key {
+    section: "upstreams",
+    name: "packages_dir",
+    kind: Kind::Text,
+    default: None,
+    unset: "`packages` in the data directory",
+    doc: "Folder of the packages of npm and PyPI that MCP servers are started from, each installed once when its server is added. \
+          Instances on several machines need the same packages: a folder that all of them see, or `gantry server update` on each.",
+    since: "0.3",
+};
+
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&TENANTS, &REREAD_SECONDS];
+pub(super) const KEYS: &[&Key] = &[&TENANTS, &REREAD_SECONDS, &PACKAGES_DIR];
+
+/// Where packages are, if that is said.
+pub(super) fn packages_dir(settings: &Settings) -> Option<PathBuf> {
+    settings.text(&PACKAGES_DIR).map(PathBuf::from)
+}
 
 /// How often what other instances have changed is read without a word of them.
 pub(super) fn reread(settings: &Settings) -> Duration {

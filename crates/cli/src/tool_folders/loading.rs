@@ -26,6 +26,7 @@ use contract::manifest::Manifest;
 use contract::version::Version;
 use executors::{Homes, ProcessExecutor, WasmExecutor};
 use kernel::ports::entropy::new_trace_id;
+use kernel::ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
 
@@ -273,6 +274,32 @@ impl Loader {
         });
         self.said.retain(|folder, _| tools.iter().any(|tool| tool.folder == *folder));
         self.stamps.retain(|folder, _| tools.iter().any(|tool| tool.folder == *folder));
+    }
+
+    /// What runs from which folder, and what stands in the way of others, each by its own name: the way to it is nobody's
+    /// business at a door.
+    pub(crate) fn report(&self) -> FolderReport {
+        let name_of = |folder: &Path| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut loaded: Vec<LoadedFolder> = self
+            .homes
+            .iter()
+            .filter_map(|((tool, version), folder)| {
+                let digest = self.tool_homes.digest(tool, version)?;
+                Some(LoadedFolder { tool: tool.clone(), version: version.clone(), digest, folder: name_of(folder) })
+            })
+            .collect();
+        loaded.sort_by(|a, b| (&a.tool, &a.version).cmp(&(&b.tool, &b.version)));
+        let ways: Vec<String> =
+            self.dirs.iter().filter_map(|dir| Some(dir.canonicalize().ok()?.display().to_string())).collect();
+        let without_ways =
+            |text: &str| ways.iter().fold(text.to_owned(), |text, way| text.replace(&format!("{way}/"), ""));
+        let mut problems: Vec<FolderProblem> = self
+            .said
+            .iter()
+            .map(|(folder, text)| FolderProblem { folder: name_of(folder), message: without_ways(text) })
+            .collect();
+        problems.sort_by(|a, b| a.folder.cmp(&b.folder));
+        FolderReport { published: Vec::new(), loaded, problems }
     }
 
     fn say(&mut self, folder: PathBuf, text: String, round: &mut Round) {

@@ -91,6 +91,7 @@ pub fn findings(manifest: &Manifest) -> Vec<Finding> {
     lifecycle(manifest, &mut out);
     errors(manifest, &mut out);
     license(manifest, &mut out);
+    idle_members(manifest, &mut out);
     later_members(manifest, &mut out);
     examples(manifest, &mut out);
     out
@@ -389,6 +390,53 @@ fn license(manifest: &Manifest, out: &mut Vec<Finding>) {
     if let Err(error) = license::check(text) {
         out.push(Finding::new("/license", error.to_string()));
     }
+}
+
+/// Members that act only together with another, which is not there: whoever wrote them believes that they do something.
+fn idle_members(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if let Some(policy) = &manifest.network_policy
+        && let Some(ports) = &policy.allowed_ports
+    {
+        if policy.allowed_domains.is_empty() {
+            out.push(Finding::new(
+                "/network_policy/allowed_ports",
+                "opens nothing without `allowed_domains`, whose ports it names: list the hosts there, or leave it out; the ports of a host in `required_permissions` stand beside it (`network:db.example:5432`)",
+            ));
+        } else if ports.is_empty() {
+            out.push(Finding::new(
+                "/network_policy/allowed_ports",
+                "opens no port of `allowed_domains`: name the ports, or leave it out for 80 and 443",
+            ));
+        }
+    }
+    let idle = [
+        (
+            "/circuit_breaker_config/canary_step_percent",
+            manifest
+                .circuit_breaker_config
+                .as_ref()
+                .is_some_and(|breaker| breaker.canary_step_percent.is_some() && breaker.canary_percent.is_none()),
+            "raises a share that nothing begins: name it in `canary_percent`, or leave it out",
+        ),
+        (
+            "/cost_config/currency",
+            manifest.cost_config.as_ref().is_some_and(|cost| {
+                cost.currency.is_some()
+                    && cost.fixed_cost.is_none()
+                    && cost.per_unit.is_none()
+                    && cost.cost_field.is_none()
+            }),
+            "is the currency of no price: name one in `fixed_cost`, `per_unit` or `cost_field`, or leave it out",
+        ),
+        (
+            "/rate_limit",
+            manifest.rate_limit.as_ref().is_some_and(|limit| {
+                limit.max_per_minute.is_none() && limit.max_per_hour.is_none() && limit.max_per_day.is_none()
+            }),
+            "limits nothing: give `max_per_minute`, `max_per_hour` or `max_per_day`, or leave it out",
+        ),
+    ];
+    out.extend(idle.into_iter().filter(|(_, is_idle, _)| *is_idle).map(|(path, _, why)| Finding::new(path, why)));
 }
 
 /// Members of what this version does not do yet: taking them would promise it.

@@ -172,11 +172,7 @@ impl Access {
             if layer.record.is_none() {
                 continue;
             }
-            let policies = layer.policies.as_ref().ok_or_else(|| {
-                Refusal::new(ErrorCode::E3205, format!("the {name}'s policies in force cannot be used"))
-                    .hint("an administrator must replace them: see the server's log and PUT /v1/policies")
-                    .retryable(false)
-            })?;
+            let policies = layer.policies.as_ref().ok_or_else(|| unusable(name))?;
             if let Err(denial) = decision.add_layer(name, policies, &hands) {
                 return Ok(Err(denial));
             }
@@ -191,6 +187,13 @@ impl Access {
         }
         Ok(Ok(Arc::new(decision)))
     }
+}
+
+/// ACC-3.
+pub(super) fn unusable(layer: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3205, format!("the {layer}'s policies in force cannot be used"))
+        .hint("an administrator must replace them: see the server's log and PUT /v1/policies")
+        .retryable(false)
 }
 
 fn no_decision(error: &EngineError) -> Refusal {
@@ -235,8 +238,8 @@ impl Decision {
 
 /// Somebody in whose name a call is made: the caller, or one who handed the token on.
 #[derive(Debug)]
-struct Hand<'a> {
-    question: Question<'a>,
+pub(super) struct Hand<'a> {
+    pub(super) question: Question<'a>,
     is_delegator: bool,
 }
 
@@ -253,7 +256,7 @@ impl Hand<'_> {
 
 /// Everybody in whose name the call is made, the caller first, each once. Nobody hands on what it may not do itself, whatever
 /// the name it is handed on to; what a link does not say is taken from the token.
-fn hands<'a>(caller: &Question<'a>, chain: &'a [Delegator]) -> Vec<Hand<'a>> {
+pub(super) fn hands<'a>(caller: &Question<'a>, chain: &'a [Delegator]) -> Vec<Hand<'a>> {
     let mut hands = vec![Hand { question: *caller, is_delegator: false }];
     for link in chain {
         let question = Question {
@@ -274,7 +277,7 @@ fn hands<'a>(caller: &Question<'a>, chain: &'a [Delegator]) -> Vec<Hand<'a>> {
     hands
 }
 
-fn question<'a>(call: Call<'a>, facts: &'a ReachFacts<'a>, environment: &'a str) -> Question<'a> {
+pub(super) fn question<'a>(call: Call<'a>, facts: &'a ReachFacts<'a>, environment: &'a str) -> Question<'a> {
     let (caller, tool) = (call.caller, call.tool);
     let manifest = &tool.manifest;
     Question {

@@ -1,17 +1,18 @@
 //! Everything about access at one moment, arranged for looking up. No I/O, no locks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use policy::{
-    Caller, CallerKind, Policies, PolicyOverrides, ToolPattern, VisibilityDefault, WhyUnavailable, reach, specificity,
+    Caller, CallerKind, Delegator, Policies, PolicyOverrides, ToolPattern, VisibilityDefault, WhyUnavailable, reach,
+    specificity,
 };
 
 use crate::ports::access_store::{
-    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord,
+    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
 };
 use crate::ports::clock::UnixMillis;
 
@@ -37,7 +38,7 @@ struct Ground {
     for_everybody: Vec<Activation>,
     policies: Option<Arc<PolicyLayer>>,
     revoked: HashMap<Subject, UnixMillis>,
-    revoked_tokens: HashSet<String>,
+    revoked_tokens: HashMap<String, RevokedIssuers>,
 }
 
 /// Access at one moment.
@@ -86,11 +87,11 @@ impl AccessSnapshot {
                 }
             }
         }
-        for Revocation { what, at, .. } in state.revocations {
+        for Revocation { what, issuers, at, .. } in state.revocations {
             match what {
                 Revoked::Token(tenant, id) => {
                     if let Some(ground) = grounds.get_mut(&tenant) {
-                        ground.revoked_tokens.insert(id);
+                        ground.revoked_tokens.insert(id, issuers);
                     }
                 }
                 Revoked::Subject(tenant, subject) => {
@@ -129,15 +130,18 @@ impl AccessSnapshot {
         };
         // What the home tenant revokes is void everywhere; a tenant revokes its own only.
         let void = [Some(ground), self.grounds.get(&self.home)];
-        let of_token = |id: Option<&str>| {
-            id.is_some_and(|id| void.iter().flatten().any(|ground| ground.revoked_tokens.contains(id)))
+        // An id is unique among those of its issuer only.
+        let of_token = |id: Option<&str>, issuer: Option<&str>| {
+            let issuers =
+                id.into_iter().flat_map(|id| void.iter().flatten().filter_map(|it| it.revoked_tokens.get(id)));
+            issuers.into_iter().any(|issuers| issuers.includes(issuer))
         };
-        if of_token(caller.token_id()) || of_subject(caller.subject(), caller.issued_at()) {
+        if of_token(caller.token_id(), caller.issuer()) || of_subject(caller.subject(), caller.issued_at()) {
             return Err(Refusal::new(ErrorCode::E3201, "the token has been revoked").hint("obtain a new token"));
         }
         let parent_void =
-            caller.chain().iter().any(|link| of_token(link.jti.as_deref()) || of_subject(&link.sub, link.iat));
-        if parent_void {
+            |link: &Delegator| of_token(link.jti.as_deref(), link.iss.as_deref()) || of_subject(&link.sub, link.iat);
+        if caller.chain().iter().any(parent_void) {
             return Err(Refusal::new(ErrorCode::E3201, "a token that this one was delegated from has been revoked")
                 .hint("obtain a new token from somebody whose own is valid"));
         }
@@ -234,7 +238,7 @@ impl Ground {
             for_everybody: Vec::new(),
             policies: None,
             revoked: HashMap::new(),
-            revoked_tokens: HashSet::new(),
+            revoked_tokens: HashMap::new(),
         }
     }
 }

@@ -11,12 +11,15 @@ use super::Actor;
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::{MintedToken, is_token_id_of};
-use crate::ports::access_store::{AgentRecord, Revocation, Revoked};
+use crate::ports::access_store::{AgentRecord, Revocation, Revoked, RevokedIssuers};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
 
 /// A token that was given up is remembered for so much longer than it lives here: another instance may have another leeway.
 const CLOCK_DISAGREEMENT_MAX_MS: i64 = 600_000;
+
+/// Longest name of an issuer.
+const ISSUER_BYTES_MAX: usize = 1_024;
 
 /// The year 9999: ends beyond it cannot be written so that they can be compared, and count as unknown.
 const LAST_END_MS: i64 = 253_370_764_800_000;
@@ -37,6 +40,9 @@ pub struct DelegationRequest {
 pub struct RevocationRequest {
     pub jti: Option<String>,
     pub sub: Option<Subject>,
+    /// Who issued the token: its id is unique there. Absent: a token of that id is void whoever issued it, except that whoever
+    /// gives up its own token gives up that one only.
+    pub issuer: Option<String>,
     /// The tenant of the subject; absent: the caller's own.
     pub tenant: Option<TenantId>,
 }
@@ -138,7 +144,9 @@ impl Kernel {
     /// is answered exactly like none.
     pub async fn revoke_tokens(&self, actor: Actor<'_>, request: &RevocationRequest) -> Result<bool, Refusal> {
         let holder = self.recognise(actor).await?;
-        let gives_up = request.sub.is_none() && request.jti.as_deref().is_some_and(|id| holder.token_id() == Some(id));
+        let own_id = request.jti.as_deref().is_some_and(|id| holder.token_id() == Some(id));
+        let own_issuer = request.issuer.as_deref().is_none_or(|issuer| holder.issuer() == Some(issuer));
+        let gives_up = request.sub.is_none() && own_id && own_issuer;
         let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
         let what = match (&request.jti, &request.sub) {
             (Some(id), None) => Revoked::Token(caller.tenant().clone(), id.clone()),
@@ -150,6 +158,21 @@ impl Kernel {
                     .hint("`jti` makes one token void, `sub` all tokens of a subject"));
             }
         };
+        let issuers = match (&request.issuer, &what) {
+            (Some(issuer), _)
+                if issuer.is_empty() || issuer.len() > ISSUER_BYTES_MAX || issuer.contains(char::is_control) =>
+            {
+                return Err(Refusal::new(ErrorCode::E3004, "`issuer` is no name that an issuer can have")
+                    .hint("write the `iss` of the token; `gantry token inspect` shows it"));
+            }
+            (Some(issuer), Revoked::Token(..)) => RevokedIssuers::only(issuer),
+            (Some(_), Revoked::Subject(..)) => {
+                return Err(Refusal::new(ErrorCode::E3004, "`issuer` goes with `jti`")
+                    .hint("leave `issuer` out: the tokens of a subject are void whoever issued them"));
+            }
+            (None, _) if gives_up => caller.issuer().map_or(RevokedIssuers::All, RevokedIssuers::only),
+            (None, _) => RevokedIssuers::All,
+        };
         let known = gives_up || self.is_revocable(&what);
         let slot = self.parts.recorder.reserve().await?;
         let note = match &what {
@@ -157,7 +180,8 @@ impl Kernel {
             Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
         };
         let needless_from = if gives_up { caller.expires_at_ms().and_then(end_of) } else { None };
-        let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone(), needless_from };
+        let revocation =
+            Revocation { what, issuers, at: self.clock().now(), by: caller.subject().clone(), needless_from };
         self.access().revoke(&revocation).await.map_err(|error| error.refusal())?;
         slot.record_durably(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note))).await?;
         Ok(known)

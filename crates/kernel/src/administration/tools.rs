@@ -134,7 +134,7 @@ impl Kernel {
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
         let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
-        let by = (reason, caller.subject());
+        let by = (reason, caller.subject(), caller.tenant());
         let held = self.registry().quarantine(&tenant, tool, by, may_know).await?;
         let note = format!("quarantine {}{}: {}", held.tool, of_tenant(&caller, &tenant), held.reason);
         let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
@@ -142,7 +142,8 @@ impl Kernel {
         Ok(held)
     }
 
-    /// Puts a tool that a person has taken out of use back into it; `tenant` as for taking it out.
+    /// Puts a tool that a person has taken out of use back into it; `tenant` as for taking it out. What the installation took
+    /// out of use, it alone puts back.
     pub async fn release(
         &self,
         actor: Actor<'_>,
@@ -157,7 +158,7 @@ impl Kernel {
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
         let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
-        let released = self.registry().release(&tenant, tool, may_know).await?;
+        let released = self.registry().release(&tenant, tool, caller.tenant(), may_know).await?;
         let note = format!("release {released}{}: {reason}", of_tenant(&caller, &tenant));
         let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
         slot.record_durably(AuditRecord { tool: Some(released.clone()), ..record }).await?;

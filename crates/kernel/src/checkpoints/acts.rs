@@ -17,6 +17,7 @@ use super::{Checkpoints, Resumed, none_kept, not_there};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
+use crate::phases::ReaderMask;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::checkpoint_store::{
     CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, Promoted, Saved,
@@ -58,6 +59,12 @@ impl Kernel {
         let is_full = listed.len() == limit;
         listed.retain(|one| is_of(&caller, &one.head) || caller.may(Action::SeeJobs));
         let next = listed.last().filter(|_| is_full).map(|last| last.head.id);
+        // What a tool calls its states are words of the tool.
+        if let Some(head) = listed.iter().map(|one| &one.head).find(|head| head.label.is_some()) {
+            let owns = head.owner == caller.owner();
+            let mask = ReaderMask::of(self, &caller, &tenant, &head.tool, owns).await;
+            listed.iter_mut().filter_map(|one| one.head.label.as_mut()).for_each(|label| mask.mask_text(label));
+        }
         Ok(CheckpointPage { checkpoints: listed, next })
     }
 

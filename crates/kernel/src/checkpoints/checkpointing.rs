@@ -49,7 +49,14 @@ impl Checkpointing {
 
     /// Can the tool do what the caller wants kept? A tool that has no way to save would be called as if it had.
     pub(crate) fn possible(&self, executor: &dyn Executor, tool: &ToolVersion) -> Result<(), Refusal> {
-        if self.wish.enable_checkpointing != Some(true) || executor.saves(&tool.manifest) {
+        let saves = executor.saves(&tool.manifest);
+        let has_interval = self.wish.checkpoint_interval_seconds.is_some();
+        if has_interval && (!saves || CheckpointPlan::of(&self.wish, &tool.manifest).is_none()) {
+            let said = "`checkpoint_config.checkpoint_interval_seconds` does nothing: the call saves no checkpoints";
+            return Err(Refusal::new(ErrorCode::E3010, said)
+                .hint("leave it out, or set `enable_checkpointing` for a tool that can save; the call was not run"));
+        }
+        if self.wish.enable_checkpointing != Some(true) || saves {
             return Ok(());
         }
         let said = format!("`{}` {} has no way to save checkpoints", tool.id, tool.version);

@@ -1,7 +1,7 @@
 //! What the handlers of the door have in common: where they call, that the call is signed, and what its end means.
 //!
 //! The contract with a service: a POST of JSON with `Gantry-Signature` over it; 2xx with JSON is an answer; 429 and 5xx are
-//! tried again, everything else is an end.
+//! tried again, everything else is an end. Of workflows, which have effects, more is asked (`workflow`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use contract::json::{self, JsonLimits};
 use serde_json::Value;
 
 use super::{InboundKind, embedding, notification, workflow};
+use crate::jobs::WaitingOutside;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::call_out::{CallOut, CallOutError, CallsOut};
 use crate::ports::clock::Clock;
@@ -65,17 +66,33 @@ pub struct Stopped {
     pub refusal: Refusal,
     /// Would another attempt be right?
     pub again: bool,
+    /// It goes on outside: since when, and when it is worth looking again.
+    pub waits: Option<(WaitingOutside, Duration)>,
+    /// For the audit log, if it came to an end.
+    pub audit: Option<(AuditAction, String)>,
+}
+
+/// What is known of an attempt before it begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// No attempt follows.
+    pub is_last: bool,
+    /// It goes on outside, as an earlier attempt has heard.
+    pub waits: Option<WaitingOutside>,
 }
 
 impl Stopped {
     pub(super) fn finally(refusal: Refusal) -> Self {
-        Self { refusal, again: false }
+        Self { refusal, again: false, waits: None, audit: None }
     }
 
     pub(super) fn for_now(refusal: Refusal) -> Self {
-        Self { refusal, again: true }
+        Self { again: true, ..Self::finally(refusal) }
     }
 }
+
+/// How long ended runs are kept.
+pub(super) const RUNS_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// An answer of a service.
 pub(super) struct Answer {
@@ -91,25 +108,24 @@ impl CallOuts {
 
     /// Forgets runs that ended long ago. To be called now and then.
     pub async fn prune(&self) {
-        /// How long ended runs are kept, and how many are forgotten at once.
-        const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+        /// How many are forgotten at once.
         const PRUNED_AT_ONCE: usize = 1_000;
-        if let Err(error) = self.parts.runs.prune_runs(RETENTION, PRUNED_AT_ONCE).await {
+        if let Err(error) = self.parts.runs.prune_runs(RUNS_RETENTION, PRUNED_AT_ONCE).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "old runs could not be forgotten");
         }
     }
 
-    /// Does one job. `id` is the job's; `is_last` says that no attempt follows.
+    /// Does one job. `id` is the job's.
     pub async fn run(
         &self,
         kind: InboundKind,
         (tenant, id): (&TenantId, InvocationId),
         payload: &Value,
-        is_last: bool,
+        attempt: Attempt,
     ) -> Result<Ended, Stopped> {
         match kind {
             InboundKind::GenerateEmbedding => embedding::run(self, payload).await,
-            InboundKind::ExecuteWorkflow => workflow::run(self, (tenant, id), payload, is_last).await,
+            InboundKind::ExecuteWorkflow => workflow::run(self, (tenant, id), payload, attempt).await,
             InboundKind::SendNotification => notification::run(self, payload).await,
         }
     }
@@ -130,7 +146,7 @@ impl CallOuts {
     }
 
     /// Notes whether the workflow engine has answered: not in time, not at all, and with a failure of its own are no answers.
-    pub(super) fn note_workflow(&self, called: Result<&Answer, &Stopped>) {
+    pub(super) fn note_workflow(&self, called: Result<&Answer, &CallOutError>) {
         let answers = called.is_ok_and(|answer| answer.status < 500);
         self.workflow_is_silent.store(!answers, Ordering::Relaxed);
     }
@@ -144,29 +160,34 @@ impl CallOuts {
         url.as_deref().ok_or_else(|| unset(kind, key))
     }
 
+    /// What calls are signed with.
+    pub(super) fn secret(&self) -> Result<&Secret, Refusal> {
+        let unset = || Refusal::new(ErrorCode::E3408, "`[inbound_jobs] secret` is not set");
+        self.parts.secret.as_ref().ok_or_else(unset)
+    }
+
     /// Calls a service, signed.
     pub(super) async fn call(
         &self,
+        secret: &Secret,
         url: &str,
         body: &Value,
         headers: Vec<(&'static str, String)>,
-    ) -> Result<Answer, Stopped> {
-        let Some(secret) = &self.parts.secret else {
-            return Err(Stopped::finally(Refusal::new(ErrorCode::E3408, "`[inbound_jobs] secret` is not set")));
-        };
+    ) -> Result<Answer, CallOutError> {
         let body = body.to_string();
         let signature = sign(std::slice::from_ref(secret), self.parts.clock.now(), body.as_bytes());
         let mut headers = headers;
         headers.push((SIGNATURE_HEADER, signature));
-        let called = self.parts.calls.post(CallOut { url, headers: &headers, body: body.as_bytes() }).await;
-        let answer = called.map_err(|error| unreached(&error))?;
+        let answer = self.parts.calls.post(CallOut { url, headers: &headers, body: body.as_bytes() }).await?;
         let json = json::read(&answer.body, &JsonLimits::default()).ok();
         Ok(Answer { status: answer.status, json })
     }
 
     /// The JSON of a good answer.
     pub(super) async fn ask(&self, url: &str, body: &Value) -> Result<Value, Stopped> {
-        let Answer { status, json } = self.call(url, body, Vec::new()).await?;
+        let secret = self.secret().map_err(Stopped::finally)?;
+        let called = self.call(secret, url, body, Vec::new()).await;
+        let Answer { status, json } = called.map_err(|error| unreached(&error))?;
         if !(200..300).contains(&status) {
             return Err(bad_status(status));
         }
@@ -180,7 +201,7 @@ pub(super) fn bad_status(status: u16) -> Stopped {
     if status == 429 || status >= 500 { Stopped::for_now(refusal) } else { Stopped::finally(refusal) }
 }
 
-fn unreached(error: &CallOutError) -> Stopped {
+pub(super) fn unreached(error: &CallOutError) -> Stopped {
     let code = match error {
         CallOutError::TimedOut(_) => ErrorCode::E3503,
         CallOutError::Address(_) | CallOutError::Plaintext | CallOutError::NotAllowed(_) => ErrorCode::E3406,

@@ -7,12 +7,14 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use serde_json::Value;
 
-use super::InboundKind;
-use super::call_outs::{CallOuts, Ended, Stopped};
+use super::call_outs::{Attempt, CallOuts, Ended, Stopped};
+use super::{InboundKind, workflow};
 use crate::invoke::Kernel;
-use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT};
+use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT, WaitingOutside};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_trace_id;
+use crate::ports::job_store::JobRecord;
+use crate::ports::registry_store::StoreError;
 use crate::recorder::Slot;
 
 /// Does jobs of one kind.
@@ -29,9 +31,21 @@ impl JobHandler for InboundHandler {
         self.kind.as_str()
     }
 
-    /// Services know a repetition by the key that is sent with it; an embedding is the same each time.
-    fn may_repeat(&self, _: &Value) -> bool {
-        true
+    /// An embedding is the same each time. A workflow engine knows a repetition by the key that is sent with it, if whoever
+    /// asked for the workflow has given one.
+    fn may_repeat(&self, payload: &Value) -> bool {
+        self.kind != InboundKind::ExecuteWorkflow || workflow::has_key(payload)
+    }
+
+    async fn may_begin_again(&self, record: &JobRecord, payload: &Value) -> Result<bool, StoreError> {
+        Ok(self.may_repeat(payload) || !self.calls.may_have_run(&record.key.tenant, record.key.id).await?)
+    }
+
+    async fn resolved(&self, record: &JobRecord, happened: Option<&Value>) -> Result<(), Refusal> {
+        match self.kind {
+            InboundKind::ExecuteWorkflow => self.calls.run_resolved(&record.key.tenant, record.key.id, happened).await,
+            InboundKind::GenerateEmbedding | InboundKind::SendNotification => Ok(()),
+        }
     }
 
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure> {
@@ -42,26 +56,44 @@ impl JobHandler for InboundHandler {
         };
         // What cannot be recorded is not done.
         let slot = self.kernel.record_slot().await.map_err(|refusal| failed(&refusal, true))?;
-        let is_last = record.attempts >= record.attempts_max;
-        let running = self.calls.run(self.kind, (&record.key.tenant, record.key.id), &job.payload, is_last);
+        let attempt = Attempt { is_last: record.tries() >= record.attempts_max, waits: WaitingOutside::of(record) };
+        let running = self.calls.run(self.kind, (&record.key.tenant, record.key.id), &job.payload, attempt);
         let ended = tokio::select! {
             ended = running => ended,
-            () = job.cancellation.cancelled() => {
-                return Err(failed(&Refusal::new(ErrorCode::E3703, "the job was cancelled"), true));
-            }
+            () = job.cancellation.cancelled() => return Err(self.cancelled(job).await),
         };
-        match ended {
-            Ok(Ended { result, audit }) => {
-                if let Some((action, note)) = audit {
-                    self.kernel
-                        .note_done(slot, &record.key.tenant, action, note)
-                        .await
-                        .map_err(|refusal| failed(&refusal, true))?;
-                }
-                Ok(result)
+        let (outcome, audit) = match ended {
+            Ok(Ended { result, audit }) => (Ok(result), audit),
+            Err(Stopped { refusal, waits: Some((waits, after)), .. }) => {
+                let failure = failed(&refusal, false);
+                (Err(JobFailure { error: waits.to_value(), after: Some(after), not_now: true, ..failure }), None)
             }
-            Err(Stopped { refusal, again }) => Err(failed(&refusal, again)),
+            Err(Stopped { refusal, again, audit, .. }) => (Err(failed(&refusal, again)), audit),
+        };
+        if let Some((action, note)) = audit {
+            // It has ended and is not done again for this: what is tried again reads how its run ended.
+            let noted = self.kernel.note_done(slot, &record.key.tenant, action, note).await;
+            noted.map_err(|refusal| failed(&refusal, true))?;
         }
+        outcome
+    }
+}
+
+impl InboundHandler {
+    /// What is said of a job that was told to end. A workflow that was asked may run, whoever stops listening.
+    async fn cancelled(&self, job: &RunningJob) -> JobFailure {
+        let record = &job.record;
+        let (tenant, id, trace_id) = (&record.key.tenant, record.key.id, new_trace_id(self.kernel.entropy()));
+        let may_have_run = match self.kind {
+            // A store that does not answer knows nothing.
+            InboundKind::ExecuteWorkflow => self.calls.may_have_run(tenant, id).await.unwrap_or(true),
+            InboundKind::GenerateEmbedding | InboundKind::SendNotification => false,
+        };
+        if may_have_run && WaitingOutside::of(record).is_none() && !self.may_repeat(&job.payload) {
+            return JobFailure::of(&workflow::nobody_knows("cancelled"), record, trace_id, false);
+        }
+        let refusal = Refusal::new(ErrorCode::E3703, "the job was cancelled");
+        JobFailure { again: true, untouched: !may_have_run, ..JobFailure::of(&refusal, record, trace_id, true) }
     }
 }
 

@@ -4,25 +4,43 @@
 //! `x-idempotency-key`, which are the same for every repetition. 200 with JSON is the output; 202 means that the workflow goes
 //! on and will call back ([`CallOuts::called_back`]).
 //!
-//! Invariant: a run ends once (RUN-2), whether by its answer, by its last failed attempt or by a callback.
+//! Invariants
+//! - FLOW-1: a run ends once (RUN-2), whether by its answer, by a refusal, by a callback or by what a person found out.
+//! - FLOW-2: a job says `success` of a run that has ended so, and of no other.
+//! - FLOW-3: an engine that may have begun the workflow is asked again only if whoever wanted it gave an `idempotencyKey`, by
+//!   which the engine can know the repetition. Otherwise, and when all attempts are used up, nobody knows (E3413).
+//!   (decision 0097)
 
 use std::time::Duration;
 
+use contract::canonical;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use contract::json::{self, JsonLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::call_outs::{Answer, CallOuts, Ended, Stopped, bad_status};
+use super::call_outs::{Attempt, CallOuts, Ended, Stopped};
+use super::reached::Reached;
 use super::{InboundKind, not_genuine, typed};
+use crate::jobs::WaitingOutside;
+use crate::ledger::INTERRUPTED;
 use crate::ports::audit_sink::AuditAction;
+use crate::ports::registry_store::StoreError;
 use crate::ports::secret_source::Secret;
-use crate::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunState};
+use crate::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState};
 use crate::webhooks::{SignatureError, is_of_now, verify};
 
 /// Longest name of a workflow, and of a key.
 const NAME_CHARS_MAX: usize = 128;
 const KEY_CHARS_MAX: usize = 255;
+/// How long a workflow that goes on may take to call back.
+const CALLBACK_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Why nobody knows, in the words of docs/crashes.md.
+const ANSWER_LOST: &str = "answer_lost";
+const TIMED_OUT: &str = "timed_out";
+/// The first look whether it has, should the callback itself not have been heard.
+const LOOK_FIRST: Duration = Duration::from_secs(2);
 /// The member of the input that is ours.
 const METADATA: &str = "_metadata";
 
@@ -60,6 +78,12 @@ impl Payload {
         }
         Ok(read)
     }
+
+    /// What of any number of messages one can have, if it has a key. A digest, because it is only compared.
+    pub(super) fn claim(&self) -> Option<String> {
+        let key = self.idempotency_key.as_ref()?;
+        Some(format!("workflow {}", canonical::digest(&json!([self.workflow_id, key]))))
+    }
 }
 
 /// What a workflow says when it has ended.
@@ -90,92 +114,192 @@ pub enum CallbackTaken {
     Before,
 }
 
+/// A callback that was heard.
+#[derive(Debug)]
+pub struct Heard {
+    /// Whose.
+    pub id: InvocationId,
+    /// How the run has ended, by this or before.
+    pub end: Result<Value, Refusal>,
+    pub taken: CallbackTaken,
+}
+
 pub(super) async fn run(
     calls: &CallOuts,
     (tenant, id): (&TenantId, InvocationId),
     payload: &Value,
-    is_last: bool,
+    attempt: Attempt,
 ) -> Result<Ended, Stopped> {
-    let Payload { workflow_id, mut input, idempotency_key, user_id, chat_id } =
-        Payload::read(payload).map_err(Stopped::finally)?;
-    let base = calls.url(InboundKind::ExecuteWorkflow).map_err(Stopped::finally)?;
-    let key = idempotency_key.unwrap_or_else(|| id.to_string());
+    let read = Payload::read(payload).map_err(Stopped::finally)?;
+    let has_key = read.idempotency_key.is_some();
     let run = NewRun {
         tenant: tenant.clone(),
         id,
-        workflow: workflow_id.clone(),
-        idempotency_key: key.clone(),
-        input: Value::Object(input.clone()),
+        workflow: read.workflow_id.clone(),
+        idempotency_key: read.idempotency_key.clone().unwrap_or_else(|| id.to_string()),
+        input: Value::Object(read.input.clone()),
     };
     let begun = calls.parts.runs.begin_run(&run).await.map_err(|error| Stopped::for_now(error.refusal()))?;
-    let id = match begun {
-        Begun::New => id,
+    let run_id = match begun {
+        Begun::New if attempt.waits.is_none() => id,
+        Begun::New => {
+            // It went on outside, and nothing is known of it any more. It is not asked for a second time.
+            calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+            return Err(Stopped::finally(nobody_knows(ANSWER_LOST)));
+        }
         Begun::Known(known) => known,
     };
-    let known = calls.parts.runs.run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
-    if let Some(ended) = known.filter(|run| run.state != RunState::Pending) {
+    if begun != Begun::New {
         // Another job with this key, or an earlier attempt of this one.
-        return Ok(Ended { result: json!({ "invocationId": id, "status": ended.state.as_str() }), audit: None });
+        let known = calls.known_run(tenant, run_id).await?;
+        if known.input.as_ref().is_none_or(|input| canonical::digest(input) != canonical::digest(&run.input)) {
+            return Err(Stopped::finally(other_input()));
+        }
+        if let Some(ended) = end_of(&known) {
+            return ended.map(|result| Ended { result, audit: None }).map_err(Stopped::finally);
+        }
+        if attempt.waits.is_some() || run_id != id {
+            return Err(calls.goes_on(attempt.waits));
+        }
+        if !has_key {
+            return Err(Stopped::finally(nobody_knows(INTERRUPTED)));
+        }
     }
-    let metadata = json!({ "requestId": id, "userId": user_id, "chatId": chat_id, "triggeredBy": "ai" });
-    input.insert(METADATA.to_owned(), metadata);
-    let url = format!("{}/webhook/{workflow_id}", base.trim_end_matches('/'));
-    let headers = vec![("x-request-id", id.to_string()), ("x-idempotency-key", key)];
-    let called = calls.call(&url, &Value::Object(input), headers).await;
-    calls.note_workflow(called.as_ref());
-    let called = match called {
-        Ok(Answer { status: 202, .. }) => {
-            return Ok(Ended { result: json!({ "invocationId": id, "status": "pending" }), audit: None });
-        }
-        Ok(Answer { status, json }) if (200..300).contains(&status) => Ok(json.unwrap_or_default()),
-        Ok(Answer { status, .. }) => Err(bad_status(status)),
-        Err(stopped) => Err(stopped),
-    };
-    let end = match called {
-        Ok(output) => RunEnd::Success(output),
-        Err(stopped) if stopped.again && !is_last => return Err(stopped),
-        Err(stopped) => {
-            let code = match stopped.refusal.code {
-                ErrorCode::E3503 => "TIMEOUT",
-                ErrorCode::E3502 if stopped.refusal.message.contains("status") => "N8N_ERROR",
-                _ => "INVOCATION_ERROR",
-            };
-            RunEnd::Failure(json!({ "code": code, "message": stopped.refusal.message }))
-        }
-    };
-    let audit = end_run(calls, tenant, id, &end).await.map_err(Stopped::for_now)?;
-    let status = if matches!(end, RunEnd::Success(_)) { "success" } else { "failure" };
-    Ok(Ended { result: json!({ "invocationId": id, "status": status }), audit })
+    ask(calls, (tenant, run_id), read, &run.idempotency_key, has_key && !attempt.is_last, attempt.is_last).await
 }
 
-/// Ends a run, if it has not ended, and tells those who want to know.
+/// Asks the workflow engine, once.
+async fn ask(
+    calls: &CallOuts,
+    (tenant, id): (&TenantId, InvocationId),
+    Payload { workflow_id, mut input, user_id, chat_id, .. }: Payload,
+    key: &str,
+    may_repeat: bool,
+    is_last: bool,
+) -> Result<Ended, Stopped> {
+    let place = calls.url(InboundKind::ExecuteWorkflow).and_then(|base| Ok((base, calls.secret()?)));
+    let reached = match place {
+        Ok((base, secret)) => {
+            let metadata = json!({ "requestId": id, "userId": user_id, "chatId": chat_id, "triggeredBy": "ai" });
+            input.insert(METADATA.to_owned(), metadata);
+            let url = format!("{}/webhook/{workflow_id}", base.trim_end_matches('/'));
+            let headers = vec![("x-request-id", id.to_string()), ("x-idempotency-key", key.to_owned())];
+            let called = calls.call(secret, &url, &Value::Object(input), headers).await;
+            calls.note_workflow(called.as_ref());
+            Reached::of(called)
+        }
+        Err(unset) => Reached::Refused(unset),
+    };
+    let (refusal, was_status) = match reached {
+        Reached::Answered(output) => {
+            let (state, audit) =
+                end_run(calls, tenant, id, &RunEnd::Success(output)).await.map_err(Stopped::for_now)?;
+            // A callback may have been quicker, and said otherwise.
+            return match told(id, state) {
+                Ok(result) => Ok(Ended { result, audit }),
+                Err(refusal) => Err(Stopped { audit, ..Stopped::finally(refusal) }),
+            };
+        }
+        Reached::Accepted | Reached::MayHaveRun(_) => {
+            // It may have called back before it answered.
+            if let Some(ended) = end_of(&calls.known_run(tenant, id).await?) {
+                return ended.map(|result| Ended { result, audit: None }).map_err(Stopped::finally);
+            }
+            return Err(match reached {
+                Reached::MayHaveRun(refusal) if may_repeat => Stopped::for_now(refusal),
+                Reached::MayHaveRun(refusal) => {
+                    let cause = if refusal.code == ErrorCode::E3503 { TIMED_OUT } else { ANSWER_LOST };
+                    let details = json!({ "cause": cause, "code": refusal.code.as_str() });
+                    Stopped::finally(nobody_knows(cause).details(details))
+                }
+                _ => calls.goes_on(None),
+            });
+        }
+        Reached::NotYet(refusal) if !is_last => {
+            calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+            return Err(Stopped::for_now(refusal));
+        }
+        Reached::NotYet(refusal) | Reached::Refused(refusal) => {
+            let was_status = refusal.message.contains("status");
+            (refusal, was_status)
+        }
+    };
+    let code = if was_status { "N8N_ERROR" } else { "INVOCATION_ERROR" };
+    let end = RunEnd::Failure(json!({ "code": code, "message": refusal.message }));
+    let (state, audit) = end_run(calls, tenant, id, &end).await.map_err(Stopped::for_now)?;
+    if audit.is_some() {
+        // Nothing ran, so the key stands for nothing.
+        calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+        return Err(Stopped { audit, ..Stopped::finally(refusal) });
+    }
+    told(id, state).map(|result| Ended { result, audit: None }).map_err(Stopped::finally)
+}
+
+/// How a run ended, if it has.
+fn end_of(run: &RunRecord) -> Option<Result<Value, Refusal>> {
+    (run.state != RunState::Pending).then(|| told(run.id, run.state))
+}
+
+/// What a job says of a run that ended so. What the workflow said is told by the webhook, not here.
+fn told(id: InvocationId, state: RunState) -> Result<Value, Refusal> {
+    match state {
+        RunState::Success => Ok(json!({ "invocationId": id, "status": state.as_str() })),
+        RunState::Failure | RunState::Pending => Err(Refusal::new(ErrorCode::E3404, "the workflow has failed")
+            .hint("the webhook `workflow.completed` has told what it said; look into the workflow engine")
+            .details(json!({ "invocationId": id }))
+            .retryable(false)),
+    }
+}
+
+/// The same key, and something else to be done.
+pub(super) fn other_input() -> Refusal {
+    Refusal::new(ErrorCode::E3410, "this `idempotencyKey` was used for another input of this workflow")
+        .hint("use a new one for something new, or send the same again")
+}
+
+/// Nobody can know whether the workflow ran, or how it ended.
+pub(super) fn nobody_knows(cause: &'static str) -> Refusal {
+    Refusal::new(ErrorCode::E3413, "nobody knows whether the workflow had its effect")
+        .hint("find out whether it did, then say so: `gantry jobs resolve`; a late callback says it, too")
+        .details(json!({ "cause": cause }))
+}
+
+/// Did whoever asked for it give a key? Then the workflow engine is told the same request each time.
+pub(super) fn has_key(payload: &Value) -> bool {
+    payload.get("idempotencyKey").is_some_and(Value::is_string)
+}
+
+/// Ends a run, if it has not ended, and tells those who want to know. How it has ended, and a word for the audit log if it did
+/// now.
 async fn end_run(
     calls: &CallOuts,
     tenant: &TenantId,
     id: InvocationId,
     end: &RunEnd,
-) -> Result<Option<(AuditAction, String)>, Refusal> {
+) -> Result<(RunState, Option<(AuditAction, String)>), Refusal> {
     let ended = calls.parts.runs.end_run(tenant, id, end).await.map_err(|error| error.refusal())?;
-    let took: Duration = match ended {
-        RunEnded::Now { took } => took,
-        RunEnded::Before => Duration::ZERO,
-        RunEnded::Unknown => return Err(unknown(id)),
-    };
+    if ended == RunEnded::Unknown {
+        return Err(unknown(id));
+    }
+    let run = calls.parts.runs.run(tenant, id).await.map_err(|error| error.refusal())?.ok_or_else(|| unknown(id))?;
+    let (state, status) = (run.state, run.state.as_str());
     // Also when it ended before: whoever ended it may have died before this, and telling twice sends once.
-    if let Some(webhooks) = &calls.parts.webhooks
-        && let Some(run) = calls.parts.runs.run(tenant, id).await.map_err(|error| error.refusal())?
-    {
+    if let Some(webhooks) = &calls.parts.webhooks {
         let mut data = Map::new();
         data.insert("invocation_id".into(), json!(id));
         data.insert("workflow_id".into(), json!(run.workflow));
-        data.insert("status".into(), json!(run.state.as_str()));
+        data.insert("status".into(), json!(status));
         data.insert("output".into(), run.output.unwrap_or_default());
         data.insert("error".into(), run.error.unwrap_or_default());
         webhooks.announce_workflow(tenant, id, data).await?;
     }
-    let status = if matches!(end, RunEnd::Success(_)) { "success" } else { "failure" };
-    let note = format!("{id} status={status} durationMs={}", took.as_millis());
-    Ok(matches!(ended, RunEnded::Now { .. }).then_some((AuditAction::WorkflowCompleted, note)))
+    Ok(match ended {
+        RunEnded::Now { took } => {
+            let note = format!("{id} status={status} durationMs={}", took.as_millis());
+            (state, Some((AuditAction::WorkflowCompleted, note)))
+        }
+        RunEnded::Before | RunEnded::Unknown => (state, None),
+    })
 }
 
 fn refused(error: SignatureError) -> Refusal {
@@ -199,19 +323,64 @@ impl CallOuts {
 
     /// A workflow says that it has ended (FLOW-006). The body must be signed with our secret, lately; a second time changes
     /// nothing.
-    pub async fn called_back(&self, tenant: &TenantId, signature: &str, body: &[u8]) -> Result<CallbackTaken, Refusal> {
+    pub async fn called_back(&self, tenant: &TenantId, signature: &str, body: &[u8]) -> Result<Heard, Refusal> {
         let secret = self.callback_secret()?;
         verify(signature, std::slice::from_ref(secret), body, self.parts.clock.now()).map_err(refused)?;
-        let value: Value =
-            serde_json::from_slice(body).map_err(|_| Refusal::new(ErrorCode::E3004, "the body is not JSON"))?;
+        let limits = JsonLimits { bytes_max: body.len(), string_bytes_max: body.len(), ..JsonLimits::default() };
+        let value = json::read(body, &limits)
+            .map_err(|error| Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}")))?;
         let CallbackBody { invocation_id, status, output, error } =
             typed(&value, "`invocationId`, `status` (`success` or `failure`), `output` and `error`")?;
         let end = match status {
             CallbackStatus::Success => RunEnd::Success(output),
             CallbackStatus::Failure => RunEnd::Failure(error),
         };
-        let audit = end_run(self, tenant, invocation_id, &end).await?;
-        Ok(audit.map_or(CallbackTaken::Before, |audit| CallbackTaken::Now { audit }))
+        let (state, audit) = end_run(self, tenant, invocation_id, &end).await?;
+        let taken = audit.map_or(CallbackTaken::Before, |audit| CallbackTaken::Now { audit });
+        Ok(Heard { id: invocation_id, end: told(invocation_id, state), taken })
+    }
+
+    /// Was the workflow engine asked for this job's run, without anybody knowing what came of it?
+    pub(super) async fn may_have_run(&self, tenant: &TenantId, id: InvocationId) -> Result<bool, StoreError> {
+        Ok(self.parts.runs.run(tenant, id).await?.is_some_and(|run| run.state == RunState::Pending))
+    }
+
+    /// A person has found out: the run ends so, or never was.
+    pub(super) async fn run_resolved(
+        &self,
+        tenant: &TenantId,
+        id: InvocationId,
+        happened: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        match happened {
+            Some(output) if self.may_have_run(tenant, id).await.map_err(|error| error.refusal())? => {
+                end_run(self, tenant, id, &RunEnd::Success(output.clone())).await.map(drop)
+            }
+            Some(_) => Ok(()),
+            None => self.parts.runs.release_run(tenant, id).await.map_err(|error| error.refusal()),
+        }
+    }
+
+    /// A run that somebody has begun.
+    async fn known_run(&self, tenant: &TenantId, id: InvocationId) -> Result<RunRecord, Stopped> {
+        let run = self.parts.runs.run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+        // Whoever had its key has just given it back.
+        run.ok_or_else(|| Stopped::for_now(unknown(id)))
+    }
+
+    /// The workflow goes on and will say when it has ended; after [`CALLBACK_MAX`] nobody waits for that any longer.
+    fn goes_on(&self, waits: Option<WaitingOutside>) -> Stopped {
+        let now = self.parts.clock.now();
+        let waits = waits.unwrap_or(WaitingOutside { since: now });
+        let waited = now.since(waits.since);
+        let Some(left) = CALLBACK_MAX.checked_sub(waited).filter(|left| !left.is_zero()) else {
+            return Stopped::finally(nobody_knows(TIMED_OUT));
+        };
+        // A callback is heard at once. This is for one that comes at the same time, and for the end of the time: the longer it
+        // has taken, the less often it is worth looking.
+        let after = waited.max(LOOK_FIRST).min(left);
+        let refusal = Refusal::new(ErrorCode::E3409, "the workflow goes on, and will call back");
+        Stopped { waits: Some((waits, after)), ..Stopped::finally(refusal) }
     }
 }
 

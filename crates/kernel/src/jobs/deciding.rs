@@ -12,18 +12,19 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::looking::unknown;
-use super::submitting::{other_call, queue_full};
-use super::view::Accepted;
+use super::submitting::{dedupe_of, other_call, queue_full};
+use super::view::{self, Accepted};
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Arrival;
-use crate::phases::token_covers;
+use crate::ledger::Kept;
+use crate::phases::{may_manage, no_longer_fit, prepared};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{CancelAsked, Enqueued, JobDetail, JobKey, JobRecord, JobState, NewJob};
-use crate::ports::ledger::EntryState;
+use crate::ports::job_store::{CancelAsked, Dedupe, Enqueued, JobDetail, JobKey, JobRecord, JobState, NewJob};
+use crate::ports::ledger::{Entry, EntryState};
 
 /// Longest reason for a cancellation that is kept.
 const REASON_CHARS_MAX: usize = 500;
@@ -54,7 +55,7 @@ impl Jobs {
         slot.record_durably(record).await?;
         self.tell(&key);
         match state {
-            JobState::Running => self.running.cancel(&key),
+            JobState::Running => self.kernel.running_jobs.cancel(&key),
             // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
             JobState::Cancelled if !before.is_end() => self.tell_end(&key).await,
             _ => {}
@@ -63,8 +64,8 @@ impl Jobs {
     }
 
     /// Begins an ended job that came to nothing again, as a new job. Whoever owns it makes its call anew, with the rights of
-    /// the token shown now. Whoever manages it for another needs a token that covers the call, and the job goes on with the
-    /// rights it was let in with, if they could still be shown. (decision 0072)
+    /// the token shown now. Whoever manages it for another must be allowed to make the call, and the job goes on with the
+    /// rights it was let in with, if they could still be shown. (decisions 0072, 0081)
     pub async fn retry(
         &self,
         actor: Actor<'_>,
@@ -79,21 +80,25 @@ impl Jobs {
             };
             return Err(Refusal::new(ErrorCode::E3408, format!("job `{id}` is {}", former.state.as_str())).hint(hint));
         }
-        if self.is_end_unknown(&former).await? {
+        let line = self.line_of_call(&former).await?;
+        if is_end_unknown(&former, line.as_ref()) {
             return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
                 .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
         }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
         let mut payload = warrant::under_new_id(payload, new_id);
+        let mut dedupe = None;
         if former.kind == TOOL_CALL {
             // What cannot be read cannot be done.
-            let errand = Errand::read(&payload)?;
-            if former.owner == caller.owner() {
-                payload = self.let_in_again(actor, errand).await?;
+            let mut errand = Errand::read(&payload)?;
+            errand.supersedes = superseded(id, line)?;
+            (errand, dedupe) = if former.owner == caller.owner() {
+                self.let_in_again(actor, errand).await?
             } else {
-                self.may_go_on(&caller, &errand).await?;
-            }
+                self.may_go_on(&caller, errand).await?
+            };
+            payload = errand.to_value()?;
         }
         let new = NewJob {
             key: key.clone(),
@@ -107,10 +112,14 @@ impl Jobs {
             priority: former.priority,
             delay: Duration::ZERO,
             attempts_max: former.attempts_max,
-            dedupe: None,
+            dedupe,
             bounds: self.settings.bounds,
         };
         let slot = self.kernel.parts.recorder.reserve().await?;
+        if new.dedupe.is_some() {
+            // The key goes over to the new job. Should nothing come of that, the ledger still says what it stands for.
+            self.store.release_key(&former.key).await.map_err(|error| error.refusal())?;
+        }
         match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
             Enqueued::New => {
                 let note = Some(format!("repeats {id}"));
@@ -119,29 +128,44 @@ impl Jobs {
                 slot.record_durably(record).await?;
             }
             Enqueued::Full => return Err(queue_full()),
-            Enqueued::Existing { .. } => return Err(other_call()),
+            Enqueued::Existing { id: other, same } => return self.made_anew_before(&key, (other, same), actor).await,
         }
         self.wake.notify_one();
         self.tell(&key);
         Ok(Accepted::pending(new_id, 0, actor.trace_id))
     }
 
-    /// JOBS-8. A job may have been asked to end while it waited for its second attempt: then it says "cancelled", and only the
-    /// ledger says that its first may have had its effect.
-    async fn is_end_unknown(&self, job: &JobRecord) -> Result<bool, Refusal> {
-        let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
-        if code == Some(ErrorCode::E3413.as_str()) {
-            return Ok(true);
-        }
+    /// What the ledger has of a job, if it is a call.
+    async fn line_of_call(&self, job: &JobRecord) -> Result<Option<Entry>, Refusal> {
         if job.kind != TOOL_CALL {
-            return Ok(false);
+            return Ok(None);
         }
-        let line = self.line_in_ledger(job).await.map_err(|error| error.refusal())?;
-        Ok(line.is_some_and(|line| matches!(line.state, EntryState::InFlight | EntryState::Unknown)))
+        self.line_in_ledger(job).await.map_err(|error| error.refusal())
+    }
+
+    /// The key of the job that is to be begun again is another one's by now: its act was begun again before.
+    async fn made_anew_before(
+        &self,
+        key: &JobKey,
+        (id, same): (InvocationId, bool),
+        actor: Actor<'_>,
+    ) -> Result<Accepted, Refusal> {
+        let known = self.known(&JobKey { id, ..key.clone() }).await?;
+        match known.filter(|_| same) {
+            Some(known) if known.record.state.is_end() && known.record.state != JobState::Done => {
+                Err(Refusal::new(ErrorCode::E3408, format!("it was begun again before, as job `{id}`"))
+                    .hint(format!("begin that one again: `gantry jobs retry {id}`")))
+            }
+            Some(known) => {
+                let accepted = Accepted::pending(id, 0, actor.trace_id);
+                Ok(Accepted { status: view::status(&known.record), ..accepted })
+            }
+            None => Err(other_call()),
+        }
     }
 
     /// The same call, let in as a new one of whoever asks now: nothing is left of the rights it had.
-    async fn let_in_again(&self, actor: Actor<'_>, errand: Errand) -> Result<Value, Refusal> {
+    async fn let_in_again(&self, actor: Actor<'_>, errand: Errand) -> Result<(Errand, Option<Dedupe>), Refusal> {
         let arrival = Arrival {
             credential: actor.credential,
             source: actor.source,
@@ -157,12 +181,15 @@ impl Jobs {
             return Err(self.kernel.turn_away(facts, refusal).await.refusal);
         }
         let now = self.kernel.clock().now();
-        Errand::new(principal, tool, errand.request, &facts.handed_on(), now).to_value()
+        let mut anew = Errand::new(principal, tool, errand.request, &facts.handed_on(), now);
+        anew.supersedes = errand.supersedes;
+        let dedupe = dedupe_of(&anew, principal, tool);
+        Ok((anew, dedupe))
     }
 
-    /// A job of somebody else: the manager's token must cover the call, and the owner's must still be one. It is one more
-    /// call of whoever it is for: what limits calls holds it up here, because nobody counts it when it runs.
-    async fn may_go_on(&self, manager: &Principal, errand: &Errand) -> Result<(), Refusal> {
+    /// A job of somebody else: its manager must be allowed to make the call, and the owner's token must still be one. It is one
+    /// more call of whoever it is for: what limits calls holds it up here, because nobody counts it when it runs.
+    async fn may_go_on(&self, manager: &Principal, errand: Errand) -> Result<(Errand, Option<Dedupe>), Refusal> {
         let now = self.kernel.clock().now();
         let caller = errand.principal(self.kernel.identity());
         self.kernel.identity().welcome(self.kernel.access(), &caller, now).await?;
@@ -178,11 +205,15 @@ impl Jobs {
             .find(caller.tenant(), &request.tool_id)
             .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?
             .resolve(&spec, now)?;
-        token_covers(manager, tool, &Value::Object(request.parameters.clone()))?;
-        match &self.kernel.resilience {
-            Some(resilience) => resilience.count(&caller, tool, tool.guard(&resilience.settings)).await,
-            None => Ok(()),
+        let arguments = prepared(tool, request.parameters.clone()).ok_or_else(|| no_longer_fit(tool))?;
+        let needs_approval = request.execution_options.require_approval;
+        // Boxed: it is seldom asked, and every retry would carry the room.
+        Box::pin(may_manage(&self.kernel, manager, tool, &arguments, needs_approval)).await?;
+        if let Some(resilience) = &self.kernel.resilience {
+            resilience.count(&caller, tool, tool.guard(&resilience.settings)).await?;
         }
+        let dedupe = dedupe_of(&errand, &caller, tool);
+        Ok((errand, dedupe))
     }
 
     /// A job that the caller may decide about: its own, or with the right to manage those of others.
@@ -202,6 +233,29 @@ impl Jobs {
             .hint("use a token with the role `operator` or `admin`"));
         }
         Ok((caller, found))
+    }
+}
+
+/// JOBS-8. A job may have been asked to end while it waited for its second attempt: then it says "cancelled", and only the
+/// ledger says that its first may have had its effect.
+fn is_end_unknown(job: &JobRecord, line: Option<&Entry>) -> bool {
+    let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
+    code == Some(ErrorCode::E3413.as_str())
+        || line.is_some_and(|line| matches!(line.state, EntryState::InFlight | EntryState::Unknown))
+}
+
+/// The call whose key answers with its failure: whoever begins its job again wants it tried, not told again. A tool that did
+/// its work and gave an answer that could not be taken is not asked to do it twice.
+fn superseded(id: InvocationId, line: Option<Entry>) -> Result<Option<InvocationId>, Refusal> {
+    let Some(line) = line.filter(|line| line.state == EntryState::Done) else { return Ok(None) };
+    match Kept::read(line.outcome)? {
+        Kept::Failure(failure) if failure.is_of_the_answer() => Err(Refusal::new(
+            ErrorCode::E3408,
+            format!("the tool of job `{id}` has run to its end; only its answer was refused"),
+        )
+        .hint("it is not done a second time: if the act is still wanted, make a new call, with a new key")),
+        Kept::Failure(_) => Ok(Some(line.intent.invocation)),
+        Kept::Success(_) | Kept::Resolved { .. } => Ok(None),
     }
 }
 

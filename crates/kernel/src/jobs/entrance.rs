@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use serde_json::Value;
 
 use super::submitting::queue_full;
 use super::{Jobs, SystemJob};
 use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
-use crate::ports::job_store::{Dedupe, Enqueued, JobPriority};
+use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority};
 
 /// Leads to the queue once that is there. Does not keep it alive.
 #[derive(Debug, Default)]
@@ -20,6 +22,11 @@ impl LateEntrance {
     pub fn leads_to(&self, jobs: &Arc<Jobs>) {
         let _ = self.0.set(Arc::downgrade(jobs));
     }
+
+    fn jobs(&self) -> Result<Arc<Jobs>, Refusal> {
+        let jobs = self.0.get().and_then(Weak::upgrade);
+        jobs.ok_or_else(|| Refusal::new(ErrorCode::E3001, "the queue is not open").hint("try again in a moment"))
+    }
 }
 
 #[async_trait]
@@ -27,9 +34,7 @@ impl JobEntrance for LateEntrance {
     async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
         /// In the middle: neither more urgent than calls nor less.
         const PRIORITY: u8 = 5;
-        let Some(jobs) = self.0.get().and_then(Weak::upgrade) else {
-            return Err(Refusal::new(ErrorCode::E3001, "the queue is not open").hint("try again in a moment"));
-        };
+        let jobs = self.jobs()?;
         let EnteringJob { kind, tenant, label, flow, payload, delay, attempts_max, key, window } = job;
         let job = SystemJob {
             kind,
@@ -44,8 +49,12 @@ impl JobEntrance for LateEntrance {
         };
         match jobs.enqueue(job).await? {
             Enqueued::New => Ok(Entered::New),
-            Enqueued::Existing { .. } => Ok(Entered::Known),
+            Enqueued::Existing { same, .. } => Ok(Entered::Known { same }),
             Enqueued::Full => Err(queue_full()),
         }
+    }
+
+    async fn told_end(&self, tenant: &TenantId, id: InvocationId, end: Result<Value, Refusal>) -> Result<(), Refusal> {
+        self.jobs()?.told_end(&JobKey { tenant: tenant.clone(), id }, end).await
     }
 }

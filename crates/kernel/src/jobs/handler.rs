@@ -8,11 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::reporting::Reporter;
+use crate::ports::clock::UnixMillis;
 use crate::ports::job_store::{Fence, JobRecord};
+use crate::ports::registry_store::StoreError;
 
 /// One attempt at a job.
 #[derive(Debug)]
@@ -103,6 +105,34 @@ impl JobFailure {
     }
 }
 
+/// A job that goes on outside, until somebody says that it has ended. It has no worker meanwhile, and is kept like one that was
+/// put back; this stands in place of its error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingOutside {
+    /// Since when.
+    pub since: UnixMillis,
+}
+
+impl WaitingOutside {
+    const MEMBER: &str = "waiting_since_ms";
+
+    /// What is kept of it.
+    pub fn to_value(self) -> Value {
+        json!({ Self::MEMBER: self.since.0 })
+    }
+
+    /// Does this job go on outside?
+    pub fn of(record: &JobRecord) -> Option<Self> {
+        Self::read(record.error.as_ref().filter(|_| !record.state.is_end())?)
+    }
+
+    pub(super) fn read(error: &Value) -> Option<Self> {
+        let since = error.get(Self::MEMBER).and_then(Value::as_i64)?;
+        // The error of a call is an envelope, whose members are ours.
+        error.get("code").is_none().then_some(Self { since: UnixMillis(since) })
+    }
+}
+
 /// Does one kind of job.
 ///
 /// A handler runs under the server's own identity, which calls no tools and holds no rights: what it may touch is what it
@@ -114,6 +144,18 @@ pub trait JobHandler: Send + Sync + fmt::Debug {
 
     /// May the job be begun again although nobody knows how far an earlier attempt came?
     fn may_repeat(&self, payload: &Value) -> bool;
+
+    /// May this job be begun again after the process that ran it is gone? Asked of a handler that may know more about the job
+    /// than what went in says; on an error nobody knows.
+    async fn may_begin_again(&self, _: &JobRecord, payload: &Value) -> Result<bool, StoreError> {
+        Ok(self.may_repeat(payload))
+    }
+
+    /// A person has found out what became of a job that had ended without anybody knowing: its result, or that it did not
+    /// happen.
+    async fn resolved(&self, _: &JobRecord, _: Option<&Value>) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// Does it once. When `cancellation` fires, the work is to be ended and E3703 returned.
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure>;

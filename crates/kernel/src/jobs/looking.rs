@@ -3,10 +3,13 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
+use serde_json::Value;
 
+use super::handler::WaitingOutside;
 use super::view::{InvocationView, JobListing};
 use super::{Jobs, TOOL_CALL};
 use crate::administration::Actor;
+use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
 use crate::phases::ReaderMask;
 use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
@@ -23,9 +26,7 @@ impl Jobs {
         let caller = self.kernel.recognise(actor).await?;
         let mut view = InvocationView::of(self.seen(&caller, tenant, id).await?);
         if let Some(mask) = self.mask_of(&caller, &view.record).await {
-            // Of the answer only what the tool has said.
-            let said = view.result.as_mut().and_then(|answer| answer.get_mut("result"));
-            said.into_iter().for_each(|said| mask.mask(said));
+            view.result.iter_mut().for_each(|answer| mask_answer(&mask, answer));
             mask_record(&mask, &mut view.record);
         }
         Ok(view)
@@ -41,6 +42,7 @@ impl Jobs {
     ) -> Result<Vec<JobEvent>, Refusal> {
         let caller = self.kernel.recognise(actor).await?;
         let mut events = self.store.events(key, after, most).await.map_err(|error| error.refusal())?;
+        events.iter_mut().for_each(without_waiting);
         if !events.iter().any(tells_words) {
             return Ok(events);
         }
@@ -55,7 +57,8 @@ impl Jobs {
     /// What is masked for the caller of what is told of a job; nothing is of a job that calls no tool.
     async fn mask_of(&self, caller: &Principal, record: &JobRecord) -> Option<ReaderMask<'_>> {
         let tool = (record.kind == TOOL_CALL).then(|| record.label.parse::<ToolId>().ok())??;
-        Some(ReaderMask::of(&self.kernel, caller, &record.key.tenant, &tool).await)
+        let owns = record.owner == caller.owner();
+        Some(ReaderMask::of(&self.kernel, caller, &record.key.tenant, &tool, owns).await)
     }
 
     /// The key of a job that the caller may look at, and where it stands.
@@ -90,7 +93,7 @@ impl Jobs {
             if let Some(detail) = self.resolved(record).await? {
                 *record = detail.record;
             }
-            if (record.phase.is_some() || record.error.is_some())
+            if (record.phase.is_some() || record.progress_percent.is_some() || record.error.is_some())
                 && let Some(mask) = self.mask_of(&caller, record).await
             {
                 mask_record(&mask, record);
@@ -135,19 +138,45 @@ impl Jobs {
 /// Where an event has words of the tool.
 const ERROR: &str = "error";
 const PHASE: &str = "current_phase";
+const PERCENT: &str = "progress_percent";
+
+/// That a job goes on outside is no error.
+fn without_waiting(event: &mut JobEvent) {
+    let waits = event.data.get(ERROR).is_some_and(|error| WaitingOutside::read(error).is_some());
+    if let Some(data) = event.data.as_object_mut().filter(|_| waits) {
+        data.remove(ERROR);
+    }
+}
 
 fn tells_words(event: &JobEvent) -> bool {
-    [ERROR, PHASE].iter().any(|name| event.data.get(name).is_some_and(|words| !words.is_null()))
+    [ERROR, PHASE, PERCENT].iter().any(|name| event.data.get(name).is_some_and(|words| !words.is_null()))
 }
 
 fn mask_event(mask: &ReaderMask<'_>, event: &mut JobEvent) {
-    event.data.get_mut(ERROR).into_iter().for_each(|error| mask.mask_error(error));
+    event.data.get_mut(ERROR).into_iter().for_each(|error| drop(mask.mask_error(error)));
     event.data.get_mut(PHASE).filter(|phase| phase.is_string()).into_iter().for_each(|phase| mask.mask(phase));
+    event.data.get_mut(PERCENT).filter(|_| mask.withholds()).into_iter().for_each(|percent| *percent = Value::Null);
+}
+
+/// Of the answer only what the tool has said, and where something of that is missing.
+fn mask_answer(mask: &ReaderMask<'_>, answer: &mut Value) {
+    answer.get_mut("result").into_iter().for_each(|said| mask.mask(said));
+    if mask.withholds() {
+        answer.pointer_mut("/execution_metadata/truncation").into_iter().for_each(|cut| *cut = Value::Null);
+    }
 }
 
 fn mask_record(mask: &ReaderMask<'_>, record: &mut JobRecord) {
-    record.error.iter_mut().for_each(|error| mask.mask_error(error));
-    record.phase.iter_mut().for_each(|phase| mask.mask_text(phase));
+    if mask.withholds() {
+        record.progress_percent = None;
+    }
+    let hidden = record.error.as_mut().map_or(HiddenValues::None, |error| mask.mask_error(error));
+    if let Some(phase) = &mut record.phase {
+        mask.mask_text(phase);
+        if let Some(rest) = hidden.taken_out_of_text(phase) {
+            *phase = rest;
+        }
+    }
 }
 
 /// Whoever works for the home tenant with a right to look may name other tenants.

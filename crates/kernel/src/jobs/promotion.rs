@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
-use contract::ids::TenantId;
+use contract::ids::{InvocationId, TenantId};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::BearerSecret;
@@ -27,7 +27,7 @@ use crate::administration::Actor;
 use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
-use crate::phases::Returned;
+use crate::phases::{Returned, prepared};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{Adopted, Fence, JobKey, JobRecord};
@@ -105,13 +105,16 @@ impl Jobs {
         cancellation: CancellationToken,
     ) -> Result<Called, Box<Failed>> {
         let clock = self.kernel.clock();
-        request.invocation_id.get_or_insert_with(|| new_invocation_id(self.kernel.entropy(), clock.now()));
         foreground(&mut request);
+        let made = match request.invocation_id {
+            Some(_) => None,
+            None => Some(new_invocation_id(self.kernel.entropy(), clock.now())),
+        };
         let reporter = Arc::new(Reporter::default());
         let kernel = Arc::clone(&self.kernel);
         let audience = heard_by(&reporter, listener);
         let own = CancellationToken::new();
-        let mut work = begin(kernel, actor, trace.clone(), request.clone(), audience, own.clone());
+        let mut work = begin(kernel, actor, trace.clone(), (request.clone(), made), audience, own.clone());
         let ended = tokio::select! {
             biased;
             ended = cancelled_with(&mut work, &cancellation, &own) => Some(ended),
@@ -121,14 +124,14 @@ impl Jobs {
             return ended.map(|returned| Called::Returned(Box::new(returned)));
         }
         let promoted = match self.kernel.recognise(actor).await {
-            Ok(principal) => self.adopt(&principal, request, &trace).await,
+            Ok(principal) => self.adopt(&principal, (request, made), &trace).await,
             Err(_) => None,
         };
         let Some((record, repeatable, fence, accepted, room)) = promoted else {
             let ended = cancelled_with(&mut work, &cancellation, &own).await;
             return ended.map(|returned| Called::Returned(Box::new(returned)));
         };
-        self.running.begin(&record.key, own.clone());
+        self.kernel.running_jobs.begin(&record.key, own.clone());
         self.tell(&record.key);
         let jobs = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -148,7 +151,7 @@ impl Jobs {
                 () = forwarded => return,
             };
             let outcome = call_end(&jobs.kernel, outcome, &record, repeatable);
-            let why = jobs.running.end(&record.key);
+            let why = jobs.kernel.running_jobs.end(&record.key);
             let end = jobs.judge(&record, fence, outcome, why, repeatable);
             jobs.keep_end(&record.key, fence, end).await;
         });
@@ -169,7 +172,7 @@ impl Jobs {
     async fn adopt(
         &self,
         principal: &Principal,
-        request: InvokeRequest,
+        (mut request, made): (InvokeRequest, Option<InvocationId>),
         trace: &TraceContext,
     ) -> Option<(JobRecord, bool, Fence, Accepted, Place)> {
         let room = self.promotions.take(principal.tenant(), principal.root_subject().as_str())?;
@@ -177,12 +180,21 @@ impl Jobs {
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default()).ok()?;
         let registry = self.kernel.registry().snapshot();
         let tool = Arc::clone(registry.find(principal.tenant(), &request.tool_id)?.resolve(&spec, now).ok()?);
-        let key = JobKey { tenant: principal.tenant().clone(), id: request.invocation_id? };
+        let key = JobKey { tenant: principal.tenant().clone(), id: request.invocation_id.or(made)? };
+        // A call without effects has asked only whether another one runs under the id it brought. As a job it would stand
+        // before a call that the ledger knows under it.
+        if made.is_none() && !tool.manifest.side_effect_policy.has_effects() {
+            let line = self.kernel.books().ledger().find(&key.tenant, key.id).await;
+            if !matches!(line, Ok(None)) {
+                return None;
+            }
+        }
+        request.invocation_id = Some(key.id);
+        let parameters = prepared(&tool, request.parameters.clone())?;
         let errand = Errand::new(principal, &tool, request, trace, now);
-        let parameters = serde_json::Value::Object(errand.request.parameters.clone());
-        let mut job = self.call_job(key.clone(), &errand, principal, &tool, &parameters).ok()?;
-        // The call has begun: what its key means is settled where calls run.
-        job.dedupe = None;
+        // With its key: whoever submits the same call now is told of this one. If another job has the key, that is the one
+        // which the answer is about, and the caller waits on for it.
+        let job = self.call_job(key.clone(), &errand, principal, &tool, &parameters).ok()?;
         let Adopted::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
         let record = self.store.find(&key).await.ok()??.record;
         let accepted = Accepted {
@@ -212,7 +224,7 @@ fn begin(
     kernel: Arc<Kernel>,
     actor: Actor<'_>,
     trace: TraceContext,
-    request: InvokeRequest,
+    (request, made): (InvokeRequest, Option<InvocationId>),
     audience: Arc<dyn Audience>,
     cancellation: CancellationToken,
 ) -> Work {
@@ -228,6 +240,6 @@ fn begin(
             audience: Some(audience),
             cancellation,
         };
-        kernel.invoke(arrival).await
+        kernel.invoke_under(made, arrival).await
     })
 }

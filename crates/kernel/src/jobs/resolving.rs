@@ -10,18 +10,23 @@
 //! Not here: what a person may say, and who may (`ledger::resolution`).
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, TenantId};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
 use serde_json::{Value, json};
 
 use super::looking::key_for;
+use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::ledger::{Kept, did_not_happen};
+use crate::phases::ReaderMask;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, Written};
 use crate::ports::ledger::{Entry, EntryState};
 use crate::ports::registry_store::StoreError;
+
+/// What stands in place of a result of which nothing may be shown.
+const WITHHELD: &str = "[REDACTED]";
 
 impl Jobs {
     /// Says what became of a call whose outcome is unknown, with or without a job: see [`crate::Kernel::resolve_invocation`].
@@ -57,6 +62,9 @@ impl Jobs {
     ) -> Result<(), Refusal> {
         let caller = self.kernel.permitted(actor, Action::ManageJobs).await?;
         let slot = self.kernel.parts.recorder.reserve().await?;
+        if let Some(handler) = self.handlers.iter().find(|handler| handler.kind() == job.kind) {
+            handler.resolved(job, happened.as_ref()).await?;
+        }
         let (word, found) = match happened {
             Some(result) => ("it happened", Ok(result)),
             None => ("it did not happen", Err(self.envelope(&did_not_happen(), job))),
@@ -64,6 +72,22 @@ impl Jobs {
         self.settle_job(job, found).await?;
         let record = self.kernel.act(actor, &caller, AuditAction::InvocationResolved, None, Some(word.into()));
         slot.record_durably(AuditRecord { invocation_id: Some(job.key.id), ..record }).await
+    }
+
+    /// Somebody outside says how a job that is in no ledger has ended. One that waits for this is looked at now; one that had
+    /// ended without anybody knowing ends so.
+    pub(super) async fn told_end(&self, key: &JobKey, end: Result<Value, Refusal>) -> Result<(), Refusal> {
+        let Some(found) = self.store.find(key).await.map_err(|error| error.refusal())? else { return Ok(()) };
+        let job = &found.record;
+        if job.kind == TOOL_CALL {
+            return Ok(());
+        }
+        if is_unknown(job) {
+            return self.settle_job(job, end.map_err(|refusal| self.envelope(&refusal, job))).await;
+        }
+        self.store.hasten(key).await.map_err(|error| error.refusal())?;
+        self.wake.notify_one();
+        Ok(())
     }
 
     /// The job as it is once the ledger was asked, if that has changed it.
@@ -86,11 +110,30 @@ impl Jobs {
             return Ok(false);
         }
         let entry = self.line_in_ledger(job).await;
-        let Some(found) = entry.map_err(|error| error.refusal())?.and_then(|entry| end_of(entry, job)) else {
+        let Some(mut found) = entry.map_err(|error| error.refusal())?.and_then(|entry| end_of(entry, job)) else {
             return Ok(false);
         };
+        if let Ok(answer) = &mut found {
+            self.mask_for_owner(job, answer).await?;
+        }
         self.settle_job(job, found).await?;
         Ok(true)
+    }
+
+    /// The answer of a call is kept as its caller may see it; what a person has given in its place is too. Webhooks tell what is
+    /// kept.
+    async fn mask_for_owner(&self, job: &JobRecord, answer: &mut Value) -> Result<(), Refusal> {
+        let Some(result) = answer.get_mut("result") else { return Ok(()) };
+        let Some(detail) = self.store.find(&job.key).await.map_err(|error| error.refusal())? else { return Ok(()) };
+        match (job.label.parse::<ToolId>(), Errand::read(&detail.payload)) {
+            (Ok(tool), Ok(errand)) => {
+                let owner = errand.principal(self.kernel.identity());
+                ReaderMask::of(&self.kernel, &owner, &job.key.tenant, &tool, true).await.mask(result);
+            }
+            // Whose it was cannot be read any more, so nobody can say what that caller may see.
+            _ => *result = WITHHELD.into(),
+        }
+        Ok(())
     }
 
     /// The line of the ledger that a job's end is in, if its call came so far as to have one.
@@ -141,7 +184,7 @@ fn end_of(entry: Entry, job: &JobRecord) -> Option<Result<Value, Value>> {
     }
     let result = match Kept::read(outcome).ok()? {
         Kept::Success(kept) => kept.result,
-        Kept::Resolved { result } => result,
+        Kept::Resolved { result, .. } => result,
         Kept::Failure(failure) => {
             let refusal = failure.refusal();
             // The end of a line that was set free says no more than the job does.

@@ -9,7 +9,7 @@ use crate::ports::job_store::JobKey;
 
 /// Why a job was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WhyStop {
+pub(crate) enum WhyStop {
     /// Somebody does not want it any more.
     Asked,
     /// The process ends, or has lost its lease.
@@ -24,7 +24,7 @@ struct Entry {
 
 /// The jobs in hand. As many as may run at once.
 #[derive(Debug, Default)]
-pub(super) struct RunningJobs(Mutex<HashMap<JobKey, Entry>>);
+pub(crate) struct RunningJobs(Mutex<HashMap<JobKey, Entry>>);
 
 impl RunningJobs {
     fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<JobKey, Entry>> {
@@ -32,17 +32,22 @@ impl RunningJobs {
     }
 
     /// Notes a job and the token that ends it.
-    pub(super) fn begin(&self, key: &JobKey, cancellation: CancellationToken) {
+    pub(crate) fn begin(&self, key: &JobKey, cancellation: CancellationToken) {
         self.entries().insert(key.clone(), Entry { cancellation, why: None });
     }
 
+    /// Why a job was told to stop, if this is one of them and it was.
+    pub(crate) fn why_stopped(&self, key: &JobKey) -> Option<WhyStop> {
+        self.entries().get(key).and_then(|entry| entry.why)
+    }
+
     /// Forgets it, and says why it was told to stop, if it was.
-    pub(super) fn end(&self, key: &JobKey) -> Option<WhyStop> {
+    pub(crate) fn end(&self, key: &JobKey) -> Option<WhyStop> {
         self.entries().remove(key).and_then(|entry| entry.why)
     }
 
     /// Somebody does not want it any more.
-    pub(super) fn cancel(&self, key: &JobKey) {
+    pub(crate) fn cancel(&self, key: &JobKey) {
         if let Some(entry) = self.entries().get_mut(key) {
             entry.why.get_or_insert(WhyStop::Asked);
             entry.cancellation.cancel();
@@ -50,7 +55,7 @@ impl RunningJobs {
     }
 
     /// The process ends, or has lost its lease.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         for entry in self.entries().values_mut() {
             entry.why.get_or_insert(WhyStop::Leaving);
             entry.cancellation.cancel();

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use contract::envelope::InvocationStatus;
 
 use super::Jobs;
-use super::submitting::{foreground, other_call, queue_full, tool_seconds};
+use super::submitting::{foreground, queue_full, tool_seconds};
 use super::view::Accepted;
 use super::warrant::Errand;
+use crate::invocation_ids::taken;
 use crate::invoke::{Arrival, Failed};
 use crate::ports::job_store::{Adopted, End, JobKey, TakenJob};
 
@@ -33,6 +34,11 @@ impl Jobs {
         let (principal, tool, parameters) = authorized.admitted();
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
+        // Held until the job is kept.
+        let _id = match self.id_held(&facts, &key, &authorized).await {
+            Ok(hold) => hold,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+        };
         let Some(room) = self.promotions.take(principal.tenant(), principal.root_subject().as_str()) else {
             return Err(self.kernel.turn_away(facts, queue_full()).await);
         };
@@ -46,7 +52,7 @@ impl Jobs {
         let payload = job.payload.clone();
         let fence = match self.store.adopt(job, self.owner).await {
             Ok(Adopted::Running(fence)) => fence,
-            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, other_call()).await),
+            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, taken()).await),
             Err(error) => return Err(self.kernel.turn_away(facts, error.refusal()).await),
         };
         let found = self.store.find(&key).await.ok().flatten();

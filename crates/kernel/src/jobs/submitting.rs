@@ -7,7 +7,7 @@ use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
 use contract::error::{ErrorCode, Refusal};
 use contract::idempotency::scope_of;
 use contract::ids::Subject;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::view::{self, Accepted};
 use super::warrant::Errand;
@@ -15,14 +15,13 @@ use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
 use crate::administration::Actor;
 use crate::discovery::Explanation;
 use crate::identity::Principal;
+use crate::invocation_ids::{IdHold, is_same_job, job_digest, taken};
 use crate::invoke::{Arrival, Failed};
 use crate::ledger;
+use crate::phases::{Authorized, Facts};
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority, NewJob};
+use crate::ports::job_store::{Dedupe, Enqueued, JobDetail, JobKey, JobPriority, NewJob};
 use crate::registry::ToolVersion;
-
-/// How often a call may find that its id is somebody else's before something is wrong with the ids.
-const IDS_TRIED_MAX: usize = 4;
 
 impl Jobs {
     /// Does the request want to be done in the background?
@@ -55,35 +54,28 @@ impl Jobs {
     pub async fn submit(&self, mut arrival: Arrival<'_>) -> Result<Accepted, Box<Failed>> {
         foreground(&mut arrival.request);
         let mut request = arrival.request.clone();
-        let (mut facts, authorized) = self.kernel.admit(arrival).await?;
+        let (facts, authorized) = self.kernel.admit(arrival).await?;
         let (principal, tool, parameters) = authorized.admitted();
-        let mut key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
+        let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
+        // Held until the job is kept.
+        let _id = match self.id_held(&facts, &key, &authorized).await {
+            Ok(hold) => hold,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+        };
         // Boxed: few calls have one, and every call would carry its room.
         if let Err(refusal) = Box::pin(self.check_callback(principal, &request)).await {
             return Err(self.kernel.turn_away(facts, refusal).await);
         }
         let waits = tool_seconds(tool);
-        let mut errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
-        let mut ids_tried = 0;
-        let enqueued = loop {
-            let enqueued = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
-                Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
-                Err(refusal) => Err(refusal),
-            };
-            match enqueued {
-                // an id that somebody else uses makes room for one of ours. It is not told whose it is.
-                Ok(Enqueued::Existing { id, .. })
-                    if id == key.id && ids_tried < IDS_TRIED_MAX && self.is_of_another(&key, principal).await =>
-                {
-                    ids_tried += 1;
-                    key.id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
-                    errand.request.invocation_id = Some(key.id);
-                    facts.renamed(key.id);
-                }
-                Ok(enqueued) => break enqueued,
-                Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
-            }
+        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
+        let enqueued = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
+            Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
+            Err(refusal) => Err(refusal),
+        };
+        let enqueued = match enqueued {
+            Ok(enqueued) => enqueued,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
         };
         match enqueued {
             Enqueued::New => {
@@ -93,17 +85,28 @@ impl Jobs {
                 self.tell(&key);
                 recorded.map(|()| Accepted::pending(key.id, waits, trace_id))
             }
-            Enqueued::Existing { id, same: true } => {
-                let state = match self.known(&JobKey { id, ..key }).await {
-                    Ok(found) => found.map(|found| view::status(&found.record)),
+            Enqueued::Existing { id, same } => {
+                let known = match self.known(&JobKey { id, ..key.clone() }).await {
+                    Ok(known) => known,
                     Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
                 };
+                let own = (authorized.key(), &*self.kernel.parts.redactor);
+                let digest = job_digest(&tool.id, parameters);
+                let refusal = match &known {
+                    // Found by its id: whose it is, and whether its key is another one, is not told.
+                    Some(job) if id == key.id => (!is_same_job(job, &principal.owner(), digest, own)).then(taken),
+                    _ => (!same).then(other_call),
+                };
+                let refusal = refusal.or_else(|| known.as_ref().and_then(|job| not_called_back(job, &errand)));
+                if let Some(refusal) = refusal {
+                    return Err(self.kernel.turn_away(facts, refusal).await);
+                }
+                let state = known.map(|found| view::status(&found.record));
                 let trace_id = facts.trace_id();
                 facts.record_accepted(&self.kernel).await?;
                 let accepted = Accepted::pending(id, waits, trace_id);
                 Ok(Accepted { status: state.unwrap_or(accepted.status), ..accepted })
             }
-            Enqueued::Existing { same: false, .. } => Err(self.kernel.turn_away(facts, other_call()).await),
             Enqueued::Full => Err(self.kernel.turn_away(facts, queue_full()).await),
         }
     }
@@ -149,34 +152,41 @@ impl Jobs {
     ) -> Result<NewJob, Refusal> {
         let options = &errand.request.execution_options;
         let retries = tool.manifest.retry_policy.as_ref().map_or(self.settings.attempts_max, |p| p.max_attempts.into());
-        let session = errand.request.agent_context.as_ref().and_then(|context| context.session_id.as_deref());
-        let scope = ledger::key_scope(principal, session);
-        let dedupe = options.idempotency_key.as_ref().map(|given| Dedupe {
-            // A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
-            key: scope_of(&["job", tool.tenant.as_str(), tool.id.as_str(), &scope, given]),
-            window: settings::dedupe_window(&tool.manifest),
-        });
         let new = NewJob {
             key,
             kind: TOOL_CALL.to_owned(),
             label: tool.id.to_string(),
             owner: principal.owner(),
             flow: principal.root_subject().to_string(),
-            digest: canonical::digest(&json!([tool.id, parameters])),
+            digest: job_digest(&tool.id, parameters),
             payload: errand.to_value()?,
             priority: JobPriority::near(options.priority.map_or_else(|| tool.manifest.priority(), Priority::level)),
             delay: Duration::ZERO,
             attempts_max: if errand.repeatable { retries } else { 1 },
-            dedupe,
+            dedupe: dedupe_of(errand, principal, tool),
             bounds: self.settings.bounds,
         };
         self.bounded(&new).map(|()| new)
     }
 
-    /// Is the job with this id one of another owner?
-    async fn is_of_another(&self, key: &JobKey, principal: &Principal) -> bool {
-        let found = self.store.find(key).await.ok().flatten();
-        found.is_some_and(|found| found.record.owner != principal.owner())
+    /// Holds the id that the caller of a job brought along, if neither the ledger nor a running call has it for another call.
+    /// Whether there is a job under it is said when the job is kept.
+    pub(super) async fn id_held(
+        &self,
+        facts: &Facts,
+        key: &JobKey,
+        authorized: &Authorized,
+    ) -> Result<Option<IdHold>, Refusal> {
+        if !facts.is_id_given() {
+            return Ok(None);
+        }
+        let call = authorized.identity();
+        let hold = self.kernel.ids.hold(key, call.clone())?;
+        let line = self.kernel.books().ledger().find(&key.tenant, key.id).await.map_err(|error| error.refusal())?;
+        if line.is_some_and(|line| !call.is_of(&line.intent)) {
+            return Err(taken());
+        }
+        Ok(hold)
     }
 
     fn bounded(&self, job: &NewJob) -> Result<(), Refusal> {
@@ -186,6 +196,18 @@ impl Jobs {
         Err(Refusal::new(ErrorCode::E3005, "the job is too large to be kept")
             .hint("send less, or call it without `async_mode`"))
     }
+}
+
+/// What makes another submission the same job, if the call has a key.
+pub(super) fn dedupe_of(errand: &Errand, principal: &Principal, tool: &ToolVersion) -> Option<Dedupe> {
+    let given = errand.request.execution_options.idempotency_key.as_ref()?;
+    let session = errand.request.agent_context.as_ref().and_then(|context| context.session_id.as_deref());
+    let scope = ledger::key_scope(principal, session);
+    Some(Dedupe {
+        // A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
+        key: scope_of(&["job", tool.tenant.as_str(), tool.id.as_str(), &scope, given]),
+        window: settings::dedupe_window(&tool.manifest),
+    })
 }
 
 /// The same request, to be done now by whoever does it.
@@ -210,6 +232,27 @@ pub(super) fn queue_full() -> Refusal {
 }
 
 pub(super) fn other_call() -> Refusal {
-    Refusal::new(ErrorCode::E3410, "this idempotency key or invocation id was used for another call")
+    Refusal::new(ErrorCode::E3410, "this idempotency key was used for another call")
         .hint("use a new one for a new call, or send the same parameters again")
+}
+
+/// A job calls back those it was submitted with, and nobody besides: a repetition that names somebody else is not let in as if
+/// they would be told.
+fn not_called_back(job: &JobDetail, errand: &Errand) -> Option<Refusal> {
+    let wanted = errand.request.execution_options.callback.as_ref()?;
+    let first = Errand::read(&job.payload).ok().and_then(|first| first.request.execution_options.callback);
+    if first.as_ref() == Some(wanted) {
+        return None;
+    }
+    let id = job.record.key.id;
+    let refusal = Refusal::new(
+        ErrorCode::E3410,
+        "this call was submitted before with another `execution_options.callback`, or with none",
+    );
+    Some(
+        refusal
+            .hint("nobody else is called back: leave `callback` out and ask for the status of the first, or send the same one again")
+            .details(ledger::handle(id))
+            .retryable(false),
+    )
 }

@@ -52,6 +52,11 @@ impl Jobs {
             Some(tool) => self.place_for(&principal, &tool, hand, &job.cancellation).await,
         };
         let place = place.map_err(|refusal| JobFailure { not_now: true, ..unmade(&refusal, trace_id, repeatable) })?;
+        if let Some(former) = errand.supersedes {
+            let freed = self.kernel.books().ledger().release(principal.tenant(), former).await;
+            let refused = |refusal: Refusal| JobFailure { not_now: true, ..unmade(&refusal, trace_id, repeatable) };
+            freed.map_err(|error| refused(error.refusal()))?;
+        }
         let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, (place, job.fence.0), arrival).await;
@@ -118,8 +123,14 @@ pub(super) fn call_end(
         Err(failed) => {
             let not_now = !failed.begun && failed.envelope().retryable && passes(failed.refusal.code);
             let untouched = failed.reach.is_clean();
+            // As the ledger keeps it: without what the call was told in confidence. A call that was refused early has only the
+            // rules of everybody.
+            let refusal = redacted(&*failed.redactor, failed.refusal);
             let own = kernel.parts.redactor.of_tenant(&record.key.tenant);
-            let refusal = redacted(own.as_deref().unwrap_or(&*kernel.parts.redactor), failed.refusal);
+            let refusal = match own {
+                Some(own) => redacted(&*own, refusal),
+                None => refusal,
+            };
             let mut failure = JobFailure::of(&refusal, record, failed.trace_id, repeatable);
             let metadata = failed.execution_metadata.and_then(|metadata| serde_json::to_value(metadata).ok());
             FailedRun { execution_metadata: metadata, checkpoint_ref: failed.checkpoint_ref }

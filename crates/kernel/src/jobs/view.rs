@@ -6,6 +6,7 @@ use contract::ids::{InvocationId, TraceId};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::handler::WaitingOutside;
 use crate::checkpoints::CHECKPOINT_REF;
 use crate::phases::status_of;
 use crate::ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
@@ -46,9 +47,10 @@ pub struct InvocationView {
 
 impl InvocationView {
     pub(super) fn of(detail: JobDetail) -> Self {
-        let JobDetail { mut record, result, .. } = detail;
+        let JobDetail { record, result, .. } = detail;
+        let (status, mut record) = told(record);
         let failed_run = record.error.as_mut().map(FailedRun::take_out_of).unwrap_or_default();
-        Self { status: status(&record), record, result, failed_run }
+        Self { status, record, result, failed_run }
     }
 }
 
@@ -91,13 +93,23 @@ pub struct JobListing {
 
 impl JobListing {
     pub(super) fn of(page: JobPage) -> Self {
-        let jobs = page.jobs.into_iter().map(|record| (status(&record), record)).collect();
+        let jobs = page.jobs.into_iter().map(told).collect();
         Self { jobs, next: page.next }
     }
 }
 
+/// A job and its status. One that goes on outside has no error.
+fn told(record: JobRecord) -> (InvocationStatus, JobRecord) {
+    let (status, goes_on) = (status(&record), WaitingOutside::of(&record).is_some());
+    let error = record.error.filter(|_| !goes_on);
+    (status, JobRecord { error, ..record })
+}
+
 /// The one status word for where a job stands (LIFE-020).
 pub(super) fn status(record: &JobRecord) -> InvocationStatus {
+    if WaitingOutside::of(record).is_some() {
+        return InvocationStatus::Running;
+    }
     status_in(record.state, record.error.as_ref())
 }
 

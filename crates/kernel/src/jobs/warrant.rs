@@ -39,6 +39,9 @@ pub(super) struct Errand {
     admitted_at: i64,
     /// May the call be made again although nobody knows how far an earlier attempt came?
     pub(super) repeatable: bool,
+    /// The call whose failure this one is to try anew: its key is freed before this one begins. (decision 0081)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) supersedes: Option<InvocationId>,
 }
 
 impl Errand {
@@ -57,6 +60,7 @@ impl Errand {
             tracestate: trace.tracestate().map(ToOwned::to_owned),
             admitted_at: now.0,
             repeatable: tool.manifest.side_effect_policy.is_safe_to_retry(),
+            supersedes: None,
         }
     }
 

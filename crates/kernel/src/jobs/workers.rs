@@ -12,18 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bench::Hand;
 use super::deciding::cancelled;
-use super::handler::{JobFailure, Progressing, RunningJob};
+use super::handler::{JobFailure, Progressing, RunningJob, WaitingOutside};
 use super::reporting::{Reporter, heard_by};
 use super::running::WhyStop;
 use super::submitting::system_subject;
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, backoff, warrant};
+use crate::ledger::{INTERRUPTED, cause};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
@@ -159,7 +160,7 @@ impl Workers {
             () = clock.sleep(jobs.settings.drain) => false,
         };
         if !ended {
-            jobs.running.leave();
+            jobs.kernel.running_jobs.leave();
             tokio::select! {
                 () = all_ended() => {}
                 () = clock.sleep(LEAVING_MAX) => tracing::warn!("jobs were left running; they are taken over at the next start"),
@@ -182,12 +183,12 @@ impl Workers {
             beats = beats.wrapping_add(1);
             jobs.kernel.clock().sleep(jobs.settings.lease / 3).await;
             match jobs.store.renew(jobs.owner, jobs.settings.lease).await {
-                Ok(Renewed::Alive { cancel }) => cancel.iter().for_each(|key| jobs.running.cancel(key)),
+                Ok(Renewed::Alive { cancel }) => cancel.iter().for_each(|key| jobs.kernel.running_jobs.cancel(key)),
                 Ok(Renewed::Lapsed) => {
                     tracing::warn!("this process was silent for longer than its lease");
                     // Alone, nobody can have taken them: they go on under a new lease.
                     if !jobs.settings.alone {
-                        jobs.running.leave();
+                        jobs.kernel.running_jobs.leave();
                     }
                     if let Err(error) = jobs.store.enlist(jobs.owner, jobs.settings.lease, false).await {
                         tracing::warn!(%error, "no new lease could be had");
@@ -215,7 +216,7 @@ impl Jobs {
     ) {
         let TakenJob { record, payload, fence } = taken;
         let key = record.key.clone();
-        self.running.begin(&key, cancellation.clone());
+        self.kernel.running_jobs.begin(&key, cancellation.clone());
         self.tell(&key);
         let reporter = Arc::new(Reporter::default());
         let progress = Progressing(Arc::clone(&reporter));
@@ -237,7 +238,7 @@ impl Jobs {
             let refusal = Refusal::new(ErrorCode::E3404, "the job ended abnormally");
             Err(JobFailure::of(&refusal, &record, new_trace_id(self.kernel.entropy()), repeatable))
         });
-        let why = self.running.end(&key);
+        let why = self.kernel.running_jobs.end(&key);
         let end = match self.judge(&record, fence, outcome, why, repeatable) {
             End::Done(result) => End::DoneKeeping { result, payload: kept },
             other => other,
@@ -271,7 +272,8 @@ impl Jobs {
         let record = AuditRecord {
             trace_id,
             invocation_id: Some(job.record.key.id),
-            code: outcome.as_ref().err().map(|failure| failure.code),
+            // One that goes on outside has not failed.
+            code: outcome.as_ref().err().filter(|failure| !failure.not_now).map(|failure| failure.code),
             ..self.kernel.unattended(&job.record.key.tenant, by, AuditAction::JobFinished, note)
         };
         if let Err(refusal) = slot.record(record).await {
@@ -303,6 +305,11 @@ impl Jobs {
             Ok(result) => return End::Done(result),
             Err(failure) => failure,
         };
+        let failure = match WaitingOutside::of(record) {
+            // Only looking whether it has ended came to nothing: it goes on.
+            Some(waits) if failure.again => JobFailure { error: waits.to_value(), not_now: true, ..failure },
+            _ => failure,
+        };
         let key = key_after(record, &failure, repeatable);
         match (failure.code, why) {
             (_, Some(WhyStop::Asked)) if failure.not_now => {
@@ -312,7 +319,8 @@ impl Jobs {
             (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable || failure.untouched => End::HandBack,
             // An earlier attempt may have done what this one did not.
             (ErrorCode::E3703, Some(_)) if !(repeatable || failure.untouched && record.attempts <= 1) => {
-                self.unknown_end(record)
+                let is_left = why == Some(WhyStop::Leaving);
+                self.unknown_end(record, cause(ErrorCode::E3703, is_left))
             }
             (ErrorCode::E3703, _) => End::Cancelled { error: failure.error, key },
             // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
@@ -320,7 +328,7 @@ impl Jobs {
             (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => {
                 self.put_back(record, fence, failure)
             }
-            (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => self.unknown_end(record),
+            (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => self.unknown_end(record, INTERRUPTED),
             _ if !failure.again => End::Failed { error: failure.error, key },
             _ if record.tries() >= record.attempts_max => End::Dead { error: failure.error, key },
             _ => self.later(record, failure),
@@ -390,7 +398,7 @@ impl Jobs {
                     // Nobody knows for now. Each look at the job asks the ledger again (`resolving.rs`).
                     Err(error) => {
                         tracing::warn!(%error, job = %job.record.key.id, "the ledger could not be asked about a job");
-                        self.unknown_end(&job.record)
+                        self.unknown_end(&job.record, INTERRUPTED)
                     }
                 };
                 tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Interrupted { .. }), "a job was interrupted");
@@ -404,13 +412,25 @@ impl Jobs {
     /// while the ledger has a line of it: whoever reads that would do it a second time (JOBS-8).
     async fn after_interruption(&self, job: &TakenJob) -> Result<End, StoreError> {
         let record = &job.record;
+        if WaitingOutside::of(record).is_some() {
+            // Nobody was doing it: somebody had only looked whether it has ended.
+            let error = record.error.clone().unwrap_or_default();
+            return Ok(End::PutBack { error, after: self.settings.backoff_first });
+        }
         let repeatable = self.may_repeat(record, &job.payload);
-        if record.kind != TOOL_CALL && !repeatable {
-            return Ok(self.unknown_end(record));
+        if record.kind != TOOL_CALL {
+            let handler = self.handlers.iter().find(|handler| handler.kind() == record.kind);
+            let again = match handler {
+                Some(handler) => handler.may_begin_again(record, &job.payload).await?,
+                None => false,
+            };
+            if !again {
+                return Ok(self.unknown_end(record, INTERRUPTED));
+            }
         }
         let is_last = record.cancel_asked.is_some() || !may_be_interrupted(record);
         if is_last && !repeatable && self.line_in_ledger(record).await?.is_some() {
-            return Ok(self.unknown_end(record));
+            return Ok(self.unknown_end(record, INTERRUPTED));
         }
         let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");
         let error = self.envelope(&refusal, record);
@@ -422,10 +442,11 @@ impl Jobs {
         Ok(End::Interrupted { error })
     }
 
-    fn unknown_end(&self, record: &JobRecord) -> End {
+    fn unknown_end(&self, record: &JobRecord, cause: &'static str) -> End {
         let refusal =
-            Refusal::new(ErrorCode::E3413, "the job was interrupted, and nobody knows whether it had its effect")
-                .hint("find out whether the effect happened, then say so: `gantry jobs resolve`");
+            Refusal::new(ErrorCode::E3413, format!("the job was {cause}, and nobody knows whether it had its effect"))
+                .hint("find out whether the effect happened, then say so: `gantry jobs resolve`")
+                .details(json!({ "cause": cause }));
         End::Failed { error: self.envelope(&refusal, record), key: DedupeKey::Kept }
     }
 

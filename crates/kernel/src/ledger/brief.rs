@@ -194,7 +194,7 @@ mod tests {
 
     fn done(brief: &Brief, key: &str, result: Value, now: Duration) -> usize {
         let Some(Look::New(noted)) = brief.look(&intent(key, &json!({})), now) else { panic!("{key} is new") };
-        noted.keep(KeptResult::of_person(result, UnixMillis(0)), now)
+        noted.keep(KeptResult::of_person(result, None, UnixMillis(0)), now)
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) enum Kept {
     /// A person has looked.
     Resolved {
         result: Value,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        truncation: Option<Truncation>,
     },
 }
 
@@ -36,16 +38,9 @@ pub(crate) struct KeptResult {
 
 impl KeptResult {
     /// What a person says came of a call.
-    pub(crate) fn of_person(result: Value, at: UnixMillis) -> Self {
+    pub(crate) fn of_person(result: Value, truncation: Option<Truncation>, at: UnixMillis) -> Self {
         let at = at.to_string();
-        Self {
-            result,
-            truncation: None,
-            usage: Usage::default(),
-            started_at: at.clone(),
-            completed_at: at,
-            duration_ms: 0,
-        }
+        Self { result, truncation, usage: Usage::default(), started_at: at.clone(), completed_at: at, duration_ms: 0 }
     }
 }
 
@@ -92,6 +87,12 @@ impl KeptFailure {
             details: refusal.details.as_deref().cloned(),
             retryable: refusal.retryable,
         }
+    }
+
+    /// Did the tool do its work, and only its answer was not what it may answer? Then doing it again does it twice.
+    pub(crate) fn is_of_the_answer(&self) -> bool {
+        let of_the_answer = [ErrorCode::E3303, ErrorCode::E3304, ErrorCode::E3407];
+        of_the_answer.iter().any(|code| self.code == code.as_str())
     }
 
     pub(crate) fn refusal(self) -> Refusal {

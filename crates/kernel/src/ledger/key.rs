@@ -19,7 +19,7 @@ pub const MISSING_KEY: &str = "idempotency_key";
 const WINDOW_MIN: Duration = Duration::from_secs(86_400);
 
 /// What the caller said about which call this is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallKey {
     pub(crate) given: Option<String>,
     pub(crate) turn_group: Option<String>,

@@ -8,8 +8,9 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use policy::Action;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::settlement::INTERRUPTED;
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
@@ -24,8 +25,9 @@ use crate::recorder::Slot;
 const AT_ONCE: usize = 100;
 /// Most lines of one page.
 const PAGE_MAX: usize = 200;
-/// Where a line holds words of the tool.
-const WORDS: [&str; 4] = ["/success/result", "/resolved/result", "/failure/details", "/unknown/details"];
+/// Where a line holds what the tool answered, and where it holds an error.
+const ANSWERS: [&str; 2] = ["/success/result", "/resolved/result"];
+const ERRORS: [&str; 2] = ["/failure", "/unknown"];
 
 /// What recovery found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,7 +60,7 @@ impl Kernel {
                 let state = if safe { EntryState::FailedClean } else { EntryState::Unknown };
                 let why = if safe { "failure" } else { "unknown" };
                 let message = "the server ended while the call ran";
-                let cause = json!({ "code": ErrorCode::E3413.as_str(), "cause": "interrupted", "message": message });
+                let cause = json!({ "code": ErrorCode::E3413.as_str(), "cause": INTERRUPTED, "message": message });
                 let settlement = Settlement { state, outcome: json!({ why: cause }) };
                 let settled = books.ledger().settle(entry.intent.invocation, entry.fence, settlement).await?;
                 // Whoever ran it has come back and settled it after all.
@@ -135,14 +137,18 @@ impl Kernel {
 
     /// Leaves of what a call came to what this reader may see of it now.
     async fn mask_line(&self, reader: &Principal, entry: &mut Entry) {
-        let Some(outcome) =
-            entry.outcome.as_mut().filter(|outcome| WORDS.iter().any(|at| outcome.pointer(at).is_some()))
-        else {
-            return;
-        };
-        let mask = ReaderMask::of(self, reader, &entry.intent.tenant, &entry.intent.tool).await;
-        for at in WORDS {
+        let Entry { intent, outcome: Some(outcome), .. } = entry else { return };
+        // One that an earlier release has kept is as it was given.
+        if let Some(given) = outcome.pointer_mut("/resolved/result") {
+            *given = self.shown_of_person(intent, given.take()).await.map_or_else(|_| Value::Null, |(shown, _)| shown);
+        }
+        let owns = intent.caller == reader.owner();
+        let mask = ReaderMask::of(self, reader, &intent.tenant, &intent.tool, owns).await;
+        for at in ANSWERS {
             outcome.pointer_mut(at).into_iter().for_each(|words| mask.mask(words));
+        }
+        for at in ERRORS {
+            outcome.pointer_mut(at).into_iter().for_each(|error| drop(mask.mask_error(error)));
         }
     }
 }

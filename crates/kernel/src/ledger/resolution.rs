@@ -1,10 +1,13 @@
 //! What a person says became of a call whose outcome nobody knew.
 //!
 //! A result that is said to have come of it is what repeated calls are answered with, so it has to be one that the tool could
-//! have given: it is checked like the tool's own answer.
+//! have given: it is checked like the tool's own answer, and what `output_policy` hides of that is hidden of it before it is kept.
 //!
 //! Not here: the job of such a call (`jobs::resolving`).
 
+use std::sync::Arc;
+
+use contract::envelope::Truncation;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use policy::Action;
@@ -14,12 +17,15 @@ use super::kept::{Kept, did_not_happen};
 use super::recovery::no_such;
 use crate::administration::Actor;
 use crate::invoke::Kernel;
+use crate::phases::profile_of_person;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::ledger::{EntryState, Intent, Resolved, Settlement};
 use crate::registry::ToolVersion;
 
 /// Longest schema that a refusal shows.
 const SCHEMA_CHARS_MAX: usize = 500;
+/// What stands in place of a result of which nothing may be shown.
+const WITHHELD: &str = "[REDACTED]";
 
 impl Kernel {
     /// Says what became of a call whose outcome is unknown: a person has looked. With a result it happened, and the result
@@ -33,13 +39,18 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageJobs).await?;
         let tenant = self.tenant_for(actor, &caller, tenant).await?;
-        if let Some(result) = &happened {
-            let entry = self.parts.books.ledger().find(&tenant, invocation).await.map_err(|error| error.refusal())?;
-            self.could_have_answered(&entry.ok_or_else(|| no_such(invocation))?.intent, result)?;
-        }
+        let happened = match happened {
+            None => None,
+            Some(result) => {
+                let entry = self.parts.books.ledger().find(&tenant, invocation).await;
+                let intent = entry.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?.intent;
+                self.could_have_answered(&intent, &result)?;
+                Some(self.shown_of_person(&intent, result).await?)
+            }
+        };
         let slot = self.parts.recorder.reserve().await?;
         let (state, word, kept) = match happened {
-            Some(result) => (EntryState::Done, "it happened", Kept::Resolved { result }),
+            Some((result, truncation)) => (EntryState::Done, "it happened", Kept::Resolved { result, truncation }),
             None => (EntryState::FailedClean, "it did not happen", Kept::failure(&did_not_happen())),
         };
         let settlement = Settlement { state, outcome: kept.write() };
@@ -60,9 +71,7 @@ impl Kernel {
 
     /// Is this something that the tool could have answered? Of a version that is gone nobody knows, and nobody can call it.
     fn could_have_answered(&self, intent: &Intent, result: &Value) -> Result<(), Refusal> {
-        let registry = self.registry().snapshot();
-        let tool = registry.find(&intent.tenant, intent.tool.as_str()).and_then(|tool| tool.version(&intent.version));
-        let Some(tool) = tool else { return Ok(()) };
+        let Some(tool) = self.tool_of(intent) else { return Ok(()) };
         let Err(violations) = tool.result_schema()?.check(result) else { return Ok(()) };
         let what = match violations.first() {
             Some(first) if first.path.is_empty() => first.message.clone(),
@@ -73,7 +82,25 @@ impl Kernel {
             ErrorCode::E3301,
             format!("the result is not one that `{}` {} could have given: {what}", tool.id, tool.version),
         );
-        Err(refusal.hint(result_wanted(tool)).details(json!({ "errors": violations })))
+        Err(refusal.hint(result_wanted(&tool)).details(json!({ "errors": violations })))
+    }
+
+    /// What is shown and kept of a result that a person has given. What is to be hidden in the answer of a version that is gone
+    /// nobody knows, so nothing of it is.
+    pub(super) async fn shown_of_person(
+        &self,
+        intent: &Intent,
+        result: Value,
+    ) -> Result<(Value, Option<Truncation>), Refusal> {
+        match self.tool_of(intent) {
+            Some(tool) => profile_of_person(self, &tool, &intent.tenant, result).await,
+            None => Ok((WITHHELD.into(), None)),
+        }
+    }
+
+    fn tool_of(&self, intent: &Intent) -> Option<Arc<ToolVersion>> {
+        let registry = self.registry().snapshot();
+        registry.find(&intent.tenant, intent.tool.as_str())?.version(&intent.version).map(Arc::clone)
     }
 }
 

@@ -17,15 +17,16 @@ use super::kept::{Kept, KeptResult};
 use crate::ports::executor::ExecutionReach;
 use crate::ports::ledger::{EntryState, Settlement};
 
-/// How the end of a call is kept. `reach` says how far it came, if it failed.
+/// How the end of a call is kept. `reach` says how far it came, if it failed, and the word beside the refusal why nobody
+/// knows, if nobody does.
 pub(crate) fn settlement(
     effects: SideEffectPolicy,
     reach: ExecutionReach,
-    end: Result<KeptResult, &Refusal>,
+    end: Result<KeptResult, (&Refusal, &'static str)>,
 ) -> Settlement {
-    let refusal = match end {
+    let (refusal, cause) = match end {
         Ok(result) => return Settlement { state: EntryState::Done, outcome: Kept::Success(Box::new(result)).write() },
-        Err(refusal) => refusal,
+        Err(failed) => failed,
     };
     let state = match reach {
         _ if effects.is_safe_to_retry() => EntryState::FailedClean,
@@ -35,15 +36,19 @@ pub(crate) fn settlement(
     };
     let outcome = match state {
         EntryState::Unknown => json!({ "unknown": {
-            "code": refusal.code.as_str(), "cause": cause(refusal.code), "message": refusal.message } }),
+            "code": refusal.code.as_str(), "cause": cause, "message": refusal.message } }),
         _ => Kept::failure(refusal).write(),
     };
     Settlement { state, outcome }
 }
 
-/// Why nobody knows, in a word. Recovery has one more: `interrupted`.
-pub(crate) fn cause(code: ErrorCode) -> &'static str {
+/// Why nobody knows where a server ended before its call did, in an orderly way or not.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
+/// Why nobody knows, in a word. `is_left` says that the call was ended because its server ends, or has lost its lease.
+pub(crate) fn cause(code: ErrorCode, is_left: bool) -> &'static str {
     match code {
+        ErrorCode::E3703 if is_left => INTERRUPTED,
         ErrorCode::E3002 | ErrorCode::E3402 => "timed_out",
         ErrorCode::E3703 => "cancelled",
         ErrorCode::E3404 => "crashed",
@@ -61,7 +66,8 @@ mod tests {
         use EntryState::{Done, FailedClean, Unknown};
         for code in ErrorCode::ALL.iter().copied() {
             for reach in ExecutionReach::ALL {
-                let state = |effects| settlement(effects, reach, Err(&Refusal::new(code, "it failed"))).state;
+                let refusal = Refusal::new(code, "it failed");
+                let state = |effects| settlement(effects, reach, Err((&refusal, cause(code, false)))).state;
                 for effects in [SideEffectPolicy::Pure, SideEffectPolicy::Idempotent] {
                     assert_eq!(state(effects), FailedClean, "{code} {reach:?}: it can always be repeated");
                 }
@@ -90,19 +96,22 @@ mod tests {
             let kept = settlement(
                 SideEffectPolicy::Compensatable,
                 ExecutionReach::MayHaveRun,
-                Err(&Refusal::new(code, "it failed")),
+                Err((&Refusal::new(code, "it failed"), cause(code, false))),
             )
             .outcome;
             let expected = json!({ "unknown": { "code": code.as_str(), "cause": word, "message": "it failed" } });
             assert_eq!(kept, expected);
         }
+        assert_eq!(cause(ErrorCode::E3703, true), INTERRUPTED, "nobody has cancelled what the end of a server ends");
+        assert_eq!(cause(ErrorCode::E3402, true), "timed_out");
     }
 
     #[test]
     fn a_failure_is_told_again_as_it_was_told() {
         let told =
             Refusal::new(ErrorCode::E3401, "no money").hint("earn some").details(json!({ "left": 0 })).retryable(false);
-        let kept = settlement(SideEffectPolicy::Compensatable, ExecutionReach::Answered, Err(&told)).outcome;
+        let end = Err((&told, cause(told.code, false)));
+        let kept = settlement(SideEffectPolicy::Compensatable, ExecutionReach::Answered, end).outcome;
         let Kept::Failure(failure) = Kept::read(Some(kept)).unwrap() else { panic!("a failure was kept") };
         assert_eq!(failure.refusal(), told);
     }

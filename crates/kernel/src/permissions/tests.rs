@@ -152,7 +152,8 @@ proptest! {
         let words: Vec<String> = words.iter().map(|(host, port)| scope_for(HOSTS[*host], *port)).collect();
         let listed: Vec<&str> = domains.iter().map(|host| HOSTS[*host]).filter(|host| *host != "10.0.0.1").collect();
         let mut policy = json!({ "allowed_domains": listed, "deny_all_egress": denied });
-        if let Some(ports) = &ports {
+        // Ports without hosts, and no ports, are refused.
+        if let Some(ports) = ports.as_ref().filter(|ports| !ports.is_empty() && !listed.is_empty()) {
             policy["allowed_ports"] = json!(ports);
         }
         let permissions = Permissions::of(&manifest(&json!({ "required_permissions": words, "network_policy": policy }))).unwrap();

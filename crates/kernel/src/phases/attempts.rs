@@ -118,10 +118,10 @@ impl<'a> Run<'a> {
         };
         let output = tokio::select! {
             biased;
-            () = never_sent => ended(cancelled(self.kernel, &tool)),
+            () = never_sent => ended(cancelled(self.kernel, facts, &tool)),
             output = self.executor.execute(call) => output,
-            () = facts.cancellation.cancelled() => ended(cancelled(self.kernel, &tool)),
-            () = checkpoints::tend(self.keeper) => ended(cancelled(self.kernel, &tool)),
+            () = facts.cancellation.cancelled() => ended(cancelled(self.kernel, facts, &tool)),
+            () = checkpoints::tend(self.keeper) => ended(cancelled(self.kernel, facts, &tool)),
             () = self.kernel.clock().sleep(time_left) => ended(timed_out(&tool, millis(self.time_allowed))),
         };
         facts.reach = output.as_ref().map_or_else(|error| error.reach, |_| ExecutionReach::Answered);
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
             tracing::debug!(tool_name = %tool.id, code = refusal.code.as_str(), attempt = attempts.made(), ?wait, "tool_attempt_failed");
             tokio::select! {
                 biased;
-                () = facts.cancellation.cancelled() => return Err(cancelled(self.kernel, &tool)),
+                () = facts.cancellation.cancelled() => return Err(cancelled(self.kernel, facts, &tool)),
                 () = self.kernel.clock().sleep(wait) => {}
             }
             if self.time_left().is_zero() {

@@ -23,6 +23,7 @@ use super::validate::Validated;
 use crate::access::{Call, Decision};
 use crate::deadline::{SYNC_MAX, TimeLimits, time_allowed};
 use crate::identity::Principal;
+use crate::invocation_ids::CallIdentity;
 use crate::invoke::Kernel;
 use crate::ledger::{self, CallKey};
 use crate::ports::tool_origin::ToolOrigin;
@@ -50,6 +51,22 @@ impl Authorized {
     /// Who may run what with which parameters: what a job keeps of a call that was let in.
     pub(crate) fn admitted(&self) -> (&Arc<Principal>, &Arc<ToolVersion>, &Value) {
         (&self.caller, &self.tool, &self.parameters)
+    }
+
+    /// What makes it the same call as another one under its id.
+    pub(crate) fn identity(&self) -> CallIdentity {
+        CallIdentity {
+            owner: self.caller.owner(),
+            tool: self.tool.id.clone(),
+            parameters: self.parameters_digest,
+            key: self.key.of(&self.caller, &self.tool, &self.parameters),
+            is_claimed: self.tool.manifest.side_effect_policy.has_effects() || self.key.given.is_some(),
+        }
+    }
+
+    /// What its caller said about which call it is.
+    pub(crate) fn key(&self) -> &CallKey {
+        &self.key
     }
 
     /// What it will probably cost, and how long it may take.
@@ -179,7 +196,7 @@ pub(super) fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> OriginFound {
 }
 
 /// What the token alone says: the tool, its scopes, its limits.
-pub(crate) fn token_covers(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
+pub(super) fn token_covers(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
     token_names_the_tool(caller, tool)?;
     scopes_cover_the_needs(caller, tool)?;
     arguments_are_within_limits(caller, tool, arguments)
@@ -251,7 +268,7 @@ fn tool_is_enabled(tool: &ToolVersion) -> Result<(), Refusal> {
 
 /// What cannot be undone waits for a person. Until that is built, such calls are refused rather than let through
 /// (DESIGN §6.1, §8.19).
-fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), Refusal> {
+pub(super) fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), Refusal> {
     let manifest = &tool.manifest;
     if conditions.approval || manifest.needs_approval() {
         return Err(Refusal::new(

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ports::redactor::Redactor;
 
 /// The conditions of one call.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Conditions {
     pub(super) approval: bool,
     pub(super) confirmation: bool,

@@ -15,10 +15,11 @@ use super::attempts::Run;
 use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{CALLS, Facts, millis};
-use super::shown_output::redacted_failure;
+use super::shown_output::{ShownWords, redacted_failure};
 use crate::attendant::{Attendant, Pace};
 use crate::concurrency::NoPlace;
 use crate::fair_places::Place;
+use crate::invocation_ids::{IdHold, job_digest};
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::journey::OutwardCall;
@@ -26,6 +27,7 @@ use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
+use crate::ports::job_store::JobKey;
 use crate::ports::observer::Step;
 use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
@@ -62,6 +64,10 @@ pub(super) struct Former {
 
 /// Runs the phase.
 pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
+    if facts.is_id_given {
+        // Boxed: few calls bring an id, and every call would carry the room.
+        facts.id_hold = Box::pin(id_held(kernel, facts, &authorized)).await?;
+    }
     let Authorized {
         caller,
         tool,
@@ -86,9 +92,12 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let places = &kernel.concurrency;
     let _running = match facts.is_job {
         true => None,
-        false => {
-            Some(placed(kernel, &tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?)
-        }
+        false => Some(placed(
+            kernel,
+            facts,
+            &tool,
+            places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await,
+        )?),
     };
 
     // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before. One without is
@@ -109,12 +118,13 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 return kernel.parts.books.claim_lightly(intent, key.wait).await;
             }
             kernel.parts.observer.step(Step::Intending);
-            kernel.parts.books.claim(Wish { intent, wait: key.wait, entropy: kernel.entropy() }).await
+            let (wait, is_id_given) = (key.wait, facts.is_id_given);
+            kernel.parts.books.claim(Wish { intent, wait, is_id_given, entropy: kernel.entropy() }).await
         };
         let claim = tokio::select! {
             biased;
             claim = claiming => claim?,
-            () = facts.cancellation.cancelled() => return Err(cancelled(kernel, &tool)),
+            () = facts.cancellation.cancelled() => return Err(cancelled(kernel, facts, &tool)),
             () = kernel.clock().sleep(time_allowed) => return Err(still_running(&tool)),
         };
         match claim {
@@ -132,7 +142,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 facts.replay_of = Some(first);
                 let kept = match kept {
                     Kept::Success(kept) => kept,
-                    Kept::Resolved { result } => Box::new(KeptResult::of_person(result, facts.started_at)),
+                    Kept::Resolved { result, truncation } => {
+                        Box::new(KeptResult::of_person(result, truncation, facts.started_at))
+                    }
                     Kept::Failure(failure) => {
                         return Err(redacted_failure(&*facts.redactor, &tool, &conditions, failure.refusal()));
                     }
@@ -146,7 +158,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let _place = match facts.place.take() {
         None if needs_place(isolation) => {
             let turn = places.sandboxed(&caller, kernel.clock(), &facts.cancellation, time_left());
-            Some(placed(kernel, &tool, turn.await)?)
+            Some(placed(kernel, facts, &tool, turn.await)?)
         }
         kept => kept.filter(|_| needs_place(isolation)),
     };
@@ -169,6 +181,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let result_key = if resume.is_some() { None } else { ResultKey::of(&tool, &caller, parameters_digest) };
     let outward = facts.journey.outward(&kernel.parts.clock);
     let underway = outward.begin(None, || OutwardCall::Executor(executor.kind()));
+    let audience = facts.audience.take().map(|audience| {
+        let words = ShownWords::new(Arc::clone(&facts.redactor), Arc::clone(&tool), conditions.clone());
+        (audience, words)
+    });
     let attendant = Arc::new(Attendant {
         invocation_id: facts.invocation_id,
         tool: Arc::clone(&tool),
@@ -176,7 +192,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         observer: Arc::clone(&kernel.parts.observer),
         redactor: Arc::clone(&facts.redactor),
         pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
-        audience: facts.audience.take(),
+        audience,
         keeper: keeper.clone(),
         has_asked: AtomicBool::new(false),
     });
@@ -248,10 +264,27 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions, result_key })
 }
 
-fn placed(kernel: &Kernel, tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
+/// Takes the id that the call came with, if nobody has it. The ledger says whether it has, when the call is begun.
+async fn id_held(kernel: &Kernel, facts: &Facts, authorized: &Authorized) -> Result<Option<IdHold>, Refusal> {
+    let (call, key) = (authorized.identity(), authorized.key());
+    let (caller, tool, parameters) = authorized.admitted();
+    let id = JobKey { tenant: caller.tenant().clone(), id: facts.invocation_id };
+    if facts.is_job {
+        return Ok(kernel.ids.hold_for_job(&id, call));
+    }
+    let hold = kernel.ids.hold(&id, call.clone())?;
+    // Nothing is kept of a call without effects, so it stands before nobody's.
+    if tool.manifest.side_effect_policy.has_effects() {
+        let digest = job_digest(&tool.id, parameters);
+        kernel.ids.free_of_jobs(&id, &call, digest, (key, &*kernel.parts.redactor)).await?;
+    }
+    Ok(hold)
+}
+
+fn placed(kernel: &Kernel, facts: &Facts, tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
     place.map_err(|why| match why {
         NoPlace::Refused(refusal) => refusal,
-        NoPlace::Cancelled => cancelled(kernel, tool),
+        NoPlace::Cancelled => cancelled(kernel, facts, tool),
     })
 }
 
@@ -342,12 +375,8 @@ fn executor_for<'k>(
 }
 
 /// Ended by whoever made the call, or by the end of this server.
-pub(super) fn cancelled(kernel: &Kernel, tool: &ToolVersion) -> Refusal {
-    let why = if kernel.ending().is_cancelled() {
-        "was ended, because this server ends"
-    } else {
-        "was cancelled while it ran"
-    };
+pub(super) fn cancelled(kernel: &Kernel, facts: &Facts, tool: &ToolVersion) -> Refusal {
+    let why = if facts.is_left(kernel) { "was ended, because this server ends" } else { "was cancelled while it ran" };
     Refusal::new(ErrorCode::E3703, format!("`{}` {} {why}", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())

@@ -17,7 +17,9 @@ use super::finish::trace;
 use crate::checkpoints::Checkpointing;
 use crate::fair_places::Place;
 use crate::identity::Principal;
+use crate::invocation_ids::IdHold;
 use crate::invoke::{Arrival, Failed, Kernel};
+use crate::jobs::WhyStop;
 use crate::journey::Journey;
 use crate::ledger::{First, Held, Noted};
 use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged};
@@ -25,6 +27,7 @@ use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
 use crate::ports::executor::{ExecutionReach, FailedProgram, Usage};
+use crate::ports::job_store::JobKey;
 use crate::ports::observer::Phase;
 use crate::ports::redactor::Redactor;
 use crate::recorder::{Slot, Until};
@@ -37,6 +40,10 @@ pub(super) const CALLS: &str = "gantry_calls";
 #[derive(Debug)]
 pub struct Facts {
     pub(super) invocation_id: InvocationId,
+    /// The caller brought the id along, or it is the one of a job: no other call may have it.
+    pub(super) is_id_given: bool,
+    /// Keeps such an id from others while the call runs.
+    pub(super) id_hold: Option<IdHold>,
     pub(super) trace_id: TraceId,
     pub(super) started_at: UnixMillis,
     pub(super) started: Duration,
@@ -104,6 +111,8 @@ impl Facts {
         let journey = Journey::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
         Self {
             invocation_id: arrival.request.invocation_id.unwrap_or_else(|| new_invocation_id(entropy, started_at)),
+            is_id_given: arrival.request.invocation_id.is_some(),
+            id_hold: None,
             trace_id: journey.context.trace_id,
             started_at,
             started: clock.monotonic(),
@@ -144,6 +153,15 @@ impl Facts {
         Ok(())
     }
 
+    /// If the call is ended now: because this server ends, or has lost its lease, and not because somebody asked for it?
+    pub(super) fn is_left(&self, kernel: &Kernel) -> bool {
+        let key = self.caller.as_ref().map(|caller| JobKey { tenant: caller.tenant().clone(), id: self.invocation_id });
+        match key.and_then(|key| kernel.running_jobs.why_stopped(&key)) {
+            Some(why) => why == WhyStop::Leaving,
+            None => kernel.ending().is_cancelled(),
+        }
+    }
+
     /// Is the answer one of an earlier call?
     pub(super) fn is_answered_before(&self) -> bool {
         self.replay_of.is_some() || self.stale.is_some()
@@ -173,6 +191,7 @@ impl Facts {
             trace(kernel, &mut self, InvocationStatus::Pending, None, Costs::default());
         }
         let (invocation_id, trace_id, reach) = (self.invocation_id, self.trace_id, self.reach);
+        let redactor = self.redactor;
         recorded.map_err(|refusal| {
             let (status, begun) = (InvocationStatus::Error, false);
             let (execution_metadata, checkpoint_ref, output) = (None, None, None);
@@ -186,6 +205,7 @@ impl Facts {
                 execution_metadata,
                 checkpoint_ref,
                 output,
+                redactor,
             })
         })
     }
@@ -211,9 +231,15 @@ impl Facts {
         self.invocation_id
     }
 
-    /// The id it came with is somebody else's; it has this one from here on.
-    pub(crate) fn renamed(&mut self, id: InvocationId) {
+    /// Gives it an id that was made for it.
+    pub(crate) fn named(&mut self, id: InvocationId) {
         self.invocation_id = id;
+        self.is_id_given = false;
+    }
+
+    /// Did the caller bring its id along?
+    pub(crate) fn is_id_given(&self) -> bool {
+        self.is_id_given
     }
 
     pub(crate) fn trace_id(&self) -> TraceId {

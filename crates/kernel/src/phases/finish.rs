@@ -2,6 +2,7 @@
 //!
 //! Runs for every call, whatever became of it, so that nothing ends without a record.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical;
@@ -129,6 +130,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
         Err(refusal) => {
             let output = facts.failed_program.as_deref().filter(|_| facts.shows_output);
             let output = output.map(|program| program.output.clone());
+            let redactor = Arc::clone(&facts.redactor);
             let execution_metadata = of_failed(facts, &refusal, (completed_at, took), costs, checkpoints.notes);
             let checkpoint_ref = checkpoint_ref.or_else(|| told_checkpoint(&refusal));
             return Err(Box::new(Failed {
@@ -141,6 +143,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
                 execution_metadata,
                 checkpoint_ref,
                 output,
+                redactor,
             }));
         }
     };

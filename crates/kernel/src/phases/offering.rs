@@ -183,7 +183,7 @@ async fn admit(
     let place = kernel.concurrency.call(&authorized.caller, kernel.clock(), &facts.cancellation, within).await;
     let place = place.map_err(|none| match none {
         NoPlace::Refused(refusal) => refusal,
-        NoPlace::Cancelled => cancelled(kernel, &authorized.tool),
+        NoPlace::Cancelled => cancelled(kernel, facts, &authorized.tool),
     })?;
     spend(kernel, &authorized.caller).await?;
     Ok((authorized, place))

@@ -136,7 +136,11 @@ fn visible_tool(
         return Err(not_named(&tool.id));
     }
     let named = tool;
-    let tool = named.resolve(&spec, now)?;
+    let mut tool = named.resolve(&spec, now)?;
+    // Whoever names no version means the newest that its token names: a new one that it does not takes nothing from it.
+    if spec == VersionSpec::Latest && !caller.may_call(&tool.id, &tool.version) {
+        tool = named.latest_of(now, |version| caller.may_call(&named.id, version)).unwrap_or(tool);
+    }
     if occasion == Occasion::Call {
         kernel.registry().warn_of_match(caller.tenant(), named, &spec, tool, now);
     }
@@ -169,8 +173,10 @@ fn not_named(tool: &ToolId) -> Refusal {
 
 /// REG-024: a person has taken the tool out of use. The reason is for those who may release it; `GET /v1/tools/{id}` has it.
 fn quarantined(held: &Quarantine) -> Refusal {
+    let keeper =
+        if held.by_tenant.is_home() { "whoever administers the installation" } else { "whoever keeps the tool" };
     Refusal::new(ErrorCode::E3107, format!("`{}` was taken out of use at {}", held.tool, held.at))
-        .hint("ask whoever keeps the tool: `gantry tool release` puts it back into use")
+        .hint(format!("ask {keeper}: `gantry tool release` puts it back into use"))
         .details(json!({ "why_unavailable": WhyUnavailable::Quarantined }))
 }
 
@@ -189,7 +195,7 @@ fn not_available(tool: &ToolId, why: WhyUnavailable) -> Refusal {
 }
 
 /// VIS-009: in the tenant's reach, but not in this agent's.
-fn not_enabled(tool: &ToolId, why: WhyUnavailable) -> Refusal {
+pub(super) fn not_enabled(tool: &ToolId, why: WhyUnavailable) -> Refusal {
     Refusal::new(ErrorCode::E3101, format!("tool `{tool}` was not found or is not enabled for this agent"))
         .hint(format!("{}; an administrator can enable it with PUT /v1/activations", why.as_str()))
         .details(json!({ "why_unavailable": why }))

@@ -43,9 +43,10 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
     let effects = tool.manifest.side_effect_policy;
     // A failure is only told again, so of its words as much is kept as may be seen.
     let shown = carried.as_ref().err().map(|refusal| redacted(&*facts.redactor, refusal.clone()));
+    let cause = carried.as_ref().err().map_or("", |refusal| ledger::cause(refusal.code, facts.is_left(kernel)));
     let kept = match (&carried, &shown) {
         (Ok(verified), _) => Ok(kept(kernel, facts, verified)),
-        (Err(refusal), shown) => Err(shown.as_ref().unwrap_or(refusal)),
+        (Err(refusal), shown) => Err((shown.as_ref().unwrap_or(refusal), cause)),
     };
     let settlement = ledger::settlement(effects, facts.reach, kept);
     let state = settlement.state;
@@ -54,7 +55,7 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
     let written = kernel.parts.books.settle(held, settlement).await;
     kernel.parts.observer.step(Step::Settled);
     Settled(match (written, carried) {
-        (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal)),
+        (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal, cause)),
         (Ok(()), carried) => carried,
         // Nothing happened, so nothing is lost with the line that says so.
         (Err(NotKept::Store), Err(refusal)) if state == EntryState::FailedClean => Err(refusal),
@@ -90,7 +91,7 @@ fn last_result(kernel: &Kernel, facts: &Facts, value: Value) -> LastResult {
 }
 
 /// The effect may have happened. Tools nobody has classified answer as they always did: most of them have none.
-fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
+fn unknown(tool: &ToolVersion, refusal: Refusal, cause: &'static str) -> Refusal {
     if refusal.code == ErrorCode::E3413 || tool.manifest.side_effect_policy == SideEffectPolicy::Unclassified {
         return refusal;
     }
@@ -103,7 +104,7 @@ fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
         })
         .details(json!({
             "code": refusal.code.as_str(),
-            "cause": ledger::cause(refusal.code),
+            "cause": cause,
             "details": refusal.details,
             "compensation_tool_id": tool.manifest.compensation_tool_id,
         }))

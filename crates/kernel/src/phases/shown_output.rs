@@ -6,10 +6,13 @@
 //!
 //! Invariants
 //! - SHOWN-1: what is hidden in one place of an answer is hidden in all of its places.
-//! - SHOWN-2: a failure is masked like a result. What cannot be masked is left out.
+//! - SHOWN-2: a failure is masked like a result, and its sentences with it: what is hidden in its details is hidden in its message.
+//!   What cannot be masked is left out.
 //! - SHOWN-3: where members are masked, binary parts of an answer are left out, because nobody can say what is in them.
 //!
 //! Not here: what is sensitive (`ports::redactor`), and cutting (`verify`).
+
+use std::sync::Arc;
 
 use contract::error::Refusal;
 use contract::manifest::OutputPolicy;
@@ -20,6 +23,7 @@ use super::conditions::Conditions;
 use super::opaque_content::withhold_opaque;
 use super::summary::unredactable;
 use crate::discretion;
+use crate::hidden_values::HiddenValues;
 use crate::ports::redactor::{RedactError, Redactor};
 use crate::registry::ToolVersion;
 
@@ -28,7 +32,9 @@ const STRUCTURED: &str = "structuredContent";
 /// Blocks of an MCP answer.
 const CONTENT: &str = "content";
 /// Members of a failure's details that hold what a tool or its server said.
-const TOOL_WORDS: [&str; 3] = [CONTENT, "tool_data", "upstream_data"];
+const TOOL_WORDS: [&str; 5] = [CONTENT, STRUCTURED, "_meta", TOOL_DATA, "upstream_data"];
+/// What a tool says beside the message of its failure.
+const TOOL_DATA: &str = "tool_data";
 
 /// Takes out of a result what its caller is not shown.
 pub(super) fn redacted(
@@ -41,6 +47,29 @@ pub(super) fn redacted(
     Ok(output.masked(&result).map_err(|error| unredactable(&error))?.unwrap_or(result))
 }
 
+/// What whoever made a call is shown of what its tool says while it runs.
+#[derive(Debug)]
+pub(crate) struct ShownWords {
+    redactor: Arc<dyn Redactor>,
+    tool: Arc<ToolVersion>,
+    conditions: Conditions,
+}
+
+impl ShownWords {
+    pub(super) fn new(redactor: Arc<dyn Redactor>, tool: Arc<ToolVersion>, conditions: Conditions) -> Self {
+        Self { redactor, tool, conditions }
+    }
+
+    /// The words as they are shown; nothing if nobody can say what is in them.
+    pub(crate) fn of(&self, words: &str) -> Option<String> {
+        let said = Value::String(words.to_owned());
+        match redacted(&*self.redactor, &self.tool, &self.conditions, said) {
+            Ok(Value::String(shown)) => Some(shown),
+            Ok(_) | Err(_) => None,
+        }
+    }
+}
+
 /// SHOWN-2: takes out of a failure what its caller is not shown of the tool's words.
 pub(super) fn redacted_failure(
     redactor: &dyn Redactor,
@@ -49,14 +78,37 @@ pub(super) fn redacted_failure(
     mut refusal: Refusal,
 ) -> Refusal {
     let output = ShownOutput::of(redactor, tool, conditions);
-    if output.policy == OutputPolicy::Strict {
-        refusal.message = redactor.text(&refusal.message).into_owned();
-        refusal.hint = refusal.hint.map(|hint| redactor.text(&hint).into_owned());
-    }
-    if let Some(details) = &mut refusal.details {
+    let hidden = refusal.details.as_deref_mut().map_or(HiddenValues::None, |details| {
+        let said = details.clone();
         output.mask_words(details);
+        let hidden = discretion::hidden(&said, details);
+        *details = hidden.taken_out_of(details.take());
+        hidden
+    });
+    let sentences = std::iter::once(&mut refusal.message).chain(&mut refusal.hint);
+    for sentence in sentences {
+        mask_document_in(sentence, |words| output.masked_words(TOOL_DATA, words));
+        if let Some(rest) = hidden.taken_out_of_text(sentence) {
+            *sentence = rest;
+        }
+        if output.policy == OutputPolicy::Strict {
+            *sentence = redactor.text(sentence).into_owned();
+        }
     }
     refusal
+}
+
+/// Masks the JSON that a sentence ends in, if it does: before what a tool says stands that it failed. Other parts of it are left
+/// as they are.
+pub(super) fn mask_document_in(sentence: &mut String, mask: impl FnOnce(Value) -> Value) {
+    let Some(at) = sentence.find(['{', '[']) else { return };
+    let words = sentence.get(at..).and_then(|rest| serde_json::from_str::<Value>(rest).ok());
+    let Some(words) = words else { return };
+    let shown = mask(words.clone());
+    if shown != words {
+        sentence.truncate(at);
+        sentence.push_str(&shown.to_string());
+    }
 }
 
 /// Keeps what policies and activations demand for `said`, of which `shown` is what is left so far: members go, and with them
@@ -149,21 +201,42 @@ impl<'a> ShownOutput<'a> {
         }
     }
 
-    /// Blocks are like those of a result; other words may have its members.
+    /// Blocks and structure are like those of a result; other words may have its members.
     fn masked_words(&self, name: &str, words: Value) -> Value {
-        let (said, marks) = if name == CONTENT {
-            (serde_json::json!({ CONTENT: words }), self.marks.clone())
+        let is_of_a_result = name == CONTENT || name == STRUCTURED;
+        let (said, marks) = if is_of_a_result {
+            (serde_json::json!({ name: words }), self.marks.clone())
         } else {
             (words, self.structured().or_else(|| self.marks.clone()))
         };
         let shown = Self { marks, ..*self }.masked(&said).map(|shown| shown.unwrap_or(said));
         match shown {
-            Ok(mut shown) if name == CONTENT => shown.get_mut(CONTENT).map(Value::take).unwrap_or_default(),
+            Ok(mut shown) if is_of_a_result => shown.get_mut(name).map(Value::take).unwrap_or_default(),
             Ok(shown) => shown,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the words of a failed tool are left out");
                 Value::Null
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_that_a_sentence_ends_in_is_masked_and_nothing_else_of_it() {
+        let masked = |sentence: &str| {
+            let mut sentence = sentence.to_owned();
+            mask_document_in(&mut sentence, |_| json!({ "email": "[REDACTED]" }));
+            sentence
+        };
+        assert_eq!(masked(r#"it failed: {"email":"x"}"#), r#"it failed: {"email":"[REDACTED]"}"#);
+        for same in [r#"it failed: {"email":"[REDACTED]"}"#, "no {json", "none at all", "[1] it failed"] {
+            assert_eq!(masked(same), same);
         }
     }
 }

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use contract::schema::PartMarks;
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ use crate::discretion::{self, Discretion};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::JsonText;
 use crate::ports::redactor::{RedactError, Redactor};
+use crate::registry::ToolVersion;
 
 /// Longest summary, bytes of JSON.
 const SUMMARY_BYTES_MAX: usize = 2 * 1024;
@@ -47,19 +49,11 @@ const WITHHELD: &str = "[REDACTED]";
 pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mut Validated) -> Result<(), Refusal> {
     let tool = &validated.tool;
     validated.key.hide(&*kernel.parts.redactor);
-    if let Some(own) = facts.redactor.of_tenant(validated.caller.tenant()) {
-        facts.redactor = own;
-    }
-    let kind = tool.manifest.execution.as_ref().map(contract::manifest::Execution::kind);
-    let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
-    if let Some(given) = executor.and_then(|executor| executor.credentials(tool, validated.caller.tenant())) {
-        match facts.redactor.knowing(&given).await {
-            Ok(knowing) => facts.redactor = knowing.unwrap_or_else(|| Arc::clone(&facts.redactor)),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the record of a call shows no parameters");
-                facts.parameters = Some(JsonText::of(&WITHHELD.into()));
-            }
-        }
+    let (redactor, known) = redactor_of_tool(kernel, tool, validated.caller.tenant()).await;
+    facts.redactor = redactor;
+    if let Err(error) = known {
+        tracing::warn!(error = &error as &dyn std::error::Error, "the record of a call shows no parameters");
+        facts.parameters = Some(JsonText::of(&WITHHELD.into()));
     }
     if facts.parameters.is_none() {
         let shown = summary(&*facts.redactor, &validated.parameters, tool.parameter_marks().as_ref());
@@ -69,6 +63,24 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
     let rules = Arc::clone(&facts.redactor);
     facts.redactor = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
     Ok(())
+}
+
+/// The redactor for what is written about calls of a tool by this tenant: with what the tenant adds to the rules, and the values
+/// of the credentials that the tool is given. An error says that these could not be had.
+pub(super) async fn redactor_of_tool(
+    kernel: &Kernel,
+    tool: &ToolVersion,
+    tenant: &TenantId,
+) -> (Arc<dyn Redactor>, Result<(), RedactError>) {
+    let shared = &kernel.parts.redactor;
+    let rules = shared.of_tenant(tenant).unwrap_or_else(|| Arc::clone(shared));
+    let kind = tool.manifest.execution.as_ref().map(contract::manifest::Execution::kind);
+    let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
+    let Some(given) = executor.and_then(|executor| executor.credentials(tool, tenant)) else { return (rules, Ok(())) };
+    match rules.knowing(&given).await {
+        Ok(knowing) => (knowing.unwrap_or(rules), Ok(())),
+        Err(error) => (rules, Err(error)),
+    }
 }
 
 fn summary(

@@ -13,7 +13,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::guard::Breach;
 use contract::manifest::InputGuard;
 use contract::schema::{CoercionNote, InvalidInput};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
 use super::facts::Facts;
@@ -48,6 +48,7 @@ pub struct Validated {
 pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
     let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
+    refuse_what_does_nothing(&tool, &request)?;
     limits_can_be_kept(&tool, &request.resource_limits)?;
     facts.checkpointing.wish(request.checkpoint_config.as_ref())?;
     idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
@@ -84,6 +85,13 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     })
 }
 
+/// The parameters as this phase leaves them, of a call that it let through.
+pub(crate) fn prepared(tool: &ToolVersion, parameters: Map<String, Value>) -> Option<Value> {
+    let mut parameters = Value::Object(parameters);
+    strip(tool, &mut parameters);
+    Some(tool.parameters_schema().ok()?.prepare(parameters).ok()?.value)
+}
+
 /// An option that cannot be honoured is refused, never ignored: a dry run that runs would be a lie.
 fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
     let options = &request.execution_options;
@@ -101,6 +109,30 @@ fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
         Some((_, option)) => Err(Refusal::new(ErrorCode::E3010, format!("`{option}` is not available on this server"))
             .hint(format!("leave `{option}` out; the call was not run"))),
     }
+}
+
+/// Members that say which call this is, where nothing would look at them: whoever sends one relies on it.
+fn refuse_what_does_nothing(tool: &ToolVersion, request: &InvokeRequest) -> Result<(), Refusal> {
+    let options = &request.execution_options;
+    if options.turn_group_id.is_some() && !tool.manifest.side_effect_policy.has_effects() {
+        return Err(Refusal::new(
+            ErrorCode::E3004,
+            format!(
+                "`execution_options.turn_group_id` does nothing here: `{}` {} has no effects",
+                tool.id, tool.version
+            ),
+        )
+        .hint("leave it out, or give an `idempotency_key` to be answered with the same result; the call was not run"));
+    }
+    let is_named = options.idempotency_key.is_some() || options.turn_group_id.is_some();
+    if options.wait_for_duplicate.is_some() && !is_named && request.invocation_id.is_none() {
+        return Err(Refusal::new(
+            ErrorCode::E3004,
+            "`execution_options.wait_for_duplicate` does nothing for a call without an idempotency key",
+        )
+        .hint("leave it out, or give an `idempotency_key`; the call was not run"));
+    }
+    Ok(())
 }
 
 /// Whoever sets a limit relies on it, so one that the way of running cannot keep is refused (EXEC-004).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contract::envelope::{CutPlace, Truncation};
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
+use contract::ids::TenantId;
 use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
 use serde_json::Value;
@@ -12,6 +13,8 @@ use serde_json::Value;
 use super::conditions::Conditions;
 use super::execute::{Executed, Output};
 use super::shown_output::redacted;
+use super::summary::{redactor_of_tool, unredactable};
+use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
 use crate::ports::redactor::Redactor;
@@ -29,6 +32,8 @@ const STRICT_ARRAY_ITEMS_MAX: usize = 100;
 const CUT_MARK: &str = "...[truncated]";
 /// Most places that the metadata name.
 const CUT_PLACES_MAX: usize = 20;
+/// Longest sentence about what is wrong with a result; the rest of a schema's words is cut.
+const WRONG_CHARS_MAX: usize = 300;
 
 /// A call whose result may be returned.
 #[derive(Debug)]
@@ -62,7 +67,7 @@ impl Ran {
 /// Runs the phase.
 pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
     let Executed { tool, coercions, output, conditions, result_key } = executed;
-    let (mut result, usage, ran) = match output {
+    let (result, usage, ran) = match output {
         Output::Fresh(output) => (output.value, output.usage, None),
         Output::Kept(kept) => return verify_again(redactor, tool, coercions, *kept, &conditions),
         // It was good for whoever called then; what this caller may see of it is asked from the beginning.
@@ -73,14 +78,38 @@ pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, R
     };
     fits_the_schema(&tool, &result)?;
     let unmasked = result_key.map(|key| (key, result.clone()));
+    let (result, truncation) = profiled(redactor, &tool, &conditions, result)?;
+    Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
+}
+
+/// What may be returned and kept of a result that fits its schema.
+fn profiled(
+    redactor: &dyn Redactor,
+    tool: &ToolVersion,
+    conditions: &Conditions,
+    result: Value,
+) -> Result<(Value, Option<Truncation>), Refusal> {
     // Redacted first: of a secret that was cut, what is left may look like none.
-    result = redacted(redactor, &tool, &conditions, result)?;
+    let mut result = redacted(redactor, tool, conditions, result)?;
     let truncation = match tool.manifest.output_policy.unwrap_or_default() {
         OutputPolicy::Raw | OutputPolicy::Standard => None,
         OutputPolicy::Strict => cut_to_limits(&mut result),
     };
-    fits_the_size(&tool, &result, conditions.result_bytes)?;
-    Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
+    fits_the_size(tool, &result, conditions.result_bytes)?;
+    Ok((result, truncation))
+}
+
+/// A result that a person says came of a call: shown and kept as if the tool had given it, but for what is masked for single
+/// callers, who are asked about when they read it. That it fits the schema was seen before.
+pub(crate) async fn profile_of_person(
+    kernel: &Kernel,
+    tool: &ToolVersion,
+    tenant: &TenantId,
+    result: Value,
+) -> Result<(Value, Option<Truncation>), Refusal> {
+    let (redactor, known) = redactor_of_tool(kernel, tool, tenant).await;
+    known.map_err(|error| unredactable(&error))?;
+    profiled(&*redactor, tool, &Conditions::default(), result)
 }
 
 /// A result that passed before: what this caller may see of it now is asked again (IDEM-016), its shape is not.
@@ -102,10 +131,14 @@ fn verify_again(
 fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     let Err(violations) = tool.result_schema()?.check(result) else { return Ok(()) };
     let first = violations.first().map_or("", |violation| violation.path.as_str());
+    // What is expected and of what kind is there, never the value: schemas of results do not quote.
+    let wrong: String =
+        violations.first().map_or("", |violation| violation.message.as_str()).chars().take(WRONG_CHARS_MAX).collect();
+    let place = if first.is_empty() { String::new() } else { format!("at `{first}`: ") };
     tracing::warn!(tool = %tool.id, version = %tool.version, path = first, violations = violations.len(), "{}", EventName::ToolOutputSchemaViolation);
     Err(Refusal::new(
         ErrorCode::E3303,
-        format!("`{}` {} answered with something its manifest does not allow", tool.id, tool.version),
+        format!("`{}` {} answered with something its manifest does not allow: {place}{wrong}", tool.id, tool.version),
     )
     .hint("tell the tool's author; the call itself was fine")
     .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))

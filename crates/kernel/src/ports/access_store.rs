@@ -75,10 +75,67 @@ pub enum Revoked {
     Subject(TenantId, Subject),
 }
 
+/// Whose tokens a revocation of a token's id is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RevokedIssuers {
+    /// Everybody's. So is the revocation of a subject, and every one from before issuers were kept.
+    #[default]
+    All,
+    /// Those of these, in no particular order.
+    These(Vec<String>),
+}
+
+impl RevokedIssuers {
+    /// Those of one issuer. One whose name has line breaks cannot be kept, and stands for all.
+    pub fn only(issuer: &str) -> Self {
+        if issuer.is_empty() || issuer.contains(['\n', '\0']) {
+            Self::All
+        } else {
+            Self::These(vec![issuer.to_owned()])
+        }
+    }
+
+    /// As it is kept: one on each line, nothing for all.
+    pub fn to_lines(&self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::These(issuers) => Some(issuers.join("\n")),
+        }
+    }
+
+    /// From what was kept.
+    pub fn of_lines(lines: Option<&str>) -> Self {
+        lines.map_or(Self::All, |lines| Self::These(lines.lines().map(str::to_owned).collect()))
+    }
+
+    /// What either of two says.
+    #[must_use]
+    pub fn joined(self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::These(mut issuers), Self::These(others)) => {
+                issuers.extend(others.iter().filter(|other| !issuers.contains(other)).cloned().collect::<Vec<_>>());
+                Self::These(issuers)
+            }
+            (Self::All, _) | (_, Self::All) => Self::All,
+        }
+    }
+
+    /// Is a token of this issuer void by it? Of one whose issuer nobody knows, too.
+    pub fn includes(&self, issuer: Option<&str>) -> bool {
+        match (self, issuer) {
+            (Self::All, _) | (_, None) => true,
+            (Self::These(issuers), Some(issuer)) => issuers.iter().any(|one| one == issuer),
+        }
+    }
+}
+
 /// A revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
     pub what: Revoked,
+    /// The issuers of the token that is void, whose id is unique among those of one issuer only. Of two revocations of one
+    /// token, what is void is joined.
+    pub issuers: RevokedIssuers,
     pub at: UnixMillis,
     pub by: Subject,
     /// From when on its tokens could not be used anyway; `None` if nobody knows.

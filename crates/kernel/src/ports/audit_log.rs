@@ -67,6 +67,11 @@ pub trait AuditLog: Send + Sync + fmt::Debug {
     /// The proof of a record; `None` if there is no such record.
     async fn proof(&self, id: &str) -> Result<Option<AuditProof>, AuditError>;
 
+    /// Is every record there and what was signed, as far as anybody has looked? Asked by probes, so it must cost nothing.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     /// Signs with a new key from now on; answers its public half. `None` if the key of this log is not its own to change.
     async fn rotate_key(&self) -> Result<Option<String>, AuditError> {
         Ok(None)

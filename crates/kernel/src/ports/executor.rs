@@ -387,6 +387,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Can it run tools at all, as far as it knows without trying? The answer must be cheap. (EXEC-001, OPS-010)
+    fn is_well(&self) -> bool {
+        true
+    }
+
     /// What of its own it shares out among calls, under its name, and how much of that is used; `None`: nothing.
     fn places(&self) -> Option<(&'static str, PlaceUsage)> {
         None

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
-use contract::ids::TenantId;
+use contract::ids::{InvocationId, TenantId};
 use serde_json::Value;
 
 /// A job on its way in.
@@ -32,8 +32,10 @@ pub struct EnteringJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entered {
     New,
-    /// One with its key is there, or was.
-    Known,
+    /// One with its key is there, or was; `same` if what goes in is the same.
+    Known {
+        same: bool,
+    },
 }
 
 /// Puts jobs in.
@@ -41,4 +43,8 @@ pub enum Entered {
 pub trait JobEntrance: Send + Sync + fmt::Debug {
     /// One atomic act, durable before it answers. A full queue is E3701, and nothing was kept.
     async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal>;
+
+    /// Somebody outside says how a job ended that was put in here: one that waits for this ends, and so does one of which
+    /// nobody knew. Nothing happens to any other.
+    async fn told_end(&self, tenant: &TenantId, id: InvocationId, end: Result<Value, Refusal>) -> Result<(), Refusal>;
 }

@@ -433,6 +433,12 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     /// waited for its first attempt is free afterwards (JOB-8).
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError>;
 
+    /// Frees the dedupe key of a job that has ended: its act is made anew as another job. Nothing happens to one that has not.
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError>;
+
+    /// Makes a delayed job due now: what it waits for has happened. Nothing happens to any other.
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError>;
+
     /// One job.
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError>;
 

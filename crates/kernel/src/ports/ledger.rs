@@ -223,6 +223,10 @@ pub trait Ledger: Send + Sync + fmt::Debug {
         settlement: Settlement,
     ) -> Result<Resolved, StoreError>;
 
+    /// Frees the key of a call that is done, so that the next call with it begins: somebody wants its act tried anew. The line
+    /// and its outcome stay. Nothing happens if there is no such call of the tenant, or it is in flight or unknown.
+    async fn release(&self, tenant: &TenantId, invocation: InvocationId) -> Result<(), StoreError>;
+
     /// Forgets settled calls whose window has passed, at most `most`, and says how many. Never one that is in flight or
     /// unknown.
     async fn prune(&self, most: usize) -> Result<usize, StoreError>;

@@ -194,6 +194,8 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn audit_delivered(&self, waited: Duration) {
         let _ = waited;
     }
+    /// A record of the audit log was found to be missing or changed.
+    fn audit_log_fault(&self) {}
     /// A policy decision was made, from memory (`true`) or anew.
     fn decision(&self, remembered: bool);
     /// A credential was shown: it was remembered (`true`), or has to be verified.

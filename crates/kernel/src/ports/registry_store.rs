@@ -58,7 +58,27 @@ pub struct Quarantine {
     pub tool: ToolId,
     pub reason: String,
     pub by: Subject,
+    /// The tenant of `by`. What the home tenant took out of use, nobody else puts back: see [`Quarantine::yields_to`].
+    pub by_tenant: TenantId,
     pub at: UnixMillis,
+}
+
+impl Quarantine {
+    /// May people of this tenant lift it, or put another in its place? Those of the installation may always; others only where
+    /// the installation has not spoken.
+    pub fn yields_to(&self, tenant: &TenantId) -> bool {
+        tenant.is_home() || !self.by_tenant.is_home()
+    }
+}
+
+/// What became of a change of a quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuarantineChange {
+    Done,
+    /// There is none to lift.
+    Unknown,
+    /// It is the installation's and stays as it is.
+    Withheld,
 }
 
 /// Why the store could not answer. The variants are what callers can act upon; causes go to the log.
@@ -111,11 +131,17 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
     /// Every tool that is in quarantine, of every tenant.
     async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError>;
 
-    /// Puts a tool into quarantine, durably; one that is in it already gets the new reason.
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError>;
+    /// Puts a tool into quarantine, durably and atomically; one that is in it already gets the new reason, if it
+    /// [yields](Quarantine::yields_to) to the tenant of whoever gives it.
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError>;
 
-    /// Takes a tool out of quarantine, durably. False if it was not in it.
-    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError>;
+    /// Takes a tool of `tenant` out of quarantine for people of the tenant `by`, durably and atomically, if it yields to them.
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError>;
 
     /// Can the store be read and written? For readiness probes; bounded by the caller.
     async fn ping(&self) -> Result<(), StoreError>;

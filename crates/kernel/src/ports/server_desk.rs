@@ -53,6 +53,8 @@ pub struct PinReport {
     pub compatibility: Option<&'static str>,
     /// What the server says about effects, which nobody has checked.
     pub hints: Vec<&'static str>,
+    /// The class that would agree with them, for whoever classifies.
+    pub suggested: Option<SideEffectPolicy>,
 }
 
 /// One line of a difference.
@@ -77,8 +79,8 @@ pub enum Decision {
     Accept { digest: Option<Digest> },
     /// It is not; the tool stays away until the server says again what was accepted.
     Reject,
-    /// What the tool does to the world.
-    Classify(SideEffectPolicy),
+    /// What the tool does to the world. With the digest that was looked at, nothing else is classified.
+    Classify { class: SideEffectPolicy, digest: Option<Digest> },
 }
 
 /// Answers.

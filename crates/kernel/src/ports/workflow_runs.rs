@@ -3,6 +3,7 @@
 //! Invariants every adapter keeps
 //! - RUN-1: of any number of concurrent `begin`s with one key, one makes a run and the others are told which.
 //! - RUN-2: a run ends once. Whoever ends it again changes nothing.
+//! - RUN-3: a run that is released was never one: its key is free. One that came to a success is never released.
 //!
 //! Not here: calling the workflow (`inbound_jobs`).
 
@@ -55,6 +56,8 @@ pub struct RunRecord {
     pub tenant: TenantId,
     pub id: InvocationId,
     pub workflow: String,
+    /// What it was asked with; none if that cannot be read any more.
+    pub input: Option<Value>,
     pub state: RunState,
     pub output: Option<Value>,
     pub error: Option<Value>,
@@ -97,6 +100,9 @@ pub trait WorkflowRuns: Send + Sync + fmt::Debug {
 
     /// Ends a run (RUN-2).
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError>;
+
+    /// Forgets a run that came to nothing, or never began, and so frees its key (RUN-3).
+    async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError>;
 
     /// One run.
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError>;

@@ -3,6 +3,9 @@
 //! The store has the truth, so that it survives and every instance knows; what calls and listings ask is
 //! [`Availability`], which is told of every change. A tool that is quarantined because its server changed it is none of
 //! these: that is lifted by looking at the change (`upstreams`).
+//!
+//! What the installation took out of use, a tenant's people neither put back nor hold for another reason: the store decides
+//! that, because another instance may have taken the tool out a moment ago.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use contract::ids::{Subject, TenantId, ToolId};
 use super::service::shared;
 use super::{Registry, Tool};
 use crate::availability::{Availability, Quarantined};
-use crate::ports::registry_store::{Quarantine, StoreError};
+use crate::ports::registry_store::{Quarantine, QuarantineChange, StoreError};
 
 impl Registry {
     /// Has quarantines shown where calls and listings ask. Once, when the kernel is made.
@@ -33,33 +36,40 @@ impl Registry {
         &self,
         tenant: &TenantId,
         name: &str,
-        (reason, by): (String, &Subject),
+        (reason, by, by_tenant): (String, &Subject, &TenantId),
         may_know: impl Fn(&Tool) -> bool,
     ) -> Result<Quarantine, Refusal> {
         let tool = self.own_tool(tenant, name, &may_know)?;
         let _turn = self.turns.of(&tool).await;
-        let new = Quarantine { tenant: tenant.clone(), tool, reason, by: by.clone(), at: self.clock.now() };
-        self.store.put_quarantine(&new).await.map_err(|error| error.refusal())?;
+        let (by, by_tenant) = (by.clone(), by_tenant.clone());
+        let new = Quarantine { tenant: tenant.clone(), tool, reason, by, by_tenant, at: self.clock.now() };
+        if self.store.put_quarantine(&new).await.map_err(|error| error.refusal())? != QuarantineChange::Done {
+            return Err(withheld(&new.tool));
+        }
         self.change(|held| {
             held.insert((new.tenant.clone(), new.tool.clone()), Arc::new(new.clone()));
         });
         Ok(new)
     }
 
-    /// Puts a tool of the tenant back into use. Answers its id.
+    /// Puts a tool of the tenant back into use, for people of the tenant `by`. Answers its id.
     pub(crate) async fn release(
         &self,
         tenant: &TenantId,
         name: &str,
+        by: &TenantId,
         may_know: impl Fn(&Tool) -> bool,
     ) -> Result<ToolId, Refusal> {
         let tool = self.own_tool(tenant, name, &may_know)?;
         let _turn = self.turns.of(&tool).await;
-        let was_held = self.store.remove_quarantine(tenant, &tool).await.map_err(|error| error.refusal())?;
+        let change = self.store.remove_quarantine(tenant, &tool, by).await.map_err(|error| error.refusal())?;
+        if change == QuarantineChange::Withheld {
+            return Err(withheld(&tool));
+        }
         self.change(|held| {
             held.remove(&(tenant.clone(), tool.clone()));
         });
-        if was_held {
+        if change == QuarantineChange::Done {
             return Ok(tool);
         }
         Err(Refusal::new(ErrorCode::E3408, format!("nobody has put `{tool}` into quarantine"))
@@ -99,4 +109,10 @@ impl Registry {
 pub(super) fn by_tool(all: Vec<Quarantine>) -> Quarantined {
     let keyed = all.into_iter().map(|held| ((held.tenant.clone(), held.tool.clone()), Arc::new(held)));
     keyed.collect::<HashMap<_, _>>()
+}
+
+/// The one means that the installation has against a tool of a tenant must not last only until the tenant looks.
+fn withheld(tool: &ToolId) -> Refusal {
+    Refusal::new(ErrorCode::E3206, format!("`{tool}` was taken out of use by the administrators of the installation"))
+        .hint("only they put it back into use: ask them")
 }

@@ -163,10 +163,12 @@ impl Registry {
         if there.is_some_and(|tool| tool.tenant != *tenant) {
             return Err(taken(&id));
         }
-        // A former name of a shared tool is a name that the shared catalogue has.
-        let leads_elsewhere = || snapshot.find(tenant, id.as_str()).is_some_and(|tool| tool.tenant != *tenant);
-        if there.is_none() && leads_elsewhere() {
-            return Err(taken(&id));
+        // A former name of a tool is a name that this tool has: whoever calls it by that name must go on reaching it.
+        if there.is_none() && snapshot.alias(tenant, id.as_str()).is_some() {
+            return Err(match snapshot.find(tenant, id.as_str()).filter(|tool| tool.tenant == *tenant) {
+                Some(owner) => former_name(&id, &owner.id),
+                None => taken(&id),
+            });
         }
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
         if let Some(known) = there.and_then(|tool| tool.version(&manifest.version)) {
@@ -409,6 +411,11 @@ fn conflict(id: &ToolId, version: &Version) -> Refusal {
 fn taken(id: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::E3103, format!("the shared catalogue has a tool `{id}`"))
         .hint("choose another id: put the tool into a namespace of your own")
+}
+
+fn former_name(id: &ToolId, owner: &ToolId) -> Refusal {
+    Refusal::new(ErrorCode::E3103, format!("`{id}` is an alias of `{owner}`"))
+        .hint("choose another id: an alias leads to its tool for as long as that is there")
 }
 
 pub(super) fn shared(id: &ToolId) -> Refusal {

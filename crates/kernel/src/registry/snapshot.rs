@@ -96,6 +96,16 @@ impl Tool {
             .or_else(|| self.versions.last())
     }
 
+    /// The version that a caller means who names none: LATEST of those that `may_call` lets through.
+    pub fn latest_of(&self, now: UnixMillis, may_call: impl Fn(&Version) -> bool) -> Option<&Arc<ToolVersion>> {
+        let named = self.versions.iter().filter(|version| may_call(&version.version));
+        let candidates = named.map(|v| (&v.version, v.lifecycle.availability(now)));
+        match resolve(&VersionSpec::Latest, candidates) {
+            Resolution::Found(version) => self.version(version),
+            Resolution::NotRegistered | Resolution::Removed | Resolution::Unsatisfiable => None,
+        }
+    }
+
     /// The version a caller means (REG-005…008, X-21).
     pub fn resolve(&self, spec: &VersionSpec, now: UnixMillis) -> Result<&Arc<ToolVersion>, Refusal> {
         let candidates = self.versions.iter().map(|v| (&v.version, v.lifecycle.availability(now)));

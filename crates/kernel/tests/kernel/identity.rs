@@ -273,6 +273,52 @@ async fn a_budget_of_another_issuers_token_is_shared_with_what_is_exchanged_from
 }
 
 #[tokio::test]
+async fn tokens_of_two_issuers_with_one_id_are_two_tokens_for_whoever_revokes_one() {
+    let key = SigningKey::from_seed(&[1; 32]);
+    let board = Arc::new(Billboard::default());
+    *board.text.lock().unwrap() = Some(key_set(&[&key]));
+    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let minter = Minter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
+    let twins = async || {
+        let ours = stage.mint(json!({})).await;
+        let id = claims(&ours)["jti"].as_str().unwrap().to_owned();
+        let theirs = minter.mint(&mint_request(json!({})), &key, id.clone(), START).unwrap().0;
+        (ours, theirs, id)
+    };
+    let codes = async |one: &str, other: &str| (stage.code(one, "greet").await, stage.code(other, "greet").await);
+    let void = Some(ErrorCode::E3201);
+    let of = |jti: &str, issuer: Option<&str>| RevocationRequest {
+        jti: Some(jti.to_owned()),
+        issuer: issuer.map(str::to_owned),
+        ..RevocationRequest::default()
+    };
+    // Whoever gives up its token gives up that one only, and what was handed on from it.
+    let (ours, theirs, id) = twins().await;
+    let child = stage.kernel.delegate_token(as_holder(&theirs), &DelegationRequest::default()).await.unwrap().token;
+    let kept = stage.kernel.delegate_token(as_holder(&ours), &DelegationRequest::default()).await.unwrap().token;
+    stage.kernel.revoke_tokens(as_holder(&theirs), &of(&id, None)).await.unwrap();
+    assert_eq!(codes(&ours, &theirs).await, (None, void));
+    assert_eq!(codes(&kept, &child).await, (None, void));
+    stage.kernel.revoke_tokens(as_holder(&ours), &of(&id, None)).await.unwrap();
+    assert_eq!(codes(&ours, &theirs).await, (void, void), "the second takes nothing back of the first");
+    // It cannot give up another's by naming its issuer.
+    let (ours, theirs, id) = twins().await;
+    let others = of(&id, claims(&ours)["iss"].as_str());
+    assert_eq!(stage.kernel.revoke_tokens(as_holder(&theirs), &others).await.unwrap_err().code, ErrorCode::E3206);
+    // An administrator says whose it is, or means every one.
+    stage.kernel.revoke_tokens(admin(), &of(&id, Some("https://issuer.example"))).await.unwrap();
+    assert_eq!(codes(&ours, &theirs).await, (None, void));
+    stage.kernel.revoke_tokens(admin(), &of(&id, None)).await.unwrap();
+    assert_eq!(codes(&ours, &theirs).await, (void, void));
+    for wrong in ["", "a\nb"] {
+        assert_eq!(
+            stage.kernel.revoke_tokens(admin(), &of(&id, Some(wrong))).await.unwrap_err().code,
+            ErrorCode::E3004
+        );
+    }
+}
+
+#[tokio::test]
 async fn limits_of_a_token_hold_for_the_arguments_that_run() {
     let stage = with_tenant(Props::default()).await;
     let token = stage.mint(json!({ "limits": [{ "tool_id": "greet", "argument": "/times", "max": 2 }] })).await;

@@ -1,13 +1,15 @@
 //! The signed door for jobs of other queues, and what its handlers ask of services outside.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::inbound_jobs::{
-    Arrived, CallOutParts, CallOutUrls, CallOuts, CallbackTaken, InboundJobs, InboundKind, InboundParts,
+    Arrived, Attempt, CallOutParts, CallOutUrls, CallOuts, CallbackTaken, InboundJobs, InboundKind, InboundParts,
+    Stopped,
 };
 use gantry_kernel::ports::call_out::CallOutError;
 use gantry_kernel::ports::clock::Clock as _;
@@ -64,9 +66,13 @@ impl DoorOfJobs {
     }
 
     async fn run(&self, kind: InboundKind, payload: &Value, is_last: bool) -> Result<Value, (ErrorCode, bool)> {
+        let ended = self.attempt(kind, payload, Attempt { is_last, waits: None }).await;
+        ended.map_err(|stopped| (stopped.refusal.code, stopped.again))
+    }
+
+    async fn attempt(&self, kind: InboundKind, payload: &Value, attempt: Attempt) -> Result<Value, Stopped> {
         let job = (&TenantId::home(), JOB.parse::<InvocationId>().unwrap());
-        let ended = self.door.calls().run(kind, job, payload, is_last).await;
-        ended.map(|ended| ended.result).map_err(|stopped| (stopped.refusal.code, stopped.again))
+        self.door.calls().run(kind, job, payload, attempt).await.map(|ended| ended.result)
     }
 
     fn actions(&self) -> Vec<String> {
@@ -147,7 +153,7 @@ async fn an_embedding_is_made_outside_and_its_size_is_kept() {
         (Ok((200, json!({ "ok": true }))), Err((ErrorCode::E3502, false))),
         (Ok((400, json!({}))), Err((ErrorCode::E3502, false))),
         (Ok((503, json!({}))), Err((ErrorCode::E3502, true))),
-        (Err(CallOutError::TimedOut(std::time::Duration::from_secs(1))), Err((ErrorCode::E3503, true))),
+        (Err(CallOutError::TimedOut(Duration::from_secs(1))), Err((ErrorCode::E3503, true))),
         (Err(CallOutError::NotAllowed("x")), Err((ErrorCode::E3406, false))),
     ] {
         let jobs = DoorOfJobs::all([answer]);
@@ -177,7 +183,7 @@ async fn a_notification_goes_to_every_device_and_forgets_those_that_are_gone() {
 }
 
 #[tokio::test]
-async fn a_workflow_runs_once_for_its_key_and_its_failure_is_kept_after_the_last_attempt() {
+async fn a_workflow_runs_once_for_its_key_and_nobody_knows_after_the_last_attempt_that_may_have_run() {
     let payload = json!({ "workflowId": "wf-1", "input": { "a": 1 }, "idempotencyKey": "k" });
     let kind = InboundKind::ExecuteWorkflow;
     let jobs = DoorOfJobs::all([Ok((500, json!({}))), Ok((200, json!({ "done": true })))]);
@@ -191,11 +197,10 @@ async fn a_workflow_runs_once_for_its_key_and_its_failure_is_kept_after_the_last
         let body: Value = serde_json::from_str(&sent[0].2).unwrap();
         assert_eq!((&body["a"], &body["_metadata"]["requestId"]), (&json!(1), &json!(JOB)));
     }
+    let other = json!({ "workflowId": "wf-1", "input": { "a": 2 }, "idempotencyKey": "k" });
+    assert_eq!(jobs.run(kind, &other, false).await, Err((ErrorCode::E3410, false)), "another input under its key");
     let failing = DoorOfJobs::all([Ok((500, json!({ "secret": "stack trace" })))]);
-    failing.run(kind, &payload, true).await.unwrap();
-    let run = failing.store.run(&TenantId::home(), JOB.parse().unwrap()).await.unwrap().unwrap();
-    assert_eq!((run.state, &run.error.as_ref().unwrap()["code"]), (RunState::Failure, &json!("N8N_ERROR")));
-    assert!(!run.error.unwrap().to_string().contains("stack trace"));
+    assert_eq!(failing.run(kind, &payload, true).await, Err((ErrorCode::E3413, false)), "it may have run, each time");
     for bad in
         [json!({ "workflowId": "../admin" }), json!({ "workflowId": "a", "input": { "_metadata": 1 } }), json!({})]
     {
@@ -204,16 +209,90 @@ async fn a_workflow_runs_once_for_its_key_and_its_failure_is_kept_after_the_last
 }
 
 #[tokio::test]
+async fn how_far_a_call_of_the_workflow_engine_came_says_whether_it_is_made_again() {
+    let timed_out = CallOutError::TimedOut(Duration::from_secs(1));
+    for (answer, without_key, with_key) in [
+        (Ok(404), (ErrorCode::E3502, false), (ErrorCode::E3502, false)),
+        (Ok(400), (ErrorCode::E3502, false), (ErrorCode::E3502, false)),
+        (Ok(429), (ErrorCode::E3502, true), (ErrorCode::E3502, true)),
+        (Ok(425), (ErrorCode::E3502, true), (ErrorCode::E3502, true)),
+        (Err(CallOutError::NotConnected), (ErrorCode::E3502, true), (ErrorCode::E3502, true)),
+        (Err(CallOutError::NotAllowed("x")), (ErrorCode::E3406, false), (ErrorCode::E3406, false)),
+        (Ok(500), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Ok(503), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Ok(408), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Ok(409), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Err(CallOutError::Redirect(302)), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Err(CallOutError::Redirect(308)), (ErrorCode::E3502, false), (ErrorCode::E3502, false)),
+        (Err(CallOutError::BrokenOff), (ErrorCode::E3413, false), (ErrorCode::E3502, true)),
+        (Err(timed_out), (ErrorCode::E3413, false), (ErrorCode::E3503, true)),
+    ] {
+        for (key, expected) in [(Value::Null, without_key), (json!("k"), with_key)] {
+            let payload = json!({ "workflowId": "wf-1", "idempotencyKey": key });
+            let again = Ok((200, json!({})));
+            let jobs = DoorOfJobs::all([answer.clone().map(|status| (status, json!({}))), again]);
+            let first = jobs.run(InboundKind::ExecuteWorkflow, &payload, false).await;
+            assert_eq!(first, Err(expected), "{answer:?} {key}");
+            // The process died after that, and nobody knows what the attempt came to.
+            let may_have_run = without_key.0 == ErrorCode::E3413;
+            let second = jobs.run(InboundKind::ExecuteWorkflow, &payload, false).await;
+            assert_eq!(second.is_err(), may_have_run && key.is_null(), "{answer:?} {key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_that_goes_on_is_waited_for_and_at_last_nobody_knows() {
+    let payload = json!({ "workflowId": "wf-1", "input": {} });
+    let jobs = DoorOfJobs::all([Ok((202, json!({})))]);
+    let attempt = async |waits| {
+        let attempt = Attempt { is_last: true, waits };
+        jobs.attempt(InboundKind::ExecuteWorkflow, &payload, attempt).await.unwrap_err()
+    };
+    let (since, first) = attempt(None).await.waits.unwrap();
+    assert_eq!(since.since, jobs.clock.now());
+    let hours = |count: i64| jobs.clock.now.fetch_add(count * 3_600_000, std::sync::atomic::Ordering::SeqCst);
+    hours(1);
+    let (still, later) = attempt(Some(since)).await.waits.unwrap();
+    assert!(still == since && later > first, "the longer it takes, the less often it is worth looking");
+    hours(23);
+    let stopped = attempt(Some(since)).await;
+    assert_eq!((stopped.refusal.code, stopped.again, stopped.waits), (ErrorCode::E3413, false, None));
+    assert_eq!(jobs.receiver.sent.lock().unwrap().len(), 1, "it was asked once");
+}
+
+#[tokio::test]
+async fn a_key_of_a_workflow_is_claimed_with_its_message() {
+    let jobs = DoorOfJobs::all([Ok((200, json!({})))]);
+    let take = async |token: &str, message: &str, body: &str| {
+        let signed = signature(b"current", "execute_workflow", token, body);
+        let taken = jobs.door.take("execute_workflow", &signed, Some(message), body.as_bytes()).await;
+        taken.map_err(|refusal| refusal.code)
+    };
+    let seven = r#"{"workflowId":"pay","input":{"order":7},"idempotencyKey":"k"}"#;
+    let eight = seven.replace('7', "8");
+    let (other_key, other_flow) = (seven.replace("\"k\"", "\"l\""), seven.replace("pay", "refund"));
+    assert_eq!(take("jwt_1", "m1", seven).await, Ok(Arrived::Queued));
+    assert_eq!(take("jwt_2", "m2", seven).await, Ok(Arrived::Again), "another message with the key");
+    assert_eq!(take("jwt_3", "m3", &eight).await, Err(ErrorCode::E3410));
+    assert_eq!(take("jwt_4", "m1", &other_key).await, Ok(Arrived::Again), "the message came before");
+    assert_eq!(take("jwt_5", "m5", &other_key).await, Ok(Arrived::Queued));
+    assert_eq!(take("jwt_6", "m6", &other_flow).await, Ok(Arrived::Queued), "keys belong to their workflow");
+    assert_eq!(jobs.queue.0.lock().unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn a_workflow_calls_back_once_and_only_if_it_proves_itself() {
     let payload = json!({ "workflowId": "wf-1", "input": {} });
     let jobs = DoorOfJobs::all([Ok((202, json!({})))]);
-    let pending = jobs.run(InboundKind::ExecuteWorkflow, &payload, false).await.unwrap();
-    assert_eq!(pending["status"], "pending");
+    let goes_on = jobs.attempt(InboundKind::ExecuteWorkflow, &payload, Attempt::default()).await.unwrap_err();
+    assert!(goes_on.waits.is_some());
     let body = json!({ "invocationId": JOB, "status": "success", "output": { "n": 2 } }).to_string();
     let home = TenantId::home();
+    let attempt = Attempt { is_last: false, waits: goes_on.waits.map(|(waits, _)| waits) };
     let signed = |secret: &str, body: &str| sign(&[Secret::new(secret).unwrap()], jobs.clock.now(), body.as_bytes());
     let back = async |signature: &str, body: &str| {
-        jobs.door.calls().called_back(&home, signature, body.as_bytes()).await.map_err(|refusal| refusal.code)
+        jobs.door.called_back(signature, body.as_bytes()).await.map_err(|refusal| refusal.code)
     };
     assert_eq!(back(&signed("other", &body), &body).await, Err(ErrorCode::E3202));
     assert_eq!(back("", &body).await, Err(ErrorCode::E3202));
@@ -222,6 +301,8 @@ async fn a_workflow_calls_back_once_and_only_if_it_proves_itself() {
     let good = signed("shared", &body);
     assert!(matches!(back(&good, &body).await, Ok(CallbackTaken::Now { .. })));
     assert_eq!(run().await.output, Some(json!({ "n": 2 })));
+    let ended = jobs.attempt(InboundKind::ExecuteWorkflow, &payload, attempt).await.unwrap();
+    assert_eq!(ended["status"], "success");
     assert_eq!(back(&good, &body).await, Ok(CallbackTaken::Before));
     let failure = json!({ "invocationId": JOB, "status": "failure", "error": "x" }).to_string();
     assert_eq!(back(&signed("shared", &failure), &failure).await, Ok(CallbackTaken::Before));
@@ -238,7 +319,7 @@ async fn whether_the_workflow_engine_answers_is_known_from_when_it_was_asked_las
     let jobs = DoorOfJobs::all(answers);
     assert_eq!(jobs.door.calls().workflow_answers(), Some(true), "nobody has asked it yet");
     for expected in [false, false, true] {
-        let payload = json!({ "workflowId": "wf-1" });
+        let payload = json!({ "workflowId": "wf-1", "idempotencyKey": "k" });
         let _ended = jobs.run(InboundKind::ExecuteWorkflow, &payload, false).await;
         assert_eq!(jobs.door.calls().workflow_answers(), Some(expected));
     }

@@ -218,8 +218,11 @@ async fn the_end_of_the_token_is_not_asked_again_but_its_revocation_is() {
     let second = stage.submit_as(&revoked, json!({})).await.unwrap().invocation_id;
     stage.step(3_600);
     assert_eq!(refused(stage.submit_as(&outlived, json!({})).await), ErrorCode::E3201);
-    let request =
-        RevocationRequest { jti: None, sub: Some("agent-2".parse().unwrap()), tenant: Some("acme".parse().unwrap()) };
+    let request = RevocationRequest {
+        sub: Some("agent-2".parse().unwrap()),
+        tenant: Some("acme".parse().unwrap()),
+        ..RevocationRequest::default()
+    };
     stage.kernel.revoke_tokens(admin(), &request).await.unwrap();
     stage.work_anew().await;
     assert_eq!(stage.until_in(Some("acme"), first, ended).await.status, InvocationStatus::Success);

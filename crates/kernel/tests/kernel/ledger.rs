@@ -485,7 +485,7 @@ async fn a_call_that_was_given_up_meanwhile_cannot_write_its_end() {
 }
 
 #[tokio::test]
-async fn an_invocation_id_that_is_used_makes_room_for_another() {
+async fn an_invocation_id_that_is_used_is_taken() {
     let stage = stage(Props::default()).await;
     says(&stage, Act::Answer(json!({})));
     let id = "018f0000-0000-7000-8000-000000000001";
@@ -493,10 +493,10 @@ async fn an_invocation_id_that_is_used_makes_room_for_another() {
     request["invocation_id"] = json!(id);
     assert_eq!(stage.call(request.clone()).await.unwrap().invocation_id.to_string(), id);
     request["execution_options"]["idempotency_key"] = json!("l");
-    let second = stage.call(request).await.unwrap();
-    assert_ne!(second.invocation_id.to_string(), id);
-    let line = stage.kernel.ledger_line(admin(), second.invocation_id).await.unwrap();
-    assert_eq!(line.state, EntryState::Done);
+    let refused = stage.call(request.clone()).await.unwrap_err();
+    assert_eq!(refused.refusal.code, ErrorCode::E3410);
+    request["execution_options"]["idempotency_key"] = json!("k");
+    assert_eq!(stage.call(request).await.unwrap().invocation_id.to_string(), id, "the same call is answered again");
 }
 
 #[tokio::test]

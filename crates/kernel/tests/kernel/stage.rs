@@ -415,6 +415,9 @@ impl Ledger for Blotter {
     async fn resolve(&self, tenant: &TenantId, id: InvocationId, end: Settlement) -> Result<Resolved, StoreError> {
         self.ledger().resolve(tenant, id, end).await
     }
+    async fn release(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        self.ledger().release(tenant, id).await
+    }
     async fn prune(&self, most: usize) -> Result<usize, StoreError> {
         self.ledger().prune(most).await
     }

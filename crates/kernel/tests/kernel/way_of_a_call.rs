@@ -205,14 +205,16 @@ async fn output_that_breaks_the_manifests_promise_is_not_returned() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
     let secret = "the-value-nobody-may-see";
-    for (output, code) in [
-        (json!({ "text": [secret] }), ErrorCode::E3303),
-        (json!(null), ErrorCode::E3303),
-        (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3407),
+    for (output, code, words) in [
+        (json!({ "text": [secret] }), ErrorCode::E3303, "at `/text`: expected a string"),
+        (json!({ "other": secret }), ErrorCode::E3303, "`text` is required"),
+        (json!(null), ErrorCode::E3303, "expected an object"),
+        (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3407, "larger than"),
     ] {
         *stage.puppet.act.lock().unwrap() = Act::Answer(output);
         let failed = stage.call(greet()).await.unwrap_err();
         assert_eq!(failed.refusal.code, code);
+        assert!(failed.envelope().message.contains(words), "{}", failed.envelope().message);
         assert!(!serde_json::to_string(&failed.envelope()).unwrap().contains(secret));
     }
 }

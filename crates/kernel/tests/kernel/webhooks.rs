@@ -70,11 +70,17 @@ pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
 impl JobEntrance for Queue {
     async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
         let mut jobs = self.0.lock().unwrap();
-        if jobs.iter().any(|known| known.key == job.key && known.kind == job.kind && known.tenant == job.tenant) {
-            return Ok(Entered::Known);
+        let same_key =
+            |known: &&EnteringJob| known.key == job.key && known.kind == job.kind && known.tenant == job.tenant;
+        if let Some(known) = jobs.iter().find(same_key) {
+            return Ok(Entered::Known { same: known.payload == job.payload });
         }
         jobs.push(job);
         Ok(Entered::New)
+    }
+
+    async fn told_end(&self, _: &TenantId, _: InvocationId, _: Result<Value, Refusal>) -> Result<(), Refusal> {
+        Ok(())
     }
 }
 

@@ -119,6 +119,9 @@ impl Ledger for Wire {
     async fn resolve(&self, tenant: &TenantId, id: InvocationId, end: Settlement) -> Result<Resolved, StoreError> {
         ask!(self, Ledger, resolve(tenant, id, end))
     }
+    async fn release(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        ask!(self, Ledger, release(tenant, id))
+    }
     async fn prune(&self, most: usize) -> Result<usize, StoreError> {
         ask!(self, Ledger, prune(most))
     }
@@ -169,6 +172,12 @@ impl JobStore for Wire {
     }
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         ask!(self, JobStore, ask_cancel(key, reason, error))
+    }
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
+        ask!(self, JobStore, release_key(key))
+    }
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
+        ask!(self, JobStore, hasten(key))
     }
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         ask!(self, JobStore, find(key))

@@ -121,6 +121,24 @@ impl Policies {
         self.reads.needs()
     }
 
+    /// The members that any permit hides, whoever it is for.
+    ///
+    /// ```
+    /// # use gantry_policy::{Obligation, Policies};
+    /// let text = r#"@obligations("redact=email,require_approval") permit (principal, action, resource);"#;
+    /// assert_eq!(Policies::compile(text).unwrap().redactions(), [Obligation::Redact("email".into())]);
+    /// ```
+    pub fn redactions(&self) -> Vec<Obligation> {
+        let all: BTreeSet<_> = self.obligations.values().flatten().collect();
+        all.into_iter().filter(|duty| matches!(duty, Obligation::Redact(_))).cloned().collect()
+    }
+
+    /// Can a denial have come of arguments that were not there to be read? Not if a forbid that reads none holds.
+    pub fn may_lack_arguments(&self, denial: &Verdict) -> bool {
+        let reads = |policy: &String| self.readers.keys().any(|id| name(id) == policy);
+        self.needs().arguments && denial.determining.iter().all(reads)
+    }
+
     /// Decides one question.
     pub fn decide(&self, question: &Question<'_>) -> Verdict {
         if let Some(verdict) = &self.constant {

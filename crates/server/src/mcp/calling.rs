@@ -28,6 +28,10 @@ use super::{Visit, addresses, lazy, names, seal, tasks, to_wire};
 
 /// Where a client may put a key that makes two calls one (LIFE-11).
 const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
+/// For whom a Gantry in front of this one calls. It is told, and decides nothing here.
+const USER: &str = "dev.gantry/user";
+/// What members of `_meta` begin with that are ours to understand.
+const OWN_META: &str = "dev.gantry/";
 
 /// What is to be called.
 struct Target {
@@ -67,7 +71,11 @@ impl Handler {
         if support == Support::Required && keeper.is_none() && self.task_keeper().is_some() {
             return Err(tasks::task_wanted(round.is_modern()));
         }
-        let (invoke, given) = (round.invocation(target.tool_id, target.arguments), request.input_responses);
+        let invoke = match round.invocation(target.tool_id, target.arguments) {
+            Ok(invoke) => invoke,
+            Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
+        };
+        let given = request.input_responses;
         let errand = match keeper {
             None => Errand::Call(Box::new(invoke)),
             Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs)),
@@ -100,7 +108,7 @@ impl Handler {
         match self.target(visit, &listing, &request.name, arguments).await {
             Ok(Aim::Call(target)) => {
                 let invoke = round.invocation(target.tool_id, target.arguments);
-                Ok((round, invoke))
+                Ok((round, invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?))
             }
             Ok(Aim::Answer(_)) => {
                 Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool cannot be called as a task", None))
@@ -198,28 +206,44 @@ fn say_where_keys_go(refusal: &mut Refusal) {
     }
 }
 
+/// The key that a call's `_meta` gives it. What stands there under a name of ours is understood or refused: a key that is
+/// overlooked is an act that happens twice.
+fn key_in(meta: &JsonObject) -> Result<Option<String>, Refusal> {
+    let unknown =
+        meta.keys().find(|name| name.starts_with(OWN_META) && ![IDEMPOTENCY_KEY, USER].contains(&name.as_str()));
+    if let Some(unknown) = unknown {
+        let shown: String = unknown.chars().filter(|c| !c.is_control()).take(80).collect();
+        return Err(Refusal::new(ErrorCode::E3004, format!("`_meta` of a call has no member `{shown}`"))
+            .hint(format!("`{IDEMPOTENCY_KEY}` is understood; nothing was run")));
+    }
+    match meta.get(IDEMPOTENCY_KEY) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(key)) => Ok(Some(key.clone())),
+        Some(_) => Err(Refusal::new(ErrorCode::E3004, format!("`{IDEMPOTENCY_KEY}` is not a text"))
+            .hint("send the key as a string; nothing was run")),
+    }
+}
+
 fn is_looking(name: &str) -> bool {
     matches!(name, lazy::SEARCH | lazy::DESCRIBE)
 }
 
 impl Round<'_> {
     /// The call as the kernel wants it.
-    fn invocation(&self, tool_id: String, parameters: JsonObject) -> InvokeRequest {
-        InvokeRequest {
+    fn invocation(&self, tool_id: String, parameters: JsonObject) -> Result<InvokeRequest, Refusal> {
+        let idempotency_key = key_in(&self.context.meta.0.0)?;
+        Ok(InvokeRequest {
             tool_id,
             tool_version: None,
             parameters,
             invocation_id: None,
             agent_context: None,
-            execution_options: ExecutionOptions {
-                idempotency_key: self.idempotency_key(),
-                ..ExecutionOptions::default()
-            },
+            execution_options: ExecutionOptions { idempotency_key, ..ExecutionOptions::default() },
             resource_limits: contract::envelope::CallLimits::default(),
             document_context: None,
             checkpoint_config: None,
             execution_mode: None,
-        }
+        })
     }
 
     /// What a client hears of a call.
@@ -260,7 +284,8 @@ impl Round<'_> {
             }
         };
         let relayed = tool.is_some_and(Offered::is_relayed);
-        Ok(self.handler.dressed(self.visit, to_wire::result(response, relayed), tool))
+        let tool_id = response.tool_id.clone();
+        Ok(self.handler.dressed(self.visit, to_wire::result(response, relayed), tool, &tool_id))
     }
 
     /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
@@ -270,19 +295,22 @@ impl Round<'_> {
             drop(self.visit.lacks.set(scope.to_owned()));
         }
     }
-
-    fn idempotency_key(&self) -> Option<String> {
-        self.context.meta.0.0.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned)
-    }
 }
 
 impl Handler {
     /// A result as this caller may have it: with addresses it can read, and not too large.
-    pub(super) fn dressed(&self, visit: &Visit, mut result: CallToolResult, tool: Option<&Offered>) -> CallToolResult {
+    pub(super) fn dressed(
+        &self,
+        visit: &Visit,
+        mut result: CallToolResult,
+        tool: Option<&Offered>,
+        tool_id: &str,
+    ) -> CallToolResult {
         let (mcp, kernel) = (self.door.mcp(), self.door.kernel());
         self.readdress(visit, &mut result, tool);
         let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
-        let shape = Shape { structured_promised: promised, text_is_copy: !tool.is_some_and(Offered::is_relayed) };
+        let text_is_copy = !tool.is_some_and(Offered::is_relayed);
+        let shape = Shape { tool_id, structured_promised: promised, text_is_copy };
         let principal = seal::principal(visit.caller.caller());
         let now_ms = kernel.clock().now().0;
         mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms)

@@ -28,7 +28,8 @@ use super::config::is_toolset_name;
 use super::handler::{From, Handler};
 use super::quota::NoPlace;
 use super::sessions::{Owner, Sessions};
-use super::{Visit, moving, seal};
+use super::strict_message::UnreadableMessage;
+use super::{Visit, moving, seal, strict_message};
 use crate::answer::dress;
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
@@ -117,7 +118,7 @@ async fn handed_on(
         let refusal = Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers"));
         return Err(refusal.hint("send fewer headers").into());
     }
-    door.called_by_name(&incoming.parts.headers, true)?;
+    door.called_by_name(&incoming.parts, true)?;
     if !origin::origin_is_fine(&incoming.parts.headers, &config.allowed_origins) {
         return Err(wrong_way("origin", "mcp.allowed_origins"));
     }
@@ -184,12 +185,12 @@ async fn posted(
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return batch(door, parts, &body, visit, session.as_deref()).await;
     }
-    let peek: Peek = match serde_json::from_slice(&body) {
-        Ok(peek) => peek,
-        Err(error) if error.is_data() => {
-            return Ok(not_a_message(-32600, "the body is no JSON-RPC message", &Value::Null));
-        }
-        Err(error) => return Ok(not_a_message(-32700, &format!("the body is not JSON: {error}"), &Value::Null)),
+    let message = match strict_message::read(&body, &door.json_limits()) {
+        Ok(message) => message,
+        Err(unreadable) => return Ok(not_read(&unreadable)),
+    };
+    let Ok(peek) = serde_json::from_value::<Peek>(message) else {
+        return Ok(not_a_message(-32600, "the body is no JSON-RPC message", &Value::Null));
     };
     if peek.jsonrpc.as_deref() != Some("2.0") {
         let id = peek.id.unwrap_or_default();
@@ -264,9 +265,10 @@ async fn batch(
         let why = format!("several messages at once are known to revision {BATCHING} only: send one after the other");
         return Ok(not_a_message(-32600, &why, &Value::Null));
     }
-    let messages: Vec<Value> = match serde_json::from_slice(body) {
-        Ok(messages) => messages,
-        Err(error) => return Ok(not_a_message(-32700, &format!("the body is not JSON: {error}"), &Value::Null)),
+    let messages = match strict_message::read(body, &door.json_limits()) {
+        Ok(Value::Array(messages)) => messages,
+        Ok(_) => return Ok(not_a_message(-32600, "the body is no batch of messages", &Value::Null)),
+        Err(unreadable) => return Ok(not_read(&unreadable)),
     };
     if messages.is_empty() || messages.len() > BATCH_MAX {
         return Ok(not_a_message(-32600, &format!("a batch has 1 to {BATCH_MAX} messages"), &Value::Null));
@@ -392,7 +394,14 @@ pub(super) fn no_place(why: NoPlace, what: &str) -> Refused {
 
 /// The answer of JSON-RPC to a body that is no message.
 fn not_a_message(code: i32, why: &str, id: &Value) -> Response<Body> {
-    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": why } });
+    answered_400(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": why } }))
+}
+
+fn not_read(unreadable: &UnreadableMessage) -> Response<Body> {
+    answered_400(&json!({ "jsonrpc": "2.0", "id": unreadable.id, "error": unreadable.error }))
+}
+
+fn answered_400(body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

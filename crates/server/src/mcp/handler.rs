@@ -309,7 +309,7 @@ impl ServerHandler for Handler {
         }
         let visit = self.placed_visit(&context.extensions).await?;
         let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
-        let read = resources::read(kernel, results, &visit.who, visit.caller.caller(), &request.uri).await;
+        let read = resources::read(kernel, results, &visit.who, &visit.caller, &request.uri).await;
         let contents = read.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))?;
         let result = ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
         Ok(result.into())
@@ -353,7 +353,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        self.watching.add(&self.door, &visit, &request.uri).await.map_err(|refusal| refused(&refusal, &visit.who))
+        let added = self.watching.add(&self.door, &visit, &request.uri).await;
+        added.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))
     }
 
     async fn unsubscribe(
@@ -375,7 +376,10 @@ impl ServerHandler for Handler {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         // Whose stream this is, is known here only over HTTP; elsewhere what cannot be watched ends the stream.
         let may_watch = |uri: &str| match &self.from {
-            From::Http { first } => resources::changes(uri) || Relay::of(self, first).may_have(uri),
+            From::Http { first } if resources::changes(uri) => {
+                resources::may_watch(self.door.kernel(), &first.caller, uri).is_ok()
+            }
+            From::Http { first } => Relay::of(self, first).may_have(uri),
             From::Stdio { .. } => true,
         };
         let mut accepted = requested.clone();

@@ -11,6 +11,7 @@
 //! Not here: who may use what (`kernel`), the three tools of lazy exposure (`lazy`).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use affordances::{Estimate, TokenCounter as _};
@@ -68,6 +69,8 @@ pub(crate) struct Listings {
     lists: Mutex<HashMap<Key, Arc<Listing>>>,
     /// A tool looks the same in every list: by the digest of its manifest.
     wires: Mutex<HashMap<Digest, Tool>>,
+    /// Has the operator been told that a catalogue is too large to be listed?
+    is_told: AtomicBool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -139,6 +142,16 @@ impl Listings {
         let by_name = offered.iter().enumerate().map(|(at, one)| (Box::from(&*one.wire.name), at)).collect();
         let fingerprint = fingerprint(&offered);
         let meta = is_lazy(config, &offered).then(|| lazy::meta_tools(config.mode, &offered));
+        if meta.is_some() && config.exposure == Exposure::Auto && !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                tools = offered.len(),
+                auto_tools_max = config.auto_tools_max,
+                auto_tokens_max = config.auto_tokens_max,
+                "a client is offered more tools than a model reads well: MCP lists search_tools, describe_tool and \
+                 call_tool in their place; set tools.exposure = \"all\" to list each of them, or raise \
+                 mcp.auto_tools_max or mcp.auto_tokens_max"
+            );
+        }
         Listing { mark, built_at_ms: now_ms, offered, by_name, meta, fingerprint }
     }
 }

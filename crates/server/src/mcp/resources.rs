@@ -6,14 +6,14 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use kernel::Kernel;
 use kernel::registry::ToolVersion;
+use kernel::{Kernel, Principal};
 use policy::Caller;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::results::{ParkedResults, RESULTS};
+use super::results::{ParkedResults, Piece, RESULTS};
 use super::{names, seal};
 use crate::incoming::Credential;
 use crate::visibility_view::{AvailableTool, EnabledTool, UnavailableTool};
@@ -105,12 +105,21 @@ pub(crate) fn changes(uri: &str) -> bool {
     place(uri).is_some_and(|place| !matches!(place, Place::Result { .. }))
 }
 
+/// May the caller watch it, being one of Gantry's own that changes? What it may not read does not exist for it here either.
+pub(crate) fn may_watch(kernel: &Kernel, caller: &Principal, uri: &str) -> Result<(), Refusal> {
+    match place(uri).ok_or_else(|| nothing(uri))? {
+        Place::Available(tenant) => kernel.may_see_tenant(caller, &tenant),
+        Place::Enabled(agent) | Place::Unavailable(agent) => kernel.may_see_agent(caller, &agent),
+        Place::Result { .. } => Err(nothing(uri)),
+    }
+}
+
 /// Reads one.
 pub(crate) async fn read(
     kernel: &Kernel,
     results: &ParkedResults,
     who: &Credential,
-    caller: &Caller,
+    reader: &Principal,
     uri: &str,
 ) -> Result<ResourceContents, Refusal> {
     let value = match place(uri).ok_or_else(|| nothing(uri))? {
@@ -131,8 +140,9 @@ pub(crate) async fn read(
         }
         Place::Result { id, offset } => {
             let now_ms = kernel.clock().now().0;
-            let piece = results.read(&id, offset, &seal::principal(caller), now_ms);
-            return Ok(piece.ok_or_else(|| nothing(uri))?.contents(uri, &id));
+            let found = results.find(&id, &seal::principal(reader.caller()), now_ms).ok_or_else(|| nothing(uri))?;
+            let shown = kernel.shown_to_reader(reader, &found.tool_id, found.text).await;
+            return Ok(Piece::at(&shown, offset).ok_or_else(|| nothing(uri))?.contents(uri, &id));
         }
     };
     Ok(ResourceContents::text(value.to_string(), uri).with_mime_type("application/json"))

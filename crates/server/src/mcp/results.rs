@@ -2,10 +2,11 @@
 //! by `gantry://results/{id}?offset=`, by whoever made the call and nobody else, for a while.
 //!
 //! Bounded in bytes and time; at the limit the oldest make room. An id is unguessable, and all the same the principal is
-//! compared: a link that leaks gives nothing away.
+//! compared: a link that leaks gives nothing away. What is kept is what the caller was allowed to see then; whoever reads it
+//! asks the kernel what of it may be seen now.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kernel::ports::entropy::{Entropy, new_token_id};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
@@ -35,13 +36,23 @@ struct Shelf {
 struct Parked {
     id: String,
     principal: String,
-    text: String,
+    result: ParkedResult,
     until_ms: i64,
+}
+
+/// One that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ParkedResult {
+    /// The tool that said it.
+    pub(crate) tool_id: Arc<str>,
+    pub(crate) text: Arc<str>,
 }
 
 /// What is known of a result before it is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct Shape<'a> {
+    /// The tool that gave it.
+    pub(crate) tool_id: &'a str,
     /// The tool has an output schema.
     pub(crate) structured_promised: bool,
     /// The text repeats what is structured, as in all results of our own.
@@ -62,7 +73,7 @@ impl ParkedResults {
         &self,
         result: CallToolResult,
         principal: &str,
-        shape: Shape,
+        shape: Shape<'_>,
         config: &McpConfig,
         entropy: &dyn Entropy,
         now_ms: i64,
@@ -77,7 +88,8 @@ impl ParkedResults {
         let id = new_token_id(entropy).to_string();
         let until_ms = now_ms.saturating_add(i64::try_from(config.parked_for().as_millis()).unwrap_or(i64::MAX));
         let uri = format!("{RESULTS}{id}");
-        let parked = Parked { id, principal: principal.to_owned(), text, until_ms };
+        let result_kept = ParkedResult { tool_id: shape.tool_id.into(), text: text.into() };
+        let parked = Parked { id, principal: principal.to_owned(), result: result_kept, until_ms };
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).put(parked, config.parked_bytes_max, now_ms);
         let more = if kept {
             format!("read the whole of it in pieces from {uri} (then ?offset=…), within {} s", config.parked_ms / 1000)
@@ -102,13 +114,12 @@ impl ParkedResults {
         short.with_meta(Some(meta))
     }
 
-    /// A piece of a waiting result. `None`: there is none, or not for this caller, or not any more.
-    pub(crate) fn read(&self, id: &str, offset: usize, principal: &str, now_ms: i64) -> Option<Piece> {
+    /// A waiting result. `None`: there is none, or not for this caller, or not any more.
+    pub(crate) fn find(&self, id: &str, principal: &str, now_ms: i64) -> Option<ParkedResult> {
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.forget(now_ms);
         let found = shelf.parked.iter().find(|one| one.id == id && one.principal == principal)?;
-        (offset < found.text.len() && found.text.is_char_boundary(offset))
-            .then(|| piece(&found.text, offset, PIECE_BYTES))
+        Some(found.result.clone())
     }
 
     /// How many wait, and their bytes.
@@ -121,13 +132,13 @@ impl ParkedResults {
 impl Shelf {
     fn put(&mut self, parked: Parked, bytes_max: usize, now_ms: i64) -> bool {
         self.forget(now_ms);
-        let bytes = parked.text.len();
+        let bytes = parked.result.text.len();
         if bytes > bytes_max {
             return false;
         }
         while self.bytes + bytes > bytes_max {
             let Some(oldest) = self.parked.pop_front() else { break };
-            self.bytes -= oldest.text.len();
+            self.bytes -= oldest.result.text.len();
         }
         self.bytes += bytes;
         self.parked.push_back(parked);
@@ -136,13 +147,13 @@ impl Shelf {
 
     fn forget(&mut self, now_ms: i64) {
         self.parked.retain(|one| one.until_ms > now_ms);
-        self.bytes = self.parked.iter().map(|one| one.text.len()).sum();
+        self.bytes = self.parked.iter().map(|one| one.result.text.len()).sum();
     }
 }
 
 /// Is it surely small enough? Nearly all are, and are not written out to find that out: one text, which what is
 /// structured repeats.
-fn is_small(result: &CallToolResult, shape: Shape, bytes_max: usize) -> bool {
+fn is_small(result: &CallToolResult, shape: Shape<'_>, bytes_max: usize) -> bool {
     let all_is_text = shape.text_is_copy || result.structured_content.is_none();
     matches!(result.content.as_slice(), [ContentBlock::Text(text)] if all_is_text && text.text.len() <= bytes_max)
 }
@@ -172,6 +183,11 @@ fn piece(text: &str, offset: usize, bytes_max: usize) -> Piece {
 }
 
 impl Piece {
+    /// The piece of a text that begins there. `None`: nothing does.
+    pub(crate) fn at(text: &str, offset: usize) -> Option<Self> {
+        (offset < text.len() && text.is_char_boundary(offset)).then(|| piece(text, offset, PIECE_BYTES))
+    }
+
     /// As a resource.
     pub(crate) fn contents(self, uri: &str, id: &str) -> ResourceContents {
         let mut meta = rmcp::model::MetaObject::new();
@@ -195,7 +211,7 @@ mod tests {
         }
     }
 
-    const PLAIN: Shape = Shape { structured_promised: false, text_is_copy: true };
+    const PLAIN: Shape<'static> = Shape { tool_id: "a.tool", structured_promised: false, text_is_copy: true };
 
     fn id_of(result: &CallToolResult) -> String {
         let value = serde_json::to_value(result).unwrap();
@@ -214,15 +230,16 @@ mod tests {
         let mut read = String::new();
         let mut at = Some(0);
         while let Some(offset) = at {
-            let piece = results.read(&id, offset, "me", 1).unwrap();
+            let piece = Piece::at(&results.find(&id, "me", 1).unwrap().text, offset).unwrap();
             read += &piece.text;
             at = piece.next;
         }
         assert_eq!(read, text);
-        assert_eq!(results.read(&id, 0, "you", 1), None);
-        assert_eq!(results.read(&id, 1, "me", 1), None, "between two bytes of one character");
-        assert_eq!(results.read(&id, text.len(), "me", 1), None);
-        assert_eq!(results.read(&id, 0, "me", 900_000), None, "its time is over");
+        assert_eq!(&*results.find(&id, "me", 1).unwrap().tool_id, "a.tool");
+        assert_eq!(results.find(&id, "you", 1), None);
+        assert_eq!(Piece::at(&text, 1), None, "between two bytes of one character");
+        assert_eq!(Piece::at(&text, text.len()), None);
+        assert_eq!(results.find(&id, "me", 900_000), None, "its time is over");
         assert_eq!(results.held(), (0, 0));
     }
 
@@ -234,8 +251,8 @@ mod tests {
         let make = |bytes: usize| CallToolResult::success(vec![ContentBlock::text("x".repeat(bytes))]);
         let first = id_of(&results.fit(make(3_000), "me", PLAIN, &config, &entropy, 0));
         let second = id_of(&results.fit(make(3_000), "me", PLAIN, &config, &entropy, 0));
-        assert_eq!(results.read(&first, 0, "me", 0), None);
-        assert!(results.read(&second, 0, "me", 0).is_some());
+        assert_eq!(results.find(&first, "me", 0), None);
+        assert!(results.find(&second, "me", 0).is_some());
         let never = results.fit(make(6_000), "me", PLAIN, &config, &entropy, 0);
         assert_eq!((never.content.len(), results.held()), (1, (1, 3_000)));
         let small = results.fit(make(1_000), "me", PLAIN, &config, &entropy, 0);
@@ -250,7 +267,7 @@ mod tests {
         let short = ParkedResults::default().fit(
             result,
             "me",
-            Shape { structured_promised: true, text_is_copy: false },
+            Shape { tool_id: "a.tool", structured_promised: true, text_is_copy: false },
             &config,
             &Counting(0.into()),
             0,

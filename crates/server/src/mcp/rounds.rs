@@ -93,7 +93,7 @@ impl Round<'_> {
             outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone(), ending));
         match Running::begin(
             &self.handler.door,
-            self.visit.who.clone(),
+            (self.visit.caller.caller(), self.visit.who.clone()),
             context_of(self.visit, self.context),
             errand,
             self.ears(),

@@ -16,6 +16,7 @@ use kernel::jobs::{Accepted, Called, Jobs};
 use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
 use kernel::ports::offerings::OfferingRequest;
 use kernel::{Arrival, Failed};
+use policy::Caller;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
@@ -79,7 +80,7 @@ impl Running {
     /// Begins, if there is room for one more.
     pub(crate) fn begin(
         door: &Arc<Door>,
-        who: Credential,
+        (caller, who): (&Caller, Credential),
         trace: TraceContext,
         errand: Errand,
         ears: Ears,
@@ -95,7 +96,7 @@ impl Running {
                 (cancellation.clone(), Some(cancellation.drop_guard()))
             }
         };
-        door.carry(async move {
+        door.carry_call(caller, async move {
             let audience: Arc<dyn Audience> = Arc::new(Listener { say, ears });
             let outcome = match errand {
                 Errand::Call(request) => {

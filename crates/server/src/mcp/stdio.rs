@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rmcp::service::{QuitReason, serve_server_with_ct};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{From, Handler};
+use super::stdio_transport::StdioTransport;
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -41,8 +41,7 @@ where
     let trace_id = kernel::ports::entropy::new_trace_id(door.kernel().entropy());
     let who = Credential::of_token(token, None::<IpAddr>, trace_id);
     let handler = Handler::new(Arc::clone(&door), From::Stdio { who, toolset: toolset.map(Arc::from) });
-    let transport =
-        AsyncRwTransport::new_server(streams.0, streams.1).with_max_line_length(door.config().body_bytes_max);
+    let transport = StdioTransport::new(streams.0, streams.1, door.json_limits());
     let service = match serve_server_with_ct(handler, transport, ended).await {
         Ok(service) => service,
         Err(

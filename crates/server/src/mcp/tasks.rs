@@ -130,7 +130,7 @@ impl Handler {
         let jobs = Arc::clone(self.task_keeper().ok_or_else(no_such_task)?);
         let (told, ended) = oneshot::channel();
         // Carried to its end even if the client does not wait for the answer.
-        let carried = self.door.carry(async move {
+        let carried = self.door.carry_call(visit.caller.caller(), async move {
             drop(told.send(jobs.cancel(who.actor(), None, id, None).await));
         });
         carried.map_err(|refusal| refused(&refusal, visit))?;
@@ -163,7 +163,7 @@ impl Handler {
                 let tool = tool.named_in_any_way(&record.label);
                 let relayed = tool.is_some_and(|tool| tool.is_relayed());
                 let result = to_wire::kept_result(result.unwrap_or_default(), relayed);
-                let result = self.dressed(visit, result, tool.map(|tool| &**tool));
+                let result = self.dressed(visit, result, tool.map(|tool| &**tool), &record.label);
                 TaskPayload::Completed { result: object(&result) }
             }
             JobState::Failed | JobState::Dead => {
@@ -181,7 +181,7 @@ impl Handler {
                     Ok(result) => {
                         let checkpoint = failed_run.checkpoint_ref.as_deref();
                         let result = to_wire::with_run(result, failed_run.execution_metadata, checkpoint);
-                        TaskPayload::Completed { result: object(&self.dressed(visit, result, None)) }
+                        TaskPayload::Completed { result: object(&self.dressed(visit, result, None, &record.label)) }
                     }
                     Err(error) => TaskPayload::Failed { error: object(&error) },
                 }
@@ -222,7 +222,7 @@ impl Round<'_> {
             (Arc::clone(jobs), self.visit.who.in_trace(self.trace_id), CancellationToken::new());
         let trace = context_of(self.visit, self.context);
         let (told, started) = oneshot::channel();
-        self.handler.door.carry(async move {
+        self.handler.door.carry_call(self.visit.caller.caller(), async move {
             let arrival = Arrival {
                 credential: who.secret(),
                 source: who.source(),

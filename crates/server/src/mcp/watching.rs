@@ -88,6 +88,7 @@ impl Watching {
             return Err(full());
         }
         let watched = if resources::changes(uri) {
+            resources::may_watch(door.kernel(), &visit.caller, uri)?;
             Watched::Own
         } else {
             let found = Relay::at(door, visit).resource_at(uri).await?;

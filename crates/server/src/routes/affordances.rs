@@ -1,7 +1,7 @@
 //! `POST /v1/affordances`: an objective and a budget of tokens in, what a model should be shown out (LAZY-001…008, API-016).
 //!
 //! What is useful is what search finds; what the caller may not know is in neither index nor schemas, and pinning it is
-//! "not found". Versions are those that `LATEST` means unless a pin says otherwise. The choice is that of the crate
+//! "not found". Versions are those that `LATEST` means to this token unless a pin says otherwise. The choice is that of the crate
 //! `affordances`; it may read megabytes and the first one makes the tables of the tokenizer, so it has a thread of its own.
 //!
 //! Not here: counting and packing, the meta-tools of the MCP door.
@@ -15,8 +15,8 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::MutationClass;
 use contract::version::{Version, VersionSpec};
-use kernel::Kernel;
-use kernel::registry::{ListFilter, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX, ToolVersion};
+use kernel::registry::{ListFilter, Listed, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX, Tool, ToolVersion};
+use kernel::{Kernel, Principal};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -271,22 +271,29 @@ struct Shown {
 
 impl Shown {
     async fn collect(kernel: &Kernel, who: &Credential, body: &AffordancesBody) -> Result<Self, Refusal> {
+        let caller = kernel.recognise(who.actor()).await?;
         let mut pinned = Vec::with_capacity(body.tools.len());
         for pin in &body.tools {
             let (name, spec) = pin.parts();
             // As for a call: what has been removed is no use to a model.
             let tool = kernel.tool(who.actor(), name).await?;
-            pinned.push(Arc::clone(tool.resolve(&spec, kernel.clock().now())?));
+            let resolved = tool.resolve(&spec, kernel.clock().now())?;
+            let latest = Some(&tool).filter(|_| spec == VersionSpec::Latest);
+            let named = latest.and_then(|tool| called_version(kernel, &caller, tool));
+            pinned.push(named.unwrap_or_else(|| Arc::clone(resolved)));
         }
         let found = kernel.search_tools(who.actor(), &body.objective, body.limit()).await?;
         let best = found.iter().filter_map(|hit| hit.score).fold(0.0, f64::max);
-        let hits = found.into_iter().map(|hit| (hit.current, hit.score.unwrap_or_default()));
+        let hits = found.into_iter().filter_map(|hit| {
+            let worth = hit.score.unwrap_or_default();
+            shown_version(kernel, &caller, hit).map(|version| (version, worth))
+        });
         // A pin decides about the version also of what search finds.
         let hits = hits.filter(|(hit, _)| !pinned.iter().any(|pin| pin.id == hit.id));
         let mut ranked: Vec<(Arc<ToolVersion>, f64)> = hits.collect();
         let worth = if best > 0.0 { best * PIN_FACTOR } else { 1.0 };
         ranked.extend(pinned.into_iter().map(|pin| (pin, worth)));
-        let (catalogue, total) = every_tool(kernel, who, body.token_budget).await?;
+        let (catalogue, total) = every_tool(kernel, who, &caller, body.token_budget).await?;
         Ok(Self { catalogue, total, ranked })
     }
 
@@ -299,12 +306,25 @@ impl Shown {
     }
 }
 
+/// The version that a call without one reaches with this token, if there is one.
+fn called_version(kernel: &Kernel, caller: &Principal, tool: &Tool) -> Option<Arc<ToolVersion>> {
+    tool.latest_of(kernel.clock().now(), |version| caller.may_call(&tool.id, version)).cloned()
+}
+
+/// The version that the caller is shown: the one it would call. One that it cannot call is for those only who look at what they
+/// do not call themselves.
+fn shown_version(kernel: &Kernel, caller: &Principal, listed: Listed) -> Option<Arc<ToolVersion>> {
+    called_version(kernel, caller, &listed.tool)
+        .or_else(|| Some(listed.current).filter(|current| !caller.names(&current.id)))
+}
+
 /// All that the caller may know, in the versions that stand for them, and their number.
 ///
 /// When the number alone says that no index of them fits, none is listed.
 async fn every_tool(
     kernel: &Kernel,
     who: &Credential,
+    caller: &Principal,
     budget: usize,
 ) -> Result<(Vec<Arc<ToolVersion>>, usize), Refusal> {
     let mut tools = Vec::new();
@@ -316,7 +336,7 @@ async fn every_tool(
             return Ok((Vec::new(), total));
         }
         let last = page.tools.len() < PAGE_SIZE_MAX;
-        tools.extend(page.tools.into_iter().map(|listed| listed.current));
+        tools.extend(page.tools.into_iter().filter_map(|listed| shown_version(kernel, caller, listed)));
         if last {
             let total = tools.len();
             return Ok((tools, total));

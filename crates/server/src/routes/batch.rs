@@ -79,8 +79,9 @@ struct Calls {
 async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let calls = calls(incoming.json(&door, &who).await?.typed()?)?;
+    let caller = incoming.caller(&door, &who).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.settle_call(&caller, async move {
         // Before the first call, so that a batch of nobody's is refused as a whole.
         kernel.recognise(who.actor()).await?;
         let mut results = Vec::with_capacity(calls.len());
@@ -90,7 +91,7 @@ async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
                 results.push(BatchResult::Skipped(Skipped { status: SkippedStatus::Skipped }));
                 continue;
             }
-            results.push(match run(&kernel, &who, request).await {
+            results.push(match Box::pin(run(&kernel, &who, request)).await {
                 Ok(response) => BatchResult::Finished(Box::new(response)),
                 Err(refused) => {
                     stopped = critical;

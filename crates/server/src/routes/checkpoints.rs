@@ -327,7 +327,7 @@ async fn resume(door: Arc<Door>, mut incoming: Incoming) -> Handled {
             }),
             execution_mode: None,
         };
-        Answer::json(&invoke::run(&kernel, &who, request).await?)
+        Answer::json(&Box::pin(invoke::run(&kernel, &who, request)).await?)
     })
     .await
 }

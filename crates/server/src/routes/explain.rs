@@ -90,8 +90,8 @@ async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.settle(async move {
         let arrival = arrival(&who, request);
         let explanation = match jobs {
-            None => kernel.explain(arrival).await?,
-            Some(jobs) => jobs.explain(arrival).await?,
+            None => Box::pin(kernel.explain(arrival)).await?,
+            Some(jobs) => Box::pin(jobs.explain(arrival)).await?,
         };
         Answer::json(&ExplainAnswer::of(explanation))
     })

@@ -206,10 +206,14 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
     let mut checks = door.probe().asked(door).await;
     // These are known without asking anybody, so they are never a second old.
     checks.insert("audit", check(door.kernel().is_recording(), true, "records cannot be written, so no call is run"));
+    let altered = "a record is missing or not what was signed: `gantry audit verify` says which";
+    checks.insert("audit_log", check(door.kernel().has_whole_log(), false, altered));
     checks.insert("door", check(!door.is_draining(), true, "shutting down"));
     let unreachable = door.kernel().availability().how_many(WhyUnavailable::ServerUnavailable);
     let trouble = "an MCP server behind this one does not answer, so some tools cannot be called";
     checks.insert("servers", check(unreachable == 0, false, trouble));
+    let trouble = "no sandbox could be started when one was last wanted, so tools that are programs cannot be called";
+    checks.insert("local", check(door.kernel().runs_local_tools(), false, trouble));
     if let Some(answers) = door.inbound_jobs().and_then(|jobs| jobs.calls().workflow_answers()) {
         checks.insert(
             "workflow",

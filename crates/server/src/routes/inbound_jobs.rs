@@ -51,6 +51,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3010,
             ErrorCode::E3202,
             ErrorCode::E3408,
+            ErrorCode::E3410,
             ErrorCode::E3701,
         ],
         mount: |filter| to(filter, take),
@@ -95,6 +96,7 @@ async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let [kind] = incoming.path_values().await?;
     let forged = counted(&door, &incoming);
     jobs.judge(&kind, &signature).map_err(&forged)?;
+    incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     door.settle(async move {
         let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await.map_err(forged)?;
@@ -108,12 +110,13 @@ async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
     let forged = counted(&door, &incoming);
     jobs.calls().judge_callback(&signature).map_err(&forged)?;
+    incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         // What cannot be recorded is not taken.
         let slot = kernel.record_slot().await?;
-        let taken = jobs.calls().called_back(jobs.tenant(), &signature, &body).await.map_err(forged)?;
+        let taken = jobs.called_back(&signature, &body).await.map_err(forged)?;
         let duplicate = match taken {
             CallbackTaken::Before => true,
             CallbackTaken::Now { audit: (action, note) } => {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, TraceId};
+use contract::manifest::SideEffectPolicy;
 use http::StatusCode;
 use kernel::jobs::{Accepted, InvocationView, Jobs};
 use kernel::ports::clock::UnixMillis;
@@ -205,7 +206,7 @@ pub(super) async fn stand(
         // A call that somebody waits for is no job; if it has effects, the ledger knows where it stands.
         Err(refusal) if refusal.code == ErrorCode::E3702 && tenant.is_none() => {
             let entry = door.kernel().ledger_line(who.actor(), id).await.map_err(|_| refusal)?;
-            return Ok(of_the_ledger(entry));
+            return Ok(of_the_ledger(&entry));
         }
         Err(refusal) => return Err(refusal.into()),
     };
@@ -263,12 +264,19 @@ pub(super) async fn id_in_path(incoming: &mut Incoming) -> Result<InvocationId, 
 }
 
 /// A call with effects that is no job.
-fn of_the_ledger(entry: Entry) -> InvocationAnswer {
+fn of_the_ledger(entry: &Entry) -> InvocationAnswer {
     let Entry { intent, state, begun_at, settled_at, outcome, .. } = entry;
     let part = |path: &str| outcome.as_ref().and_then(|outcome| outcome.pointer(path)).cloned();
-    let (status, error) = match state {
+    let (status, error) = match *state {
         EntryState::InFlight => (InvocationStatus::Running, None),
-        EntryState::Unknown => (InvocationStatus::Indeterminate, part("/unknown")),
+        // Calls of tools that nobody has classified were answered with what they failed with.
+        EntryState::Unknown if intent.effects == SideEffectPolicy::Unclassified => {
+            (InvocationStatus::Indeterminate, part("/unknown"))
+        }
+        EntryState::Unknown => {
+            let told = kernel::indeterminate_end(entry).envelope(entry.intent.trace, Some(entry.intent.invocation));
+            (InvocationStatus::Indeterminate, serde_json::to_value(told).ok())
+        }
         EntryState::Done | EntryState::FailedClean => match part("/failure") {
             Some(failure) => (InvocationStatus::Error, Some(failure)),
             None => (InvocationStatus::Success, None),

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::envelope::{DeprecationNotice, InvokeRequest, InvokeResponse};
+use contract::envelope::{DeprecationNotice, ExecutionMode, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use kernel::jobs::{Called, Jobs};
 use kernel::{Arrival, Kernel};
+use policy::Caller;
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -90,16 +91,19 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
 
 pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    if !incoming.recognised
+    if !incoming.is_recognised()
         && let Err(refusal) = incoming.recognise(&door, &who).await
     {
         return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
     }
+    // The table that would ask this is passed by for calls.
+    incoming.query(&[])?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
     let request = invoke_request(value, "", || body.again())?;
     let preference = Preference::of(&incoming.parts.headers);
-    match performed(&door, &who, &incoming.base(), request, preference).await? {
+    let caller = incoming.caller(&door, &who).await?;
+    match performed(&door, (&caller, &who), &incoming.base(), request, preference).await? {
         CallAnswer::GoesOn(answer) => Answer::json_with(StatusCode::ACCEPTED, &answer),
         CallAnswer::Ended(response) => {
             let answer = Answer::json(&response)?;
@@ -122,13 +126,13 @@ pub(super) enum CallAnswer {
 /// Runs a call for as long as its caller waits, or submits it.
 pub(super) async fn performed(
     door: &Door,
-    who: &Credential,
+    (caller, who): (&Caller, &Credential),
     base: &BaseUrl,
     request: InvokeRequest,
     preference: Preference,
 ) -> Result<CallAnswer, Refused> {
     let (jobs, kernel, who, base) = (door.jobs().cloned(), door.shared_kernel(), who.clone(), base.clone());
-    door.settle(async move {
+    door.settle_call(caller, async move {
         let response = match jobs {
             None => Box::pin(run(&kernel, &who, request)).await?,
             // Boxed once, so that the futures around it are moved without the room of all phases.
@@ -183,7 +187,9 @@ async fn called(
     request: InvokeRequest,
     preference: Preference,
 ) -> Result<Called, Refused> {
-    if Jobs::wants_background(&request) || preference.background {
+    // A preference gives way to what the request itself says.
+    let prefers = preference.background && request.execution_mode != Some(ExecutionMode::Sync);
+    if Jobs::wants_background(&request) || prefers {
         return Ok(Called::Promoted(Box::pin(jobs.submit(arrival(who, request))).await?));
     }
     let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
@@ -221,7 +227,14 @@ pub(super) fn invoke_request(
     if let Some(parameters) = parameters {
         request.parameters = parameters;
     }
-    Ok(request)
+    match request.against_waiting() {
+        None => Ok(request),
+        Some(option) => Err(Refusal::new(
+            ErrorCode::E3004,
+            format!("`execution_mode` is `sync`, and `execution_options.{option}` is for calls in the background"),
+        )
+        .hint("leave one of them out; the call was not run")),
+    }
 }
 
 /// The parameters, if they stand under their own name alone and are an object; everything else is left to serde.

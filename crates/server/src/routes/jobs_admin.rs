@@ -67,8 +67,17 @@ pub(super) static OPERATIONS: &[Operation] = &[
         gives: Gives::Json(SchemaGenerator::subschema_for::<super::invocations::AcceptedAnswer>),
         codes: &[
             ErrorCode::E3001,
+            ErrorCode::E3003,
             ErrorCode::E3004,
             ErrorCode::E3010,
+            ErrorCode::E3101,
+            ErrorCode::E3204,
+            ErrorCode::E3205,
+            ErrorCode::E3206,
+            ErrorCode::E3208,
+            ErrorCode::E3210,
+            ErrorCode::E3211,
+            ErrorCode::E3301,
             ErrorCode::E3408,
             ErrorCode::E3410,
             ErrorCode::E3413,
@@ -133,7 +142,7 @@ async fn retry(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let base = incoming.base();
     let id = id_in_path(&mut incoming).await?;
     let jobs = Arc::clone(keeper(&door, &who).await?);
-    door.settle(async move { accepted(&jobs.retry(who.actor(), tenant.as_ref(), id).await?, &base) }).await
+    door.settle(async move { accepted(&Box::pin(jobs.retry(who.actor(), tenant.as_ref(), id)).await?, &base) }).await
 }
 
 fn line(status: InvocationStatus, record: JobRecord) -> Line {

@@ -15,6 +15,7 @@ use contract::envelope::{AgentContext, ErrorResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::json;
+use kernel::Principal;
 use kernel::registry::{ListFilter, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -163,7 +164,8 @@ fn answers(generator: &mut SchemaGenerator) -> Schema {
 async fn rpc(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let text = incoming.json_text(&door, &who).await?;
-    let desk = Desk { preference: Preference::of(&incoming.parts.headers), base: incoming.base(), door, who };
+    let caller = incoming.caller(&door, &who).await?;
+    let desk = Desk { preference: Preference::of(&incoming.parts.headers), base: incoming.base(), door, who, caller };
     let value = match json::read(&text, &desk.door.json_limits()) {
         Ok(value) => value,
         Err(error) => return Answer::json(&desk.refused(Value::Null, PARSE_ERROR, not_json(&error))),
@@ -190,6 +192,7 @@ async fn rpc(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 struct Desk {
     door: Arc<Door>,
     who: Credential,
+    caller: Arc<Principal>,
     base: crate::base_url::BaseUrl,
     preference: Preference,
 }
@@ -227,7 +230,8 @@ impl Desk {
         if method == "tool.invoke" {
             let again = params.clone();
             let request = invoke_request(params, "params", || again)?;
-            return written(&Box::pin(performed(door, &self.who, &self.base, request, self.preference)).await?);
+            let by = (self.caller.caller(), &self.who);
+            return written(&Box::pin(performed(door, by, &self.base, request, self.preference)).await?);
         }
         let who = &door.placed(&self.who).await?;
         match method {

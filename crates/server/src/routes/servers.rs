@@ -228,6 +228,9 @@ struct AcceptBody {
 struct ClassifyBody {
     /// `pure`, `idempotent`, `irreversible`, or `unclassified` to take it back.
     side_effect_policy: SideEffectPolicy,
+    /// Of the definition that was looked at; if the server says something else by now, nothing is classified.
+    #[serde(default)]
+    digest: Option<Digest>,
 }
 
 async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -294,8 +297,8 @@ async fn reject(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn classify(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let ClassifyBody { side_effect_policy } = incoming.json(&door, &who).await?.typed()?;
-    decide(door, incoming, Decision::Classify(side_effect_policy)).await
+    let ClassifyBody { side_effect_policy: class, digest } = incoming.json(&door, &who).await?.typed()?;
+    decide(door, incoming, Decision::Classify { class, digest }).await
 }
 
 async fn decide(door: Arc<Door>, mut incoming: Incoming, decision: Decision) -> Handled {

@@ -114,6 +114,10 @@ struct RevokeBody {
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     jti: Option<String>,
+    /// Who issued the token of `jti` (its `iss`). Default: whoever did; for the token that asks, its own issuer.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    issuer: Option<String>,
     /// All tokens of this subject that were issued so far.
     #[serde(default)]
     sub: Option<Subject>,
@@ -177,10 +181,10 @@ impl MintBody {
 
 async fn revoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let RevokeBody { jti, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
+    let RevokeBody { jti, issuer, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
-        let revoked = kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, sub, tenant }).await?;
+        let revoked = kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, issuer, sub, tenant }).await?;
         Answer::json(&RevokedAnswer { revoked, message: (!revoked).then_some(NOT_KNOWN) })
     })
     .await

@@ -138,6 +138,7 @@ const TABLE: &[Row] = &[
     // The log of this stage is nobody's.
     ("GET", "/v1/admin/log-level", "getLogLevel", NOT_FOR_ADMINISTRATORS_EITHER),
     ("PUT", "/v1/admin/log-level", "putLogLevel", NOT_FOR_ADMINISTRATORS_EITHER),
+    ("POST", "/v1/admin/tool-folders/load", "loadToolFolders", NOT_FOR_ADMINISTRATORS_EITHER),
     ("GET", "/", "getRoot", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/docs", "getDocs", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/openapi.json", "getOpenapi", ["200 -", "200 -", "200 -", "200 -", "200 -"]),

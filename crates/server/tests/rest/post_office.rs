@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use contract::error::Refusal;
-use contract::ids::TenantId;
+use contract::ids::{InvocationId, TenantId};
 use kernel::inbound_jobs::{CallOutParts, CallOutUrls, CallOuts, InboundJobs, InboundParts};
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use kernel::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
 use kernel::ports::secret_source::{NoSecrets, Secret};
 use kernel::webhooks::{WebhookParts, WebhookSettings, Webhooks};
 use policy::QstashReceiver;
+use serde_json::Value;
 use store::memory::MemoryStore;
 
 use crate::stage::{CountingEntropy, HeldClock};
@@ -53,11 +54,16 @@ pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
 impl JobEntrance for Queue {
     async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
         let mut jobs = self.0.lock().unwrap();
-        if jobs.iter().any(|known| (&known.key, known.kind) == (&job.key, job.kind)) {
-            return Ok(Entered::Known);
+        let same_key = |known: &&EnteringJob| (&known.key, known.kind) == (&job.key, job.kind);
+        if let Some(known) = jobs.iter().find(same_key) {
+            return Ok(Entered::Known { same: known.payload == job.payload });
         }
         jobs.push(job);
         Ok(Entered::New)
+    }
+
+    async fn told_end(&self, _: &TenantId, _: InvocationId, _: Result<Value, Refusal>) -> Result<(), Refusal> {
+        Ok(())
     }
 }
 

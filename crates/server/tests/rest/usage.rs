@@ -333,8 +333,10 @@ async fn every_dependency_is_named_by_itself() {
         .collect();
     let expected = [
         ("audit", true, true),
+        ("audit_log", true, false),
         ("disk", false, false),
         ("door", true, true),
+        ("local", true, false),
         ("servers", true, false),
         ("store", true, true),
     ];

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kernel::ports::access_store::{
-    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord,
+    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, Spending, TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
 use policy::{PolicyOverrides, VisibilityDefault};
@@ -30,6 +30,7 @@ macro_rules! access_suite {
                 one_of_many_concurrent_versions_wins,
                 the_history_is_newest_first_and_limited,
                 a_revocation_keeps_the_later_time,
+                a_revocation_is_of_the_issuers_it_was_said_of_and_once_of_all_stays_of_all,
                 a_revocation_whose_end_is_known_is_forgotten_after_it,
                 a_call_is_counted_against_every_budget_or_none,
                 concurrent_spending_never_exceeds_the_maximum,
@@ -107,7 +108,8 @@ fn of_subject(tenant: &str, subject: &str) -> Revoked {
 }
 
 fn revocation(what: Revoked, at: i64, by: &str) -> Revocation {
-    Revocation { what, at: UnixMillis(at), by: by.parse().unwrap(), needless_from: None }
+    let issuers = RevokedIssuers::All;
+    Revocation { what, issuers, at: UnixMillis(at), by: by.parse().unwrap(), needless_from: None }
 }
 
 fn spending(budgets: &[(&str, u64)]) -> Vec<Spending> {
@@ -324,6 +326,28 @@ pub async fn a_revocation_keeps_the_later_time(adapter: impl Adapter) {
             let found: Vec<_> = state.revocations.iter().filter(|revocation| revocation.what == what).collect();
             assert_eq!(found, [&revocation(what.clone(), kept.0, kept.1)], "{by}");
         }
+    }
+}
+
+pub async fn a_revocation_is_of_the_issuers_it_was_said_of_and_once_of_all_stays_of_all(adapter: impl Adapter) {
+    let store = adapter.access();
+    let of = |issuer: &str| Revocation {
+        issuers: RevokedIssuers::only(issuer),
+        ..revocation(of_token("twin"), 1_000, "admin")
+    };
+    for (said, kept) in [
+        (of("https://b.example"), Some("https://b.example")),
+        (of("https://a.example"), Some("https://b.example\nhttps://a.example")),
+        (of("https://b.example"), Some("https://b.example\nhttps://a.example")),
+        // Is in the middle of one that is there, and another issuer.
+        (of("https://a.exam"), Some("https://b.example\nhttps://a.example\nhttps://a.exam")),
+        (revocation(of_token("twin"), 1_000, "admin"), None),
+        (of("https://a.example"), None),
+    ] {
+        store.revoke(&said).await.unwrap();
+        let state = store.load().await.unwrap();
+        let issuers: Vec<Option<String>> = state.revocations.iter().map(|one| one.issuers.to_lines()).collect();
+        assert_eq!(issuers, [kept.map(str::to_owned)]);
     }
 }
 

@@ -40,6 +40,7 @@ macro_rules! jobs_suite {
                 one_dedupe_key_makes_one_job_within_its_window,
                 a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so,
                 a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free,
+                the_dedupe_key_of_an_ended_job_can_be_freed_and_of_no_other,
                 one_id_makes_one_job_in_each_tenant,
                 concurrent_takers_share_the_jobs_without_overlap,
                 concurrent_enqueues_with_one_key_make_one_job,
@@ -49,6 +50,7 @@ macro_rules! jobs_suite {
                 a_retry_waits_for_its_pause_and_keeps_the_error,
                 a_job_handed_back_waits_again_and_the_attempt_does_not_count,
                 a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count,
+                a_delayed_job_that_is_hastened_is_due_at_once,
                 an_interruption_costs_no_try_and_was_begun_all_the_same,
                 a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
                 a_retry_of_a_job_that_was_asked_to_end_ends_it,
@@ -317,6 +319,22 @@ pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(a
     assert_eq!((detail.record.attempts, detail.record.error), (1, None));
     let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, ["queued", "started", "put_back", "started", "put_back", "started", "done"]);
+}
+
+pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in [1, 2] {
+        put(&store, NewJob { delay: HOUR, ..job("local", number) }).await;
+    }
+    store.hasten(&key("acme", 1)).await.unwrap();
+    assert_eq!(take(&store, owner(1), WIDE).await, [], "that of another tenant is another one");
+    store.hasten(&key("local", 2)).await.unwrap();
+    let (taken, fence) = take_one(&store).await;
+    assert_eq!(taken, key("local", 2));
+    store.hasten(&taken).await.unwrap();
+    assert_eq!(store.finish(&taken, fence, End::Done(json!(1))).await.unwrap(), Written::Kept(JobState::Done));
+    store.hasten(&taken).await.unwrap();
+    assert_eq!(take(&store, owner(1), WIDE).await, [], "the other one waits for its time");
 }
 
 pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl Adapter) {

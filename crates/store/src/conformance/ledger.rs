@@ -36,6 +36,7 @@ macro_rules! ledger_suite {
                 the_same_key_with_other_parameters_is_a_conflict,
                 a_done_call_answers_its_key_until_the_window_has_passed,
                 a_call_that_failed_clean_frees_its_key_for_another,
+                the_key_of_a_done_call_can_be_freed_and_of_no_other,
                 a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence,
                 an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it,
                 what_is_settled_is_settled_once_and_by_the_right_fence,
@@ -174,6 +175,31 @@ pub async fn a_done_call_answers_its_key_until_the_window_has_passed(adapter: im
     assert!(matches!(ledger.begin(intent(200, Some("k4"))).await.unwrap(), Begun::Held(_)));
     clock.step(Duration::from_secs(2));
     fresh(&ledger, intent(201, Some("k4"))).await;
+}
+
+pub async fn the_key_of_a_done_call_can_be_freed_and_of_no_other(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let tenant = intent(1, None).tenant;
+    let fence = fresh(&ledger, intent(1, Some("k"))).await;
+    let holder = async |number: u128| match ledger.begin(intent(number, Some("k"))).await.unwrap() {
+        Begun::Held(entry) => entry.intent.invocation,
+        other => panic!("{other:?}"),
+    };
+    ledger.release(&tenant, id(1)).await.unwrap();
+    assert_eq!(holder(2).await, id(1), "it is in flight");
+    ledger.settle(id(1), fence, end(EntryState::Done)).await.unwrap();
+    ledger.release(&"other".parse().unwrap(), id(1)).await.unwrap();
+    ledger.release(&tenant, id(9)).await.unwrap();
+    assert_eq!(holder(3).await, id(1), "it is not another tenant's");
+    ledger.release(&tenant, id(1)).await.unwrap();
+    let fence = fresh(&ledger, intent(4, Some("k"))).await;
+    assert_eq!(state(&ledger, 1).await, EntryState::Done, "what became of it is remembered");
+    // Freeing it again takes the key from nobody.
+    ledger.release(&tenant, id(1)).await.unwrap();
+    assert_eq!(holder(5).await, id(4));
+    ledger.settle(id(4), fence, end(EntryState::Unknown)).await.unwrap();
+    ledger.release(&tenant, id(4)).await.unwrap();
+    assert_eq!(holder(6).await, id(4), "nobody knows what became of it");
 }
 
 pub async fn a_call_that_failed_clean_frees_its_key_for_another(adapter: impl Adapter) {

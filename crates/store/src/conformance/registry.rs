@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, QuarantineChange, StoredVersion};
 use kernel::registry::Lifecycle;
 
 use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
@@ -36,6 +36,7 @@ macro_rules! registry_suite {
                 tenants_have_the_same_id_without_hearing_of_each_other,
                 a_lifecycle_is_changed_for_one_tenant_only,
                 a_quarantine_is_set_replaced_and_lifted_for_one_tenant,
+                a_quarantine_of_the_installation_yields_to_the_installation_alone,
                 a_sound_store_answers_pings,
             ]
         );
@@ -306,6 +307,7 @@ pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter:
         tool: "demo.sample".parse().unwrap(),
         reason: reason.to_owned(),
         by: "did:example:officer".parse().unwrap(),
+        by_tenant: TenantId::home(),
         at: UnixMillis(1_800_000_000_123),
     };
     let store = adapter.store();
@@ -320,7 +322,36 @@ pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter:
     all.sort_by(|left, right| left.tenant.cmp(&right.tenant));
     assert_eq!(all, [held("acme", "of another tenant"), held("local", "it lies\0again")]);
     let (home, tool) = (TenantId::home(), "demo.sample".parse().unwrap());
-    assert!(store.remove_quarantine(&home, &tool).await.unwrap());
-    assert!(!store.remove_quarantine(&home, &tool).await.unwrap(), "once");
+    assert_eq!(store.remove_quarantine(&home, &tool, &home).await.unwrap(), QuarantineChange::Done);
+    assert_eq!(store.remove_quarantine(&home, &tool, &home).await.unwrap(), QuarantineChange::Unknown, "once");
     assert_eq!(store.quarantines().await.unwrap(), [held("acme", "of another tenant")]);
+}
+
+pub async fn a_quarantine_of_the_installation_yields_to_the_installation_alone(mut adapter: impl Adapter) {
+    let (home, acme) = (TenantId::home(), "acme".parse::<TenantId>().unwrap());
+    let tool = "demo.sample".parse().unwrap();
+    let held = |by_tenant: &TenantId, reason: &str| Quarantine {
+        tenant: acme.clone(),
+        tool: "demo.sample".parse().unwrap(),
+        reason: reason.to_owned(),
+        by: "did:example:officer".parse().unwrap(),
+        by_tenant: by_tenant.clone(),
+        at: UnixMillis(1_800_000_000_123),
+    };
+    let store = adapter.store();
+    // The tenant's own yields to the tenant, and to the installation.
+    assert_eq!(store.put_quarantine(&held(&acme, "our own")).await.unwrap(), QuarantineChange::Done);
+    assert_eq!(store.remove_quarantine(&acme, &tool, &acme).await.unwrap(), QuarantineChange::Done);
+    assert_eq!(store.put_quarantine(&held(&acme, "our own")).await.unwrap(), QuarantineChange::Done);
+    assert_eq!(store.put_quarantine(&held(&home, "it lies")).await.unwrap(), QuarantineChange::Done);
+    // From then on the tenant neither lifts it nor makes it its own.
+    assert_eq!(store.put_quarantine(&held(&acme, "ours again")).await.unwrap(), QuarantineChange::Withheld);
+    assert_eq!(store.remove_quarantine(&acme, &tool, &acme).await.unwrap(), QuarantineChange::Withheld);
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.store();
+    assert_eq!(store.quarantines().await.unwrap(), [held(&home, "it lies")]);
+    assert_eq!(store.remove_quarantine(&acme, &tool, &acme).await.unwrap(), QuarantineChange::Withheld);
+    assert_eq!(store.remove_quarantine(&acme, &tool, &home).await.unwrap(), QuarantineChange::Done);
+    assert_eq!(store.quarantines().await.unwrap(), []);
 }

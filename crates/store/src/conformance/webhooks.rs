@@ -315,11 +315,21 @@ pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl Adapter
     let failure = RunEnd::Failure(json!({ "code": "N8N_ERROR" }));
     assert_eq!(runs.end_run(&tenant("local"), id(1), &failure).await.unwrap(), RunEnded::Before);
     assert!(matches!(runs.end_run(&tenant("local"), id(3), &failure).await.unwrap(), RunEnded::Now { .. }));
+    let released = async |number: u64, key: &str| {
+        runs.release_run(&tenant("local"), id(number)).await.unwrap();
+        runs.begin_run(&run("local", 4, key)).await.unwrap() == Begun::New
+    };
+    assert!(!released(1, "k").await, "what succeeded stays");
+    assert_eq!(runs.begin_run(&run("local", 5, "not sent")).await.unwrap(), Begun::New);
+    assert!(released(5, "not sent").await, "its key is free");
+    assert!(released(4, "not sent").await, "and again");
+    runs.release_run(&tenant("local"), id(4)).await.unwrap();
     drop(runs);
     adapter.reopen().await;
     let runs = adapter.runs();
     let ended = runs.run(&tenant("local"), id(1)).await.unwrap().unwrap();
     assert_eq!((ended.state, ended.output, ended.error), (RunState::Success, Some(Value::Null), None));
+    assert_eq!(ended.input, Some(json!({ "to": "a@b.example" })));
     let failed = runs.run(&tenant("local"), id(3)).await.unwrap().unwrap();
     assert_eq!((failed.state, failed.error), (RunState::Failure, Some(json!({ "code": "N8N_ERROR" }))));
     assert_eq!(runs.run(&tenant("acme"), id(1)).await.unwrap().unwrap().state, RunState::Pending);

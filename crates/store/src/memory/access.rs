@@ -116,7 +116,8 @@ impl AccessStore for MemoryStore {
         if let Some(there) = access.revocations.get(&key) {
             let needless_from = there.needless_from.zip(revocation.needless_from).map(|(one, other)| one.max(other));
             let later = if there.at < revocation.at { revocation } else { there };
-            kept = Revocation { needless_from, ..later.clone() };
+            let issuers = there.issuers.clone().joined(&revocation.issuers);
+            kept = Revocation { needless_from, issuers, ..later.clone() };
         }
         access.revocations.insert(key, kept);
         access.revocations.retain(|_, kept| kept.needless_from.is_none_or(|end| end > revocation.at));

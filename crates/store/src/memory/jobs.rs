@@ -440,6 +440,21 @@ impl JobStore for MemoryStore {
         Ok(CancelAsked::Now(job.record.state))
     }
 
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
+        if let Some(job) = self.jobs().find(key).filter(|job| job.record.state.is_end()) {
+            job.dedupe = None;
+        }
+        Ok(())
+    }
+
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
+        let now = self.now();
+        if let Some(job) = self.jobs().find(key).filter(|job| job.record.state == JobState::Delayed) {
+            job.record.due_at = now.min(job.record.due_at);
+        }
+        Ok(())
+    }
+
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         Ok(self.jobs().find(key).map(|job| JobDetail {
             record: job.record.clone(),

@@ -176,6 +176,15 @@ impl Ledger for MemoryStore {
         })
     }
 
+    async fn release(&self, tenant: &TenantId, invocation: InvocationId) -> Result<(), StoreError> {
+        let mut kept = self.lines();
+        let line = kept.lines.get_mut(&invocation).filter(|line| line.entry.intent.tenant == *tenant);
+        if let Some(line) = line.filter(|line| line.entry.state == EntryState::Done) {
+            line.released = true;
+        }
+        Ok(())
+    }
+
     async fn prune(&self, most: usize) -> Result<usize, StoreError> {
         let now = self.time.now();
         let mut kept = self.lines();

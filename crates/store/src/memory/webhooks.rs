@@ -208,7 +208,7 @@ impl WebhookStore for MemoryStore {
 impl WorkflowRuns for MemoryStore {
     async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
         let mut kept = self.hooks();
-        let NewRun { tenant, id, workflow, idempotency_key, input: _ } = run.clone();
+        let NewRun { tenant, id, workflow, idempotency_key, input } = run.clone();
         let same = |(record, key): &&(RunRecord, String)| {
             record.tenant == tenant && record.workflow == workflow && *key == idempotency_key
         };
@@ -219,6 +219,7 @@ impl WorkflowRuns for MemoryStore {
             tenant: tenant.clone(),
             id,
             workflow,
+            input: Some(input),
             state: RunState::Pending,
             output: None,
             error: None,
@@ -242,6 +243,15 @@ impl WorkflowRuns for MemoryStore {
         }
         record.completed_at = Some(now);
         Ok(RunEnded::Now { took: now.since(record.created_at) })
+    }
+
+    async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        let key = (tenant.clone(), id);
+        let mut kept = self.hooks();
+        if kept.runs.get(&key).is_some_and(|(record, _)| record.state != RunState::Success) {
+            kept.runs.remove(&key);
+        }
+        Ok(())
     }
 
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {

@@ -227,11 +227,16 @@ async fn revoke(tx: &Transaction, revocation: &Revocation) -> Result<u64, Fault>
         Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
     };
     tx.execute(
-        "INSERT INTO access_revocations AS there (kind, tenant_id, name, revoked_at, revoked_by, needless_from)
-         VALUES ($1, $2, $3, $4, $5, $6)
+        "INSERT INTO access_revocations AS there (kind, tenant_id, name, revoked_at, revoked_by, needless_from,
+                                                  issuers)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)
          ON CONFLICT (kind, tenant_id, name) DO UPDATE
          SET needless_from = CASE WHEN there.needless_from IS NOT NULL AND excluded.needless_from IS NOT NULL
                                   THEN greatest(there.needless_from, excluded.needless_from) END,
+             issuers = CASE WHEN there.issuers IS NULL OR excluded.issuers IS NULL THEN NULL
+                            WHEN position(chr(10) || excluded.issuers || chr(10)
+                                          IN chr(10) || there.issuers || chr(10)) > 0 THEN there.issuers
+                            ELSE there.issuers || chr(10) || excluded.issuers END,
              revoked_by = CASE WHEN excluded.revoked_at > there.revoked_at THEN excluded.revoked_by
                                ELSE there.revoked_by END,
              revoked_at = greatest(excluded.revoked_at, there.revoked_at)",
@@ -242,6 +247,7 @@ async fn revoke(tx: &Transaction, revocation: &Revocation) -> Result<u64, Fault>
             int(&revocation.at.0),
             text(&revocation.by.as_str()),
             int(&revocation.needless_from.map(|end| end.0)),
+            text(&revocation.issuers.to_lines()),
         ],
     )
     .await?;

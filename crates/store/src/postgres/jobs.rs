@@ -100,6 +100,25 @@ impl JobStore for PostgresStore {
         Ok(self.cancel_or_ask(key, reason, &error).await?)
     }
 
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
+        let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
+        let statement = "UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL
+                         WHERE tenant_id = $1 AND id = $2 AND ended_at IS NOT NULL";
+        self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&id)]).await?;
+        Ok(())
+    }
+
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
+        let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
+        let statement = format!(
+            "{} UPDATE jobs SET rank = rank - due_at + clock.now, due_at = clock.now FROM clock
+             WHERE tenant_id = $2 AND id = $3 AND state = 'delayed' AND due_at > clock.now",
+            with_clock()
+        );
+        self.pool.execute(Scope::Tenant(tenant), &statement, &[int(&self.now()), text(&tenant), text(&id)]).await?;
+        Ok(())
+    }
+
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
         let statement = format!(

@@ -157,6 +157,14 @@ impl Ledger for PostgresStore {
         Ok(Resolved::NotUnknown(state))
     }
 
+    async fn release(&self, tenant: &TenantId, invocation: InvocationId) -> Result<(), StoreError> {
+        let statement =
+            "UPDATE ledger SET holds_key = false WHERE invocation_id = $1 AND tenant_id = $2 AND state = 'done'";
+        let (tenant, id) = (tenant.as_str(), invocation.to_string());
+        self.pool.execute(Scope::Tenant(tenant), statement, &[text(&id), text(&tenant)]).await?;
+        Ok(())
+    }
+
     async fn prune(&self, most: usize) -> Result<usize, StoreError> {
         // What another instance forgets at the moment is left to it.
         let statement = format!(

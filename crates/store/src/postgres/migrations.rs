@@ -43,6 +43,8 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0021_call_owners.sql"),
     include_str!("../../migrations/postgres/0022_activation_identity.sql"),
     include_str!("../../migrations/postgres/0023_job_interruptions.sql"),
+    include_str!("../../migrations/postgres/0024_revocation_issuers.sql"),
+    include_str!("../../migrations/postgres/0025_quarantine_tenants.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.

@@ -16,7 +16,9 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{
+    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+};
 use kernel::registry::{Lifecycle, Notice};
 use tokio_postgres::Row;
 
@@ -82,21 +84,26 @@ impl RegistryStore for PostgresStore {
     }
 
     async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
-        let sql = "SELECT tenant_id, tool_id, reason, set_by, set_at FROM tool_quarantines";
+        let sql = "SELECT tenant_id, tool_id, reason, set_by, set_by_tenant, set_at FROM tool_quarantines";
         let rows = self.pool.query(Scope::System, sql, &[]).await?;
         Ok(rows.iter().map(quarantine).collect::<Result<Vec<_>, Fault>>()?)
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
         let scope = Scope::Tenant(quarantine.tenant.as_str());
         let done = in_transaction!(self.pool, scope, |tx| put_quarantine(tx, quarantine, self.instance()).await);
         Ok(done?)
     }
 
-    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
-        let (tenant, tool) = (tenant.as_str(), tool.as_str());
-        let scope = Scope::Tenant(tenant);
-        let done = in_transaction!(self.pool, scope, |tx| remove_quarantine(tx, (tenant, tool), self.instance()).await);
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError> {
+        let key = (tenant.as_str(), tool.as_str());
+        let scope = Scope::Tenant(tenant.as_str());
+        let done = in_transaction!(self.pool, scope, |tx| remove_quarantine(tx, key, by, self.instance()).await);
         Ok(done?)
     }
 
@@ -201,30 +208,53 @@ async fn change_lifecycle(
     Ok(LifecycleChange::Done)
 }
 
-async fn put_quarantine(tx: &Transaction, new: &Quarantine, by: i64) -> Result<(), Fault> {
-    tx.execute(
-        "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_at) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (tenant_id, tool_id) DO UPDATE
-         SET reason = excluded.reason, set_by = excluded.set_by, set_at = excluded.set_at",
-        &[
-            text(&new.tenant.as_str()),
-            text(&new.tool.as_str()),
-            text(&kept(&new.reason)),
-            text(&new.by.as_str()),
-            int(&new.at.0),
-        ],
-    )
-    .await?;
-    tell(tx, by).await
+async fn put_quarantine(tx: &Transaction, new: &Quarantine, by: i64) -> Result<QuarantineChange, Fault> {
+    let home = TenantId::home();
+    // Of two at once the second waits for the first, and its condition is asked of what the first has left.
+    let changed = tx
+        .execute(
+            "INSERT INTO tool_quarantines AS there (tenant_id, tool_id, reason, set_by, set_by_tenant, set_at)
+             VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (tenant_id, tool_id) DO UPDATE
+             SET reason = excluded.reason, set_by = excluded.set_by, set_by_tenant = excluded.set_by_tenant,
+                 set_at = excluded.set_at
+             WHERE excluded.set_by_tenant = $7 OR there.set_by_tenant <> $7",
+            &[
+                text(&new.tenant.as_str()),
+                text(&new.tool.as_str()),
+                text(&kept(&new.reason)),
+                text(&new.by.as_str()),
+                text(&new.by_tenant.as_str()),
+                int(&new.at.0),
+                text(&home.as_str()),
+            ],
+        )
+        .await?;
+    if changed == 0 {
+        return Ok(QuarantineChange::Withheld);
+    }
+    tell(tx, by).await?;
+    Ok(QuarantineChange::Done)
 }
 
-async fn remove_quarantine(tx: &Transaction, (tenant, tool): (&str, &str), by: i64) -> Result<bool, Fault> {
-    let sql = "DELETE FROM tool_quarantines WHERE tenant_id = $1 AND tool_id = $2";
-    let was_there = tx.execute(sql, &[text(&tenant), text(&tool)]).await? > 0;
-    if was_there {
-        tell(tx, by).await?;
+async fn remove_quarantine(
+    tx: &Transaction,
+    (tenant, tool): (&str, &str),
+    for_tenant: &TenantId,
+    by: i64,
+) -> Result<QuarantineChange, Fault> {
+    let sql = "SELECT tenant_id, tool_id, reason, set_by, set_by_tenant, set_at FROM tool_quarantines
+               WHERE tenant_id = $1 AND tool_id = $2 FOR UPDATE";
+    let Some(row) = tx.query_opt(sql, &[text(&tenant), text(&tool)]).await? else {
+        return Ok(QuarantineChange::Unknown);
+    };
+    if !quarantine(&row)?.yields_to(for_tenant) {
+        return Ok(QuarantineChange::Withheld);
     }
-    Ok(was_there)
+    let sql = "DELETE FROM tool_quarantines WHERE tenant_id = $1 AND tool_id = $2";
+    tx.execute(sql, &[text(&tenant), text(&tool)]).await?;
+    tell(tx, by).await?;
+    Ok(QuarantineChange::Done)
 }
 
 // --------------------------------------------------------------------------------------------------- private parts
@@ -236,6 +266,7 @@ fn quarantine(row: &Row) -> Result<Quarantine, Fault> {
         tool: word(row, "tool_id", tool)?,
         reason: free_text(row, "reason")?,
         by: word(row, "set_by", tool)?,
+        by_tenant: word(row, "set_by_tenant", tool)?,
         at: moment(row, "set_at")?,
     })
 }

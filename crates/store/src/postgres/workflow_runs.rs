@@ -83,8 +83,15 @@ impl WorkflowRuns for PostgresStore {
         })
     }
 
+    async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        let statement = "DELETE FROM workflow_runs WHERE tenant_id = $1 AND id = $2 AND state <> 'success'";
+        let (tenant, id) = (tenant.as_str(), id.to_string());
+        self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&id)]).await?;
+        Ok(())
+    }
+
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
-        let statement = "SELECT tenant_id, id, workflow, state, output, error, created_at, completed_at
+        let statement = "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
                          FROM workflow_runs WHERE tenant_id = $1 AND id = $2";
         let rows = self
             .pool
@@ -121,6 +128,7 @@ fn read(row: &Row) -> Result<RunRecord, Fault> {
             .into_iter()
             .find(|known| known.as_str() == state)
             .ok_or_else(|| unreadable("state", of))?,
+        input: opt_json(row, "input", of)?,
         output: opt_json(row, "output", of)?,
         error: opt_json(row, "error", of)?,
         created_at: time(row, "created_at")?,

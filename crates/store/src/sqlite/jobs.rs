@@ -97,6 +97,16 @@ impl JobStore for SqliteStore {
         self.writer()?.run(move |connection| writing::ask_cancel(connection, now, &key, &reason, &error)).await
     }
 
+    async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.writer()?.run(move |connection| writing::release_key(connection, &key)).await
+    }
+
+    async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
+        let (now, key) = (self.now(), key.clone());
+        self.writer()?.run(move |connection| writing::hasten(connection, now, &key)).await
+    }
+
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         let key = key.clone();
         self.readers.run(move |connection| reading::find(connection, &key)).await

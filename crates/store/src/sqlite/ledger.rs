@@ -85,6 +85,19 @@ impl Ledger for SqliteStore {
         self.writer()?.run(move |connection| resolve(connection, &tenant, invocation, &settlement, now)).await
     }
 
+    async fn release(&self, tenant: &TenantId, invocation: InvocationId) -> Result<(), StoreError> {
+        let tenant = tenant.clone();
+        let free = move |connection: &Connection| {
+            connection
+                .prepare_cached(
+                    "UPDATE ledger SET holds_key = 0 WHERE invocation_id = ?1 AND tenant_id = ?2 AND state = 'done'",
+                )?
+                .execute(params![invocation.to_string(), tenant.as_str()])?;
+            Ok(())
+        };
+        self.writer()?.run(free).await
+    }
+
     async fn prune(&self, most: usize) -> Result<usize, StoreError> {
         let now = self.time.now();
         let forget = move |connection: &Connection| {

@@ -30,6 +30,8 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0018_activation_identity.sql"),
     include_str!("../../migrations/0019_job_flows_waiting.sql"),
     include_str!("../../migrations/0020_job_interruptions.sql"),
+    include_str!("../../migrations/0021_revocation_issuers.sql"),
+    include_str!("../../migrations/0022_quarantine_tenants.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.
@@ -76,6 +78,26 @@ mod tests {
         connection.execute_batch("DROP TABLE search_terms").unwrap();
         migrate(&connection).unwrap();
         assert_eq!(taken(&connection).unwrap(), newest());
+    }
+
+    #[test]
+    fn a_quarantine_from_before_its_setter_was_kept_is_the_installations() {
+        let connection = Connection::open_in_memory().unwrap();
+        let step = STEPS.iter().position(|step| step.contains("set_by_tenant")).unwrap();
+        for earlier in STEPS.iter().take(step) {
+            connection.execute_batch(earlier).unwrap();
+        }
+        connection.pragma_update(None, "user_version", i64::try_from(step).unwrap()).unwrap();
+        let old = "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_at)
+                   VALUES ('acme', 'own_tool', 'it lies', 'did:example:ada', 1)";
+        connection.execute_batch(old).unwrap();
+        // As a program reads it that only looks, and after the step.
+        for _ in 0..2 {
+            let held = crate::sqlite::quarantine::all(&connection).unwrap_or_default();
+            let setters: Vec<bool> = held.iter().map(|one| one.by_tenant.is_home()).collect();
+            assert_eq!(setters, [true]);
+            migrate(&connection).unwrap();
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Tools that people have taken out of use, as rows. (REG-024)
 
+use contract::ids::TenantId;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::Quarantine;
+use kernel::ports::registry_store::{Quarantine, QuarantineChange};
 use rusqlite::{Connection, params};
 
 use super::columns::word;
@@ -14,8 +15,14 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Quarantine>, Fault> {
     if connection.query_row(made, [], |row| row.get::<_, i64>(0))? == 0 {
         return Ok(Vec::new());
     }
-    let mut statement =
-        connection.prepare_cached("SELECT tenant_id, tool_id, reason, set_by, set_at FROM tool_quarantines")?;
+    let said = "SELECT count(*) FROM pragma_table_info('tool_quarantines') WHERE name = 'set_by_tenant'";
+    let by_tenant = match connection.query_row(said, [], |row| row.get::<_, i64>(0))? {
+        0 => "'local'",
+        _ => "set_by_tenant",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT tenant_id, tool_id, reason, set_by, {by_tenant} AS set_by_tenant, set_at FROM tool_quarantines"
+    ))?;
     let mut rows = statement.query([])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
@@ -25,26 +32,50 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Quarantine>, Fault> {
             tool: word(row, "tool_id", &of)?,
             reason: row.get("reason")?,
             by: word(row, "set_by", &of)?,
+            by_tenant: word(row, "set_by_tenant", &of)?,
             at: UnixMillis(row.get("set_at")?),
         });
     }
     Ok(all)
 }
 
-/// Puts a tool into quarantine, or gives it a new reason.
-pub(super) fn put(connection: &Connection, new: &Quarantine) -> Result<(), Fault> {
-    connection
+/// Puts a tool into quarantine, or gives it a new reason if the one that is there yields.
+pub(super) fn put(connection: &Connection, new: &Quarantine) -> Result<QuarantineChange, Fault> {
+    let changed = connection
         .prepare_cached(
-            "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_at) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_by_tenant, set_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT DO UPDATE
-             SET reason = excluded.reason, set_by = excluded.set_by, set_at = excluded.set_at",
+             SET reason = excluded.reason, set_by = excluded.set_by, set_by_tenant = excluded.set_by_tenant,
+                 set_at = excluded.set_at
+             WHERE excluded.set_by_tenant = ?7 OR tool_quarantines.set_by_tenant <> ?7",
         )?
-        .execute(params![new.tenant.as_str(), new.tool.as_str(), new.reason, new.by.as_str(), new.at.0])?;
-    Ok(())
+        .execute(params![
+            new.tenant.as_str(),
+            new.tool.as_str(),
+            new.reason,
+            new.by.as_str(),
+            new.by_tenant.as_str(),
+            new.at.0,
+            TenantId::home().as_str(),
+        ])?;
+    Ok(if changed > 0 { QuarantineChange::Done } else { QuarantineChange::Withheld })
 }
 
-/// Takes a tool out of quarantine; false if it was not in it.
-pub(super) fn remove(connection: &Connection, tenant: &str, tool: &str) -> Result<bool, Fault> {
-    let sql = "DELETE FROM tool_quarantines WHERE tenant_id = ?1 AND tool_id = ?2";
-    Ok(connection.prepare_cached(sql)?.execute([tenant, tool])? > 0)
+/// Takes a tool out of quarantine for people of the tenant `by`, if it yields to them. The writer is one, so nobody comes
+/// between the two statements.
+pub(super) fn remove(
+    connection: &Connection,
+    (tenant, tool): (&str, &str),
+    by: &str,
+) -> Result<QuarantineChange, Fault> {
+    let sql = "DELETE FROM tool_quarantines
+               WHERE tenant_id = ?1 AND tool_id = ?2 AND (?3 = ?4 OR set_by_tenant <> ?4)";
+    let home = TenantId::home();
+    if connection.prepare_cached(sql)?.execute([tenant, tool, by, home.as_str()])? > 0 {
+        return Ok(QuarantineChange::Done);
+    }
+    let sql = "SELECT count(*) FROM tool_quarantines WHERE tenant_id = ?1 AND tool_id = ?2";
+    let there: i64 = connection.prepare_cached(sql)?.query_row([tenant, tool], |row| row.get(0))?;
+    Ok(if there > 0 { QuarantineChange::Withheld } else { QuarantineChange::Unknown })
 }

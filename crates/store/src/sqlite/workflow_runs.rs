@@ -26,6 +26,17 @@ impl WorkflowRuns for SqliteStore {
         self.writer()?.run(move |connection| end_one(connection, (&tenant, id), &end, now)).await
     }
 
+    async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
+        let tenant = tenant.clone();
+        let release = move |connection: &Connection| {
+            connection
+                .prepare_cached("DELETE FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2 AND state <> 'success'")?
+                .execute(params![tenant.as_str(), id.to_string()])?;
+            Ok(())
+        };
+        self.writer()?.run(release).await
+    }
+
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
         let tenant = tenant.clone();
         self.readers.run(move |connection| one(connection, &tenant, id)).await
@@ -96,7 +107,7 @@ fn end_one(
 
 fn one(connection: &Connection, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT tenant_id, id, workflow, state, output, error, created_at, completed_at
+        "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
          FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2",
     )?;
     let found = statement.query_row(params![tenant.as_str(), id.to_string()], |row| Ok(read(row))).optional()?;
@@ -118,6 +129,7 @@ fn read(row: &Row<'_>) -> Result<RunRecord, Fault> {
             .into_iter()
             .find(|known| known.as_str() == state)
             .ok_or_else(|| unreadable("state", &of))?,
+        input: json("input")?,
         output: json("output")?,
         error: json("error")?,
         created_at: UnixMillis(row.get("created_at")?),

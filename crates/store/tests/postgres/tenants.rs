@@ -3,7 +3,9 @@
 use contract::canonical::Digest;
 use gantry_store::conformance::{new_version_of, sample_manifest};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{AccessStore, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord};
+use kernel::ports::access_store::{
+    AccessStore, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
+};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::{Published, RegistryStore};
 use kernel::ports::tool_search::ToolSearch;
@@ -44,7 +46,10 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
         store.add_policies(&policies).await.unwrap();
     }
     let what = Revoked::Subject(tenant.clone(), agent.agent.clone());
-    store.revoke(&Revocation { what, at, by: by.clone(), needless_from: None }).await.unwrap();
+    store
+        .revoke(&Revocation { what, issuers: RevokedIssuers::All, at, by: by.clone(), needless_from: None })
+        .await
+        .unwrap();
     let space = Space::new("a-model", 2).unwrap();
     store.open_space(&space).await.unwrap();
     let vector = VectorRecord {

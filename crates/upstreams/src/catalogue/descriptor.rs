@@ -155,7 +155,7 @@ pub(super) fn hints(definition: &Value) -> Vec<&'static str> {
 }
 
 /// The class that would agree with the hints, for whoever classifies.
-pub fn suggested(hints: &[&str]) -> Option<SideEffectPolicy> {
+pub(super) fn suggested(hints: &[&str]) -> Option<SideEffectPolicy> {
     if hints.contains(&"read_only") {
         Some(SideEffectPolicy::Pure)
     } else if hints.contains(&"destructive") {

@@ -8,22 +8,23 @@ use contract::canonical::Digest;
 use contract::compat::{self, Direction, Verdict};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, is_snake_word};
-use contract::manifest::{Manifest, SideEffectPolicy};
+use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
 use contract::version::Version;
 use kernel::Actor;
 use kernel::permissions::Permissions;
 use kernel::ports::audit_sink::AuditAction;
 use kernel::ports::server_desk::{Decision, PinReport, ServerDesk, ServerReport};
 use kernel::ports::upstream_store::{PinRecord, PinState, ServerRecord};
+use kernel::registry::ToolVersion;
 use serde_json::{Value, json};
 
-use super::descriptor::{hints, shown};
+use super::descriptor::{hints, shown, suggested};
 use super::difference::difference;
 use super::taking_in::{JUDGED_MAX, outdated, switched_off};
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
 use crate::plain_secrets;
-use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
+use crate::spec::{CALL_TIMEOUT_SECONDS_MAX, FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
 
 /// Most servers of one tenant.
 const SERVERS_MAX: usize = 256;
@@ -87,6 +88,7 @@ impl ServerDesk for Catalogue {
         self.tell_others().await;
         self.supervise().await;
         recorded?;
+        self.publish_timeouts(&key).await?;
         if start {
             // It is there whether it answers or not; why it does not stands in the report.
             let _ = self.refresh_in_turn(&key).await;
@@ -185,7 +187,7 @@ impl ServerDesk for Catalogue {
             let Decided { pin, version, note } = match decision {
                 Decision::Accept { digest } => self.accept(&kept, pin, digest).await?,
                 Decision::Reject => self.reject(pin)?,
-                Decision::Classify(class) => self.classify(&kept, pin, class).await?,
+                Decision::Classify { class, digest } => self.classify(&kept, pin, class, digest).await?,
             };
             if self.store_pins(&kept, vec![pin.clone()], false).await? {
                 act.done(AuditAction::ToolPinChanged, Some((&pin.tool, version.as_ref())), note).await?;
@@ -207,11 +209,7 @@ struct Decided {
 impl Catalogue {
     async fn accept(&self, kept: &Kept, pin: &PinRecord, looked_at: Option<Digest>) -> Result<Decided, Refusal> {
         let digest = pins::undecided(pin).ok_or_else(|| nothing_to_decide(pin))?;
-        if looked_at.is_some_and(|looked_at| looked_at != digest) {
-            let message = format!("what the server says about `{}` has changed since it was looked at", pin.tool);
-            return Err(Refusal::new(ErrorCode::E3408, message)
-                .hint("nothing was accepted; look again: `gantry server review`"));
-        }
+        is_as_looked_at(pin, Some(digest), looked_at)?;
         let accepted = pins::accept(pin).ok_or_else(|| nothing_to_decide(pin))?;
         let version = self.publish(kept, &accepted).await?;
         let seen_at = self.parts.kernel.clock().now();
@@ -226,7 +224,15 @@ impl Catalogue {
         Ok(Decided { pin, version: None, note: format!("rejected {digest}") })
     }
 
-    async fn classify(&self, kept: &Kept, pin: &PinRecord, class: SideEffectPolicy) -> Result<Decided, Refusal> {
+    async fn classify(
+        &self,
+        kept: &Kept,
+        pin: &PinRecord,
+        class: SideEffectPolicy,
+        looked_at: Option<Digest>,
+    ) -> Result<Decided, Refusal> {
+        let newest = pin.proposed.as_ref().or(pin.accepted.as_ref());
+        is_as_looked_at(pin, newest.map(|definition| definition.digest), looked_at)?;
         if class == SideEffectPolicy::Compensatable {
             return Err(Refusal::new(ErrorCode::E3004, "a tool of a server cannot be `compensatable`")
                 .hint("nothing says which tool undoes it: use `irreversible`, or `idempotent` if twice is as once"));
@@ -239,6 +245,33 @@ impl Catalogue {
         }
         let version = classified.version.clone();
         Ok(Decided { pin: classified, version, note: format!("classified as {}", class.as_str()) })
+    }
+
+    /// Publishes what is accepted of a server once more where the time for a call has changed: a version never changes, so
+    /// another time is another version. What people are taking out of use is not brought back by it. For whoever has the turn.
+    async fn publish_timeouts(&self, key: &ServerKey) -> Result<(), Refusal> {
+        for _ in 0..JUDGED_MAX {
+            let kept = self.known(key)?;
+            let seconds = Some(kept.call_timeout_seconds());
+            let (registry, now) =
+                (Arc::clone(&self.parts.kernel.registry().snapshot()), self.parts.kernel.clock().now());
+            let is_other = |pin: &&PinRecord| {
+                let newest = registry.tool(&pin.tenant, &pin.tool).and_then(|tool| tool.versions().last());
+                let is_other = |newest: &ToolVersion| {
+                    newest.manifest.timeout_default != seconds && newest.lifecycle.state(now) == LifecycleState::Active
+                };
+                pin.accepted.is_some() && newest.is_some_and(|newest| is_other(newest))
+            };
+            let mut changed = Vec::new();
+            for pin in kept.pins.values().filter(is_other) {
+                changed.push(PinRecord { version: Some(self.publish(&kept, pin).await?), ..pin.clone() });
+            }
+            if changed.is_empty() || self.store_pins(&kept, changed, false).await? {
+                return Ok(());
+            }
+            self.catch_up().await?;
+        }
+        Err(outdated(&key.1))
     }
 
     fn report(&self, kept: &Kept) -> ServerReport {
@@ -267,11 +300,13 @@ impl Catalogue {
             _ => None,
         };
         let why = self.parts.kernel.availability().why_not(&pin.tenant, &pin.tool);
+        let hints = newest.map(hints).unwrap_or_default();
         PinReport {
             unavailable: why.map(kernel::WhyUnavailable::as_str),
             difference: open.map(|new| difference(accepted, &new.value)).unwrap_or_default(),
             compatibility,
-            hints: newest.map(hints).unwrap_or_default(),
+            suggested: suggested(&hints),
+            hints,
             pin: pin.clone(),
         }
     }
@@ -360,8 +395,11 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
             "`namespace` must be at most 64 of a-z, 0-9 and _, beginning with a letter, or empty for none".into(),
         ));
     }
+    if !(1..=CALL_TIMEOUT_SECONDS_MAX).contains(&read.upkeep.call_timeout_seconds) {
+        return Err(wrong(format!("`upkeep.call_timeout_seconds` must be between 1 and {CALL_TIMEOUT_SECONDS_MAX}")));
+    }
     match &read.reach {
-        ServerReach::Stdio { command, args, cwd, env, permissions } => {
+        ServerReach::Stdio { command, args, cwd, env, permissions, package } => {
             if command.is_empty() || command.contains('\0') || args.iter().any(|arg| arg.contains('\0')) {
                 return Err(wrong("`command` must name a program, and nothing may contain NUL".into()));
             }
@@ -370,6 +408,11 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
             }
             if cwd.as_ref().is_some_and(|cwd| !cwd.starts_with('/') || cwd.contains('\0')) {
                 return Err(wrong("`cwd` must be a path in full".into()));
+            }
+            if package.as_ref().is_some_and(|pin| pin.folder().is_none()) {
+                return Err(wrong(
+                    "`package` must name a package, its version, and `sha256:` with the digest of its lock file".into(),
+                ));
             }
             checked_permissions(permissions)?;
         }
@@ -427,6 +470,15 @@ fn checked_permissions(words: &[String]) -> Result<(), Refusal> {
                 .hint("the words are those of `required_permissions` in manifests"))
         }
     }
+}
+
+/// A decision is about what was looked at and nothing else.
+fn is_as_looked_at(pin: &PinRecord, said: Option<Digest>, looked_at: Option<Digest>) -> Result<(), Refusal> {
+    if looked_at.is_none() || looked_at == said {
+        return Ok(());
+    }
+    let message = format!("what the server says about `{}` has changed since it was looked at", pin.tool);
+    Err(Refusal::new(ErrorCode::E3408, message).hint("nothing was decided; look again: `gantry server review`"))
 }
 
 /// serde's words without the values it repeats: they may be secrets.

@@ -21,8 +21,6 @@ const NAME_CHARS_MAX: usize = 255;
 const NAME_CHARS_MIN: usize = 3;
 const DESCRIPTION_CHARS_MAX: usize = 2000;
 const DESCRIPTION_CHARS_MIN: usize = 10;
-/// Seconds a call may take unless it says otherwise. The class allows five minutes.
-const TIMEOUT_SECONDS: u32 = 60;
 /// Bytes of what clients are shown besides names, texts and schemas: icons may be whole pictures.
 const DISPLAY_BYTES_MAX: usize = 128 * 1024;
 /// Longest tag.
@@ -38,6 +36,8 @@ pub(super) struct Taken<'a> {
     pub(super) tool: &'a ToolId,
     pub(super) definition: &'a Value,
     pub(super) classification: Option<SideEffectPolicy>,
+    /// Seconds a call may take unless it says otherwise.
+    pub(super) call_timeout_seconds: u32,
 }
 
 /// The manifest as a document, without a version.
@@ -69,7 +69,7 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
     }
     put("execution", execution(taken));
     put("timeout_class", json!("long_running"));
-    put("timeout_default", json!(TIMEOUT_SECONDS));
+    put("timeout_default", json!(taken.call_timeout_seconds));
     put("tags", json!(tags(taken)));
     manifest
 }
@@ -218,7 +218,8 @@ mod tests {
 
     fn manifest(definition: &Value, classification: Option<SideEffectPolicy>) -> Manifest {
         let tool: ToolId = "files.read_file".parse().unwrap();
-        let taken = Taken { server: "files", upstream_tool: "readFile", tool: &tool, definition, classification };
+        let (server, upstream_tool, call_timeout_seconds) = ("files", "readFile", 300);
+        let taken = Taken { server, upstream_tool, tool: &tool, definition, classification, call_timeout_seconds };
         let (document, version) = versioned(document(taken), None, UnixMillis(0));
         assert_eq!(version.to_string(), "1.0.0");
         Manifest::from_value(document).unwrap_or_else(|error| panic!("{error}"))

@@ -200,6 +200,7 @@ impl Catalogue {
             tool: &pin.tool,
             definition: value,
             classification: pin.classification,
+            call_timeout_seconds: kept.call_timeout_seconds(),
         };
         let kernel = &self.parts.kernel;
         let published = kernel.registry().snapshot().tool(&pin.tenant, &pin.tool).cloned();
@@ -270,7 +271,8 @@ impl Catalogue {
         }
     }
 
-    /// Which names something else has: another server's tool, or one that did not come from this tool of this server.
+    /// Which names something else has: another server's tool, one that did not come from this tool of this server, or one that
+    /// another tool had formerly (an alias): what callers send there must not go to this server instead.
     fn taken_names(&self, kept: &Kept) -> impl Fn(&ToolId, &str) -> bool {
         let (tenant, server) = (kept.record.tenant.clone(), kept.record.name.clone());
         let others: Vec<ToolId> = {
@@ -286,7 +288,8 @@ impl Catalogue {
                 };
                 tool.tenant != tenant || !tool.versions().iter().all(|version| ours(&version.manifest.execution))
             });
-            published || others.contains(id)
+            let leads_elsewhere = registry.alias(&tenant, id.as_str()).is_some_and(|owner| owner != id);
+            published || leads_elsewhere || others.contains(id)
         }
     }
 

@@ -19,7 +19,7 @@ use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::ports::server_desk::{Decision, PinReport, ServerDesk};
 use kernel::ports::upstream_store::{PinState, UpstreamStore};
-use kernel::registry::{ListFilter, Registry};
+use kernel::registry::{LifecycleAction, ListFilter, Registry};
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
     KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope, Tier, WhyUnavailable,
@@ -31,6 +31,7 @@ use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 
 use crate::admission::{Admission, TenantLists};
+use crate::pins;
 
 use super::{
     Catalogue, CatalogueParts, Inspection, Inspector, NO_ANSWER, Settled, Supervision, ToolSource, WantedServer,
@@ -311,6 +312,35 @@ async fn what_a_server_offers_at_first_sight_is_taken_in_unclassified() {
 }
 
 #[tokio::test]
+async fn another_time_for_calls_is_another_version_of_every_tool_that_is_in_use() {
+    let stage = Stage::with_files(vec![tool("read_file", "Reads a file."), tool("old_file", "Reads it too.")]).await;
+    let newest = async |id: &str| {
+        let newest = stage.kernel.tool(admin(), id).await.unwrap().versions().last().cloned().unwrap();
+        (newest.version.to_string(), newest.manifest.timeout_default)
+    };
+    assert_eq!(newest("files.read_file").await, ("1.0.0".to_owned(), Some(300)));
+    let deprecate = LifecycleAction::Deprecate { successor: None, migration_guide: None };
+    stage.kernel.change_lifecycle(admin(), "files.old_file", None, &deprecate).await.unwrap();
+    stage.decide("read_file", Decision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
+    let mut short = spec();
+    short["upkeep"] = json!({ "call_timeout_seconds": 20 });
+    for _ in 0..2 {
+        stage.catalogue.put_server(admin(), None, "files", short.clone(), true).await.unwrap();
+        assert_eq!(newest("files.read_file").await, ("1.0.2".to_owned(), Some(20)), "once");
+        assert_eq!(newest("files.old_file").await, ("1.0.0".to_owned(), Some(300)), "nobody is led back to it");
+    }
+    let report = stage.pin("read_file").await;
+    assert_eq!(report.pin.version.unwrap().to_string(), "1.0.2");
+    assert_eq!(report.pin.classification, Some(SideEffectPolicy::Pure), "what a person said stays");
+    for wrong in [0, 301] {
+        short["upkeep"]["call_timeout_seconds"] = json!(wrong);
+        let refusal = stage.catalogue.put_server(admin(), None, "files", short.clone(), true).await.unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::E3004);
+        assert!(refusal.message.contains("between 1 and 300"), "{}", refusal.message);
+    }
+}
+
+#[tokio::test]
 async fn a_changed_description_or_schema_is_never_visible_before_somebody_has_accepted_it() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file."), tool("write_file", "Writes a file.")]).await;
     let mut schema = tool("write_file", "Writes a file.");
@@ -445,20 +475,32 @@ async fn a_person_says_what_a_tool_does_and_that_is_a_version_of_its_own() {
         (SideEffectPolicy::Idempotent, "1.0.3"),
         (SideEffectPolicy::Unclassified, "1.0.4"),
     ] {
-        let report = stage.decide("read_file", Decision::Classify(class)).await.unwrap();
+        let report = stage.decide("read_file", Decision::Classify { class, digest: None }).await.unwrap();
         assert_eq!(report.pin.version.unwrap().to_string(), version);
         let current = stage.kernel.tool(admin(), "files.read_file").await.unwrap().versions().last().cloned().unwrap();
         assert_eq!((current.version.to_string().as_str(), current.manifest.side_effect_policy), (version, class));
     }
-    let refusal = stage.decide("read_file", Decision::Classify(SideEffectPolicy::Compensatable)).await.unwrap_err();
-    assert_eq!(refusal.code, ErrorCode::E3004);
+    let unfit = Decision::Classify { class: SideEffectPolicy::Compensatable, digest: None };
+    assert_eq!(stage.decide("read_file", unfit).await.unwrap_err().code, ErrorCode::E3004);
     // What was said about it outlives a change of the definition.
-    stage.decide("read_file", Decision::Classify(SideEffectPolicy::Pure)).await.unwrap();
+    stage.decide("read_file", Decision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
     stage.says("files", vec![tool("read_file", "Reads any file.")]);
     stage.look().await;
     stage.decide("read_file", Decision::Accept { digest: None }).await.unwrap();
     let current = stage.kernel.tool(admin(), "files.read_file").await.unwrap().versions().last().cloned().unwrap();
     assert_eq!(current.manifest.side_effect_policy, SideEffectPolicy::Pure);
+}
+
+#[tokio::test]
+async fn only_what_was_looked_at_is_classified() {
+    let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
+    let pure = |digest| Decision::Classify { class: SideEffectPolicy::Pure, digest: Some(digest) };
+    let looked_at = pins::definition(&tool("read_file", "Reads a file.")).digest;
+    stage.decide("read_file", pure(looked_at)).await.unwrap();
+    stage.says("files", vec![tool("read_file", "Reads any file.")]);
+    stage.look().await;
+    let refusal = stage.decide("read_file", pure(looked_at)).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::E3408);
 }
 
 #[tokio::test]
@@ -604,7 +646,7 @@ async fn a_look_does_not_undo_what_was_decided_elsewhere_while_it_was_under_way(
     let look = tokio::spawn(async move { catalogue.refresh(&TenantId::home(), "files").await });
     tokio::task::spawn_blocking(move || come.recv().unwrap()).await.unwrap();
     // The look has read the pin and judged it; it has stored nothing.
-    let pure = Decision::Classify(SideEffectPolicy::Pure);
+    let pure = Decision::Classify { class: SideEffectPolicy::Pure, digest: None };
     other.catalogue.decide(admin(), None, "files", "read_file", pure).await.unwrap();
     go_on.send(()).unwrap();
     assert_eq!(look.await.unwrap().unwrap().quarantined.len(), 1);

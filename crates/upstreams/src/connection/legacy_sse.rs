@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE};
 use serde_json::Value;
@@ -97,12 +98,15 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
     }
 }
 
-async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, leaves: impl FnOnce()) -> Result<(), Fault> {
-    let request = || {
-        let request = remote.http.request(Method::POST, endpoint).header(http::header::CONTENT_TYPE, JSON_MIME_TYPE);
-        request.body(body.clone())
-    };
-    let response = remote.send_noting(request, leaves).await?;
+async fn post(
+    remote: &Remote,
+    endpoint: &Url,
+    body: Vec<u8>,
+    leaves: impl Fn() + Clone + Send + Sync + 'static,
+) -> Result<(), Fault> {
+    let json = HeaderValue::from_static(JSON_MIME_TYPE);
+    let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, json)]);
+    let response = remote.post_noting(endpoint, &body.into(), &headers, leaves).await?;
     judged(&response, true).map_or(Ok(()), Err)
 }
 
@@ -111,11 +115,8 @@ impl Channel for LegacySse {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
         let (mut answer, _) = router.wait_for(request.id)?;
         let bytes = request.bytes();
-        let length = bytes.len();
-        let posting = post(&self.remote, &self.endpoint, bytes, || {
-            router.sent(request.id);
-            router.count_sent(request.id, length);
-        });
+        let leaves = router.leaving(request.id, bytes.len());
+        let posting = post(&self.remote, &self.endpoint, bytes, leaves);
         tokio::pin!(posting);
         let outcome = tokio::select! {
             // Some servers answer on the stream before they let the POST go.

@@ -131,10 +131,18 @@ impl Router {
         Ok((answer, Arc::clone(&running.departure)))
     }
 
-    /// A request that has a line of its own is on its way.
-    pub(crate) fn sent(&self, id: CallId) {
-        if let Some(running) = self.table().calls.get(&id) {
-            running.departure.leaves();
+    /// What is to be called when the first of so many bytes of a request that has a line of its own is about to leave.
+    pub(crate) fn leaving(&self, id: CallId, bytes: usize) -> impl Fn() + Clone + Send + Sync + 'static {
+        let departure = self.table().calls.get(&id).map(|running| Arc::clone(&running.departure));
+        let traffic = self.traffic_of(id);
+        move || {
+            // Nobody who has taken it back is left to send it: the line was closed with that.
+            if let Some(departure) = &departure {
+                let _ = departure.leaves();
+            }
+            if let Some(traffic) = &traffic {
+                traffic.add_sent(bytes);
+            }
         }
     }
 

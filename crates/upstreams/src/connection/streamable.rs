@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ::outbound::OriginClient;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::ExecutorError;
@@ -60,25 +61,39 @@ pub(crate) struct Remote {
 impl Remote {
     /// Sends a request with everything the server wants to see, and once more with a new token if the first is turned away.
     pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, Fault> {
-        self.send_noting(build, || {}).await
+        self.authorized(|credentials| build().headers(credentials).send()).await
     }
 
-    /// The same; `leaves` hears when the first of it is about to leave, and all that is asked of others before was answered.
-    pub(crate) async fn send_noting(
+    /// Posts a body; `leaves` hears when a connection is there and the first byte is about to be written, whatever has to be
+    /// asked of others before.
+    pub(crate) async fn post_noting(
         &self,
-        build: impl Fn() -> RequestBuilder,
-        leaves: impl FnOnce(),
+        url: &Url,
+        body: &Bytes,
+        headers: &HeaderMap,
+        leaves: impl Fn() + Clone + Send + Sync + 'static,
     ) -> Result<Response, Fault> {
+        self.authorized(|credentials| {
+            let build = move |request: RequestBuilder| request.headers(headers.clone()).headers(credentials.clone());
+            self.http.post_noting(url, body, build, leaves.clone())
+        })
+        .await
+    }
+
+    /// Sends a request with these headers, and once more with a new token if the first is turned away.
+    async fn authorized<F>(&self, send: impl Fn(HeaderMap) -> F) -> Result<Response, Fault>
+    where
+        F: Future<Output = Result<Response, reqwest::Error>>,
+    {
         let Some(tokens) = &self.tokens else {
-            leaves();
-            return build().headers(self.headers.clone()).send().await.map_err(|error| failed(&error));
+            return send(self.headers.clone()).await.map_err(|error| failed(&error));
         };
         let mut token = tokens.header(None).await?;
-        leaves();
         let mut again = true;
         loop {
-            let request = build().headers(self.headers.clone()).header(http::header::AUTHORIZATION, token.clone());
-            let response = request.send().await.map_err(|error| failed(&error))?;
+            let mut credentials = self.headers.clone();
+            credentials.insert(http::header::AUTHORIZATION, token.clone());
+            let response = send(credentials).await.map_err(|error| failed(&error))?;
             // HTTP-3.
             if response.status() != http::StatusCode::UNAUTHORIZED || !std::mem::take(&mut again) {
                 return Ok(response);
@@ -121,21 +136,32 @@ impl Shared {
 
     /// A request with the headers of the protocol.
     fn request(&self, method: Method) -> RequestBuilder {
-        let mut request = self.remote.http.request(method, &self.remote.url);
-        if let Some((_, version)) = self.version.get() {
-            request = request.header(HEADER_MCP_PROTOCOL_VERSION, version.clone());
-        }
-        match self.session() {
-            Some(session) => request.header(HEADER_SESSION_ID, session),
-            None => request,
-        }
+        self.remote.http.request(method, &self.remote.url).headers(self.protocol_headers())
     }
 
-    fn post(&self, body: Vec<u8>) -> RequestBuilder {
-        self.request(Method::POST)
-            .header(http::header::CONTENT_TYPE, JSON_MIME_TYPE)
-            .header(http::header::ACCEPT, concat_accept())
-            .body(body)
+    fn protocol_headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some((_, version)) = self.version.get() {
+            headers.insert(HEADER_MCP_PROTOCOL_VERSION, version.clone());
+        }
+        if let Some(session) = self.session() {
+            headers.insert(HEADER_SESSION_ID, session);
+        }
+        headers
+    }
+
+    /// Posts a message with the headers of the protocol and these.
+    async fn post(
+        &self,
+        body: Vec<u8>,
+        standard: HeaderMap,
+        leaves: impl Fn() + Clone + Send + Sync + 'static,
+    ) -> Result<Response, Fault> {
+        let mut headers = self.protocol_headers();
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(JSON_MIME_TYPE));
+        headers.insert(http::header::ACCEPT, concat_accept());
+        headers.extend(standard);
+        self.remote.post_noting(&self.remote.url, &body.into(), &headers, leaves).await
     }
 
     /// Sends what wants no answer.
@@ -149,7 +175,7 @@ impl Shared {
                 _ => None,
             });
         let standard = standard.unwrap_or_default();
-        let response = self.remote.send(|| self.post(body.clone()).headers(standard.clone())).await?;
+        let response = self.post(body, standard, || {}).await?;
         judged(&response, has_session).map_or(Ok(()), Err)
     }
 
@@ -295,12 +321,8 @@ impl Channel for Streamable {
         }
         headers::trace(request.params, &mut standard);
         let body = request.bytes();
-        let leaves = || {
-            router.count_sent(request.id, body.len());
-            router.sent(request.id);
-        };
-        let posting = || shared.post(body.clone()).headers(standard.clone());
-        let response = shared.remote.send_noting(posting, leaves).await?;
+        let leaves = router.leaving(request.id, body.len());
+        let response = shared.post(body, standard, leaves).await?;
         match judged(&response, has_session) {
             None => {}
             Some(Fault::NotSent(why)) => {

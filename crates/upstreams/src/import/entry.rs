@@ -1,13 +1,13 @@
 //! One entry of a block: from the members a client has to a server of ours, or to every problem it has.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::{
-    ImportedServer, KeptSecret, Machine, Problem, SwitchedOff, env_file, fit, grants, local_paths, placeholders,
-    pointed, secrets,
+    ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit, grants,
+    local_paths, package_request, placeholders, pointed, secrets,
 };
 use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 
@@ -15,6 +15,8 @@ use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Longest time to the first answer of a server whose package is fetched when it starts.
 const FETCHED_START_SECONDS: u64 = 180;
+/// The same for one whose package is installed: a large one is read from the disk at its first start.
+const INSTALLED_START_SECONDS: u64 = 60;
 /// Members that only concern the client that had the block.
 const CLIENTS_OWN: [&str; 18] = [
     "alwaysAllow",
@@ -50,6 +52,7 @@ pub(super) struct Entry<'m> {
     secrets: Vec<KeptSecret>,
     switched_off: Option<SwitchedOff>,
     upkeep: Upkeep,
+    package: Option<PackageRequest>,
 }
 
 impl<'m> Entry<'m> {
@@ -64,6 +67,7 @@ impl<'m> Entry<'m> {
             secrets: Vec::new(),
             switched_off: None,
             upkeep: Upkeep::default(),
+            package: None,
         }
     }
 
@@ -112,8 +116,8 @@ impl<'m> Entry<'m> {
             upkeep: self.upkeep,
         };
         let (warnings, secrets) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.secrets));
-        let switched_off = self.switched_off.take();
-        Some(ImportedServer { name: self.name.clone(), spec, runs, grants, warnings, secrets, switched_off })
+        let (switched_off, package) = (self.switched_off.take(), self.package.take());
+        Some(ImportedServer { name: self.name.clone(), spec, runs, grants, warnings, secrets, switched_off, package })
     }
 
     fn program(&mut self, members: &Map<String, Value>) -> Option<Reached> {
@@ -133,17 +137,21 @@ impl<'m> Entry<'m> {
                            give it by `env`, if the server allows";
             self.warnings.push(format!("argument {} {message}", at + 1));
         }
+        self.package = self.wanted_package(&command, &args, cwd.as_deref());
         let program = grants::Program {
             machine: self.machine,
             command: &command,
             args: &args,
             env: &env,
             cwd: cwd.as_deref().map(Path::new),
+            is_installed: self.package.is_some(),
         };
         let inferred = grants::infer(&program);
         self.warnings.extend(inferred.warnings);
         if inferred.fetched {
             self.upkeep.start_timeout_seconds = FETCHED_START_SECONDS;
+        } else if self.package.is_some() {
+            self.upkeep.start_timeout_seconds = INSTALLED_START_SECONDS;
         }
         if let Some(why) = inferred.cannot_run {
             self.switched_off = Some(SwitchedOff { why, can_start: false });
@@ -152,16 +160,35 @@ impl<'m> Entry<'m> {
         let runs = runs.collect::<Vec<_>>().join(" ");
         let permissions = inferred.grants.iter().map(|grant| grant.permission.clone()).collect();
         if !inferred.search.is_empty() {
-            // Inside, only the system's folders are searched; what it starts itself is looked for beside it.
-            let folders: Vec<String> = inferred.search.iter().map(|folder| folder.display().to_string()).collect();
-            let path = format!("{}:{SYSTEM_PATH}", folders.join(":"));
+            let path = search_path(&inferred.search);
             env.entry("PATH".into()).or_insert_with(|| Setting::Plain(path));
         }
         for (name, value) in inferred.env {
             env.entry(name.to_owned()).or_insert_with(|| Setting::Plain(value));
         }
         let command = inferred.command.map_or(command, |found| found.display().to_string());
-        Some((ServerReach::Stdio { command, args, cwd, env, permissions }, runs, inferred.grants))
+        let package = None;
+        Some((ServerReach::Stdio { command, args, cwd, env, permissions, package }, runs, inferred.grants))
+    }
+
+    /// The package that is installed once in place of being fetched at each start.
+    fn wanted_package(&mut self, command: &str, args: &[String], cwd: Option<&str>) -> Option<PackageRequest> {
+        // Whoever does not start it now may never: it is installed when it is switched on.
+        if !self.machine.keeps_packages() || self.switched_off.is_some() {
+            return None;
+        }
+        let request = match package_request::read(command, args)? {
+            Ok(request) => request,
+            Err(why) => {
+                self.warnings.push(why);
+                return None;
+            }
+        };
+        // `npx` prefers what the project has installed itself.
+        let of_project =
+            cwd.zip(request.package_name()).map(|(cwd, name)| Path::new(cwd).join("node_modules").join(name));
+        let is_there = of_project.is_some_and(|folder| self.machine.kind(&folder) == Some(PathKind::Folder));
+        (!is_there).then_some(request)
     }
 
     /// The program and its arguments, placeholders filled in.
@@ -372,6 +399,12 @@ impl<'m> Entry<'m> {
             }
         }
     }
+}
+
+/// Inside, only the system's folders are searched; what a program starts itself is looked for beside it.
+pub(super) fn search_path(folders: &[PathBuf]) -> String {
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    format!("{}:{SYSTEM_PATH}", folders.join(":"))
 }
 
 /// The forms of a command that some clients have, as the one that most have: Zed nests it

@@ -31,6 +31,8 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a BTreeMap<String, Setting>,
     /// Where it starts, if that is said.
     pub(super) cwd: Option<&'a Path>,
+    /// Its package is installed before it is started, and neither runner nor registry is needed then.
+    pub(super) is_installed: bool,
 }
 
 impl Program<'_> {
@@ -80,7 +82,9 @@ pub(super) fn infer(program: &Program<'_>) -> Inferred {
         ));
         return inference.found;
     }
-    inference.own_files();
+    if !program.is_installed {
+        inference.own_files();
+    }
     let package = inference.fetched_package();
     let rest = package.as_ref().map_or(program.args, |found| program.args.get(found.behind..).unwrap_or_default());
     let known = match &package {
@@ -126,6 +130,9 @@ impl Inference<'_> {
     fn fetched_package(&mut self) -> Option<runners::Fetched> {
         let name = runners::base_name(self.program.command);
         let package = runners::fetched(self.program.command, self.program.args)?;
+        if self.program.is_installed {
+            return Some(package);
+        }
         let registry = package.from;
         self.found.fetched = true;
         for host in registry.hosts {

@@ -70,7 +70,7 @@ impl Errand<'_> {
             Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
             Self::Converse { method, rounds, companion } => {
                 let companion = live.discreet(companion);
-                rounds.through(&*companion, |params| live.connection.ask(method, params, &companion)).await
+                rounds.through(&*companion, |params, _| live.connection.ask(method, params, &companion)).await
             }
             Self::List { method, member } => {
                 let pages = pages(live, method, member);
@@ -237,7 +237,7 @@ impl Upstreams {
             match errand.once(&self.house, &live).await {
                 Ok(value) => return Ok(live.scrubber.value(value)),
                 Err(fault) if fault.ends_connection() && std::mem::take(&mut again) => {
-                    if matches!(fault, Fault::NotSent(_)) {
+                    if fault.is_unreachable() {
                         live.connection.give_up("the server cannot be reached");
                     }
                 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use contract::error::ErrorCode;
 use gantry_upstreams::UpstreamEvent;
@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::rig::{Rig, call, spec};
+use sandbox::egress::Resolver;
+
+use crate::rig::{FailingResolver, Rig, ThenResolved, bounds, call, spec};
 
 /// A server that answers calls with the bytes it was given, whatever they are, and closes the connection after each.
 struct Wire {
@@ -43,37 +45,19 @@ impl Wire {
         rig
     }
 
+    /// The server by a name that is resolved for each connection: so many times, and then so.
+    fn rig_by_name(&self, good: u32, then: ThenResolved) -> (Rig, Arc<FailingResolver>) {
+        let resolver = Arc::new(FailingResolver { asked: AtomicU32::new(0), good, then });
+        let resolving: Arc<dyn Resolver> = Arc::clone(&resolver) as _;
+        let rig = Rig::resolving(bounds(), &resolving);
+        let url = self.url.replace("127.0.0.1", "server.example");
+        rig.apply(spec(ServerReach::Http { url, headers: BTreeMap::new(), oauth: None }));
+        (rig, resolver)
+    }
+
     fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
-}
-
-/// One request of a connection.
-async fn serve(stream: TcpStream, bytes: &str, calls: Arc<AtomicUsize>) {
-    let mut stream = BufReader::new(stream);
-    let (mut line, mut length) = (String::new(), 0);
-    while stream.read_line(&mut line).await.unwrap() > 2 {
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        line.clear();
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.unwrap();
-    let request: Value = serde_json::from_slice(&body).unwrap();
-    let answer = if request["method"] == "tools/call" {
-        calls.fetch_add(1, Ordering::SeqCst);
-        bytes.replace("ID", &request["id"].to_string())
-    } else {
-        let result = json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {} });
-        let body = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string();
-        format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-    };
-    stream.write_all(answer.as_bytes()).await.unwrap();
-    stream.shutdown().await.unwrap();
 }
 
 /// An answer with this status and no words.
@@ -101,6 +85,50 @@ macro_rules! broken_off {
     };
 }
 
+/// Before bytes: the first round of each call is answered with a question, and these are for the second.
+const ASKS_FIRST: &str = "ASKS ";
+
+/// In place of an answer: none, on a connection that stays.
+const STAYS: &str = "STAYS";
+
+/// One request of a connection.
+async fn serve(stream: TcpStream, bytes: &str, calls: Arc<AtomicUsize>) {
+    let mut stream = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while stream.read_line(&mut line).await.unwrap() > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let answer = if request["method"] == "tools/call" {
+        calls.fetch_add(1, Ordering::SeqCst);
+        let bytes = if bytes.starts_with(ASKS_FIRST) && request["params"]["requestState"].is_null() {
+            said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required","requestState":"s"}}"#)
+        } else {
+            bytes.trim_start_matches(ASKS_FIRST)
+        };
+        bytes.replace("ID", &request["id"].to_string())
+    } else {
+        let result = json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {} });
+        let body = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string();
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    if answer == STAYS {
+        // Until the other side goes.
+        let _ = stream.read_u8().await;
+        return;
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn only_what_may_have_been_executed_is_unknown() {
     use ErrorCode::{E3301, E3413, E3502, E3504, E3603};
@@ -126,8 +154,6 @@ async fn only_what_may_have_been_executed_is_unknown() {
             E3502,
             E3502,
         ),
-        // A server that is in order has not finished what it asks about.
-        (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required"}}"#), E3502, E3502),
         // It reached a server that failed, and nobody knows when.
         (status!("301 Moved Permanently"), E3413, E3502),
         (status!("302 Found"), E3413, E3502),
@@ -147,6 +173,8 @@ async fn only_what_may_have_been_executed_is_unknown() {
         (said!("200 OK", r#"{"jsonrpc":"2.0","id":999999,"result":{"content":[]}}"#), E3413, E3502),
         (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":[]}"#), E3413, E3502),
         (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"task","taskId":"t"}}"#), E3413, E3502),
+        // It was answered with a question that nobody can answer, by a server that has begun.
+        (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required"}}"#), E3413, E3502),
         // It broke off.
         (broken_off!("200 OK"), E3413, E3502),
         ("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n", E3413, E3502),
@@ -170,6 +198,86 @@ async fn only_what_may_have_been_executed_is_unknown() {
         assert!(wire.calls() <= 3, "{bytes}: a pure one is repeated once at most");
         rig.upstreams.shut_down().await;
     }
+}
+
+/// The second round of a call that was answered with a question.
+macro_rules! second {
+    ($answer:expr) => {
+        concat!("ASKS ", $answer)
+    };
+}
+
+#[tokio::test]
+async fn a_call_that_was_answered_once_is_never_a_plain_failure_whatever_its_second_round_meets() {
+    use ErrorCode::{E3502, E3504, E3603};
+    for (bytes, pure) in [
+        (second!(status!("400 Bad Request")), E3502),
+        (second!(status!("404 Not Found")), E3502),
+        (second!(status!("307 Elsewhere")), E3502),
+        (second!(status!("401 Unauthorized")), E3603),
+        (second!(status!("429 Too Many Requests")), E3504),
+        (second!(status!("500 Oh")), E3502),
+        (
+            second!(said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"no"}}"#)),
+            E3502,
+        ),
+        (second!(""), E3502),
+    ] {
+        let wire = Wire::answering(bytes).await;
+        let rig = wire.rig();
+        let error = rig.executor.execute(call("tool", "unclassified", json!({}))).await.unwrap_err();
+        assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3413, ExecutionReach::MayHaveRun), "{bytes}");
+        assert_eq!(wire.calls(), 2, "{bytes}: two rounds, and no third");
+        assert_eq!(rig.counted.times(|event| *event == UpstreamEvent::Indeterminate), 1, "{bytes}");
+        assert_eq!(rig.call("tool", json!({})).await.unwrap_err().code, pure, "{bytes}");
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_when_the_second_round_comes_may_have_done_it_in_the_first() {
+    let wire = Wire::answering(second!(status!("200 OK"))).await;
+    // One connection to meet it, one for the first round.
+    let (rig, _) = wire.rig_by_name(2, ThenResolved::Elsewhere);
+    let asked = call("tool", "unclassified", json!({}));
+    let dispatch = Arc::clone(&asked.dispatch);
+    let error = rig.executor.execute(asked).await.unwrap_err();
+    assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3413, ExecutionReach::MayHaveRun));
+    assert_eq!(dispatch.reach(), ExecutionReach::MayHaveRun, "and so for who ends the call from outside");
+    assert_eq!(wire.calls(), 1);
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_connection_was_not_sent() {
+    let wire = Wire::answering(status!("200 OK")).await;
+    let (rig, resolver) = wire.rig_by_name(1, ThenResolved::Never);
+    let waiting = call("tool", "unclassified", json!({}));
+    let dispatch = Arc::clone(&waiting.dispatch);
+    let executor = rig.executor.clone();
+    let running = tokio::spawn(async move { executor.execute(waiting).await });
+    rig.until("the call wants its connection", |_| resolver.asked.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(dispatch.reach(), ExecutionReach::NotSent);
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert_eq!((dispatch.reach(), wire.calls()), (ExecutionReach::NotSent, 0));
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_has_its_connection_may_have_run_from_there_on() {
+    // Says nothing, and does not hang up.
+    let wire = Wire::answering(STAYS).await;
+    let (rig, _) = wire.rig_by_name(u32::MAX, ThenResolved::Never);
+    let waiting = call("tool", "unclassified", json!({}));
+    let dispatch = Arc::clone(&waiting.dispatch);
+    let executor = rig.executor.clone();
+    let running = tokio::spawn(async move { executor.execute(waiting).await });
+    rig.until("the call is there", |_| wire.calls() == 1).await;
+    assert_eq!(dispatch.reach(), ExecutionReach::MayHaveRun);
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    rig.upstreams.shut_down().await;
 }
 
 #[tokio::test]

@@ -205,12 +205,44 @@ pub(crate) fn bounds() -> UpstreamBounds {
     }
 }
 
+/// Resolves every name to this machine, so many times, and then as it was told.
+#[derive(Debug)]
+pub(crate) struct FailingResolver {
+    pub(crate) asked: AtomicU32,
+    pub(crate) good: u32,
+    pub(crate) then: ThenResolved,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ThenResolved {
+    Never,
+    /// To an address where nobody listens.
+    Elsewhere,
+}
+
+#[async_trait]
+impl Resolver for FailingResolver {
+    async fn resolve(&self, _: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+        let good = self.asked.fetch_add(1, Ordering::SeqCst) < self.good;
+        match self.then {
+            _ if good => Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]),
+            ThenResolved::Elsewhere => Ok(vec![std::net::Ipv4Addr::new(127, 0, 0, 77).into()]),
+            ThenResolved::Never => std::future::pending().await,
+        }
+    }
+}
+
 impl Rig {
     pub(crate) fn new() -> Self {
         Self::with(bounds())
     }
 
     pub(crate) fn with(bounds: UpstreamBounds) -> Self {
+        Self::resolving(bounds, &(Arc::new(SystemResolver) as Arc<dyn Resolver>))
+    }
+
+    /// One whose names are resolved so.
+    pub(crate) fn resolving(bounds: UpstreamBounds, resolver: &Arc<dyn Resolver>) -> Self {
         let launch =
             Launch { program: env!("CARGO_BIN_EXE_gantry-upstreams-test-launcher").into(), arguments: Vec::new() };
         let walls = Walls::new(Sandbox::new(launch, 64), RuntimePrograms::default());
@@ -225,8 +257,7 @@ impl Rig {
         let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), passable).unwrap();
         let counted = Arc::new(EventLog::default());
-        let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
-        let admission = Admission::new(&Bounds::default(), &[], TenantLists::default(), &resolver);
+        let admission = Admission::new(&Bounds::default(), &[], TenantLists::default(), resolver);
         let parts = UpstreamParts {
             admission: Arc::new(admission),
             walls,
@@ -236,6 +267,7 @@ impl Rig {
             clock: Arc::new(RunningClock(tokio::time::Instant::now())),
             entropy: Arc::new(Counted::default()),
             log_dir: folder.path().join("logs"),
+            packages: folder.path().join("packages"),
             limits: ResolvedLimits::default(),
             bounds,
             observer: Arc::clone(&counted) as _,
@@ -279,7 +311,14 @@ impl Rig {
             format!("filesystem:write:{}", marks.to_str().unwrap()),
         ];
         let env = [("KEY".to_owned(), Setting::Secret { secret: "key".into() })].into();
-        spec(ServerReach::Stdio { command: "/usr/bin/python3".into(), args, cwd: None, env, permissions })
+        spec(ServerReach::Stdio {
+            command: "/usr/bin/python3".into(),
+            args,
+            cwd: None,
+            env,
+            permissions,
+            package: None,
+        })
     }
 
     /// One server with the name `misbehaving`.

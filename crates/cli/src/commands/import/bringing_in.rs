@@ -14,6 +14,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use upstreams::import::{ImportedServer, KeptSecret};
 
+use super::package_step::PackageStep;
 use super::trial::{Trial, TrialResult};
 use crate::client::{Client, segment};
 use crate::commands::Outcome;
@@ -62,19 +63,29 @@ pub(crate) struct Manner<'a> {
     pub(crate) tenant: Option<&'a TenantId>,
     /// Whether each is started, and its tools are listed.
     pub(crate) tried: bool,
+    /// Whether packages may run their install scripts.
+    pub(crate) scripts: bool,
 }
 
 /// Brings all of them in, a few at a time; one that fails does not stop the others.
 pub(crate) async fn bring_in(
     context: &Context,
-    servers: &[ImportedServer],
+    servers: Vec<ImportedServer>,
     manner: Manner<'_>,
 ) -> Result<Vec<Brought>, Failure> {
     let client = context.client()?;
     // Nothing is written anywhere before it is clear that somebody listens.
     client.health().await?;
-    let client = &client;
-    let all = stream::iter(servers).map(|server| async move {
+    let packages = PackageStep::new(context, &servers, manner.scripts)?;
+    let (client, packages) = (&client, packages.as_ref());
+    let all = stream::iter(servers).map(|mut server| async move {
+        if let Some(packages) = packages
+            && let Err(failure) = packages.install(&mut server).await
+        {
+            let trial = Trial::refused(&failure);
+            return Brought { name: server.name, outcome: Err(failure), trial };
+        }
+        let server = &server;
         if manner.tried && !server.spec.disabled {
             context.printer.note(&format!("trying {} …", server.name));
         }

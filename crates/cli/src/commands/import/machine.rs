@@ -22,6 +22,8 @@ pub(crate) struct ThisMachine<'a> {
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// In full; none if it is no file.
     pub(crate) file: Option<PathBuf>,
+    /// Are packages installed here when a server is added?
+    pub(crate) keeps_packages: bool,
 }
 
 impl Machine for ThisMachine<'_> {
@@ -93,6 +95,10 @@ impl Machine for ThisMachine<'_> {
         self.file.clone()
     }
 
+    fn keeps_packages(&self) -> bool {
+        self.keeps_packages
+    }
+
     /// Where Gantry is root, servers are nobody: a folder for its owner alone is closed to them.
     fn closed(&self, path: &Path, write: bool) -> Option<String> {
         if !rustix::process::geteuid().is_root() {
@@ -117,10 +123,27 @@ impl Machine for ThisMachine<'_> {
         }
         let shown = path.display();
         let (word, rights) = if write { ("write to", "rwX") } else { ("read", "rX") };
+        if self.holds_secrets(path) {
+            return Some(format!(
+                "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`, which nobody else should: \
+                 give it a folder of its own that has no secrets in it"
+            ));
+        }
         Some(format!(
             "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`: \
              `setfacl -R -m u:{NOBODY}:{rights} -m d:u:{NOBODY}:{rights} {shown}` lets it, and so does `chmod -R o+{rights} {shown}`"
         ))
+    }
+}
+
+impl ThisMachine<'_> {
+    /// Is it a home, a folder with homes in it, or the data directory of a Gantry? Whoever opens these to one server opens keys and
+    /// tokens to everybody on the machine.
+    fn holds_secrets(&self, path: &Path) -> bool {
+        let homes = ["/root", "/home"].map(PathBuf::from).into_iter().chain(self.variable("HOME").map(PathBuf::from));
+        path.parent() == Some(Path::new("/home"))
+            || homes.into_iter().any(|home| home.starts_with(path))
+            || path.join(crate::data_dir::ADMIN_TOKEN).symlink_metadata().is_ok()
     }
 }
 
@@ -141,7 +164,26 @@ mod tests {
     use super::*;
 
     fn machine(environment: &BTreeMap<String, String>) -> ThisMachine<'_> {
-        ThisMachine { environment, file: None }
+        ThisMachine { environment, file: None, keeps_packages: false }
+    }
+
+    #[test]
+    fn homes_and_data_directories_are_never_to_be_opened_to_everybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, notes) = (dir.path().join("data"), dir.path().join("notes"));
+        for folder in [&data, &notes] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(data.join(crate::data_dir::ADMIN_TOKEN), "x").unwrap();
+        let environment = BTreeMap::from([("HOME".to_owned(), "/var/people/ada".to_owned())]);
+        let machine = machine(&environment);
+        let home = Path::new("/home").join("ada");
+        for path in [&*data, Path::new("/root"), Path::new("/home"), &*home, Path::new("/var/people")] {
+            assert!(machine.holds_secrets(path), "{}", path.display());
+        }
+        for path in [&*notes, &*home.join("notes"), Path::new("/var/people/ada/notes"), Path::new("/srv")] {
+            assert!(!machine.holds_secrets(path), "{}", path.display());
+        }
     }
 
     #[test]

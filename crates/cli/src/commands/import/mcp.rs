@@ -11,6 +11,7 @@ use upstreams::import::{self, Import, ImportedServer, Problem};
 
 use super::bringing_in::{Manner, Offer, bring_in, conclude, offer};
 use super::machine::ThisMachine;
+use super::package_step::{PackageFlags, is_here};
 use super::plan;
 use crate::commands::Outcome;
 use crate::context::Context;
@@ -39,6 +40,8 @@ pub(crate) struct ImportMcp {
     /// What the servers offer besides tools, for callers who may use it (repeatable)
     #[arg(long = "offer", value_name = "WHAT")]
     offers: Vec<Offer>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// Whose servers they become [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -60,7 +63,8 @@ impl ImportMcp {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let text = self.text()?;
         let file = (self.file.as_os_str() != "-").then(|| self.file.canonicalize().ok()).flatten();
-        let machine = ThisMachine { environment: context.environment(), file };
+        let keeps_packages = !self.packages.no_package && is_here(context);
+        let machine = ThisMachine { environment: context.environment(), file, keeps_packages };
         let Import { servers, problems } = import::read(&text, &machine);
         let problems = about(&self.only, problems);
         let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
@@ -79,8 +83,9 @@ impl ImportMcp {
         }
         context.printer.note(&plan::text(&context.printer, &servers));
         self.is_wanted(context, servers.len())?;
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try };
-        let brought = bring_in(context, &servers, manner).await?;
+        let scripts = self.packages.allow_install_scripts;
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
+        let brought = bring_in(context, servers, manner).await?;
         let outcome = conclude(context, &brought, told);
         Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
     }
@@ -182,7 +187,7 @@ mod tests {
     fn file() -> Import {
         import::read(
             r#"{ "mcpServers": { "files": { "command": "/bin/true" }, "mail": { "command": "/bin/true" }, "bad": {} } }"#,
-            &ThisMachine { environment: &BTreeMap::new(), file: None },
+            &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false },
         )
     }
 
@@ -194,7 +199,8 @@ mod tests {
         assert_eq!(
             about(
                 &["files".into()],
-                import::read("{", &ThisMachine { environment: &BTreeMap::new(), file: None }).problems
+                import::read("{", &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false })
+                    .problems
             )
             .len(),
             1

@@ -11,6 +11,11 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
     for server in servers {
         lines.push(printer.on_stderr(&server.name, Style::Bold));
         lines.push(format!("  runs      {}", visible(&server.runs)));
+        if let Some(request) = &server.package {
+            let (packages, registry) = (request.packages.join(", "), request.registry.as_str());
+            let newest = if request.has_version() { "" } else { " in its newest version of now" };
+            lines.push(format!("  package   {} is installed{newest}, from {registry}, and pinned", visible(&packages)));
+        }
         if server.grants.is_empty() {
             lines.push("  may touch nothing of this machine".to_owned());
         }
@@ -54,6 +59,9 @@ pub(super) fn document(server: &ImportedServer) -> Value {
             "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
         })).collect::<Vec<_>>(),
         "warnings": server.warnings,
+        "package": server.package.as_ref().map(|request| json!({
+            "registry": request.registry, "packages": request.packages, "has_version": request.has_version(),
+        })),
         "switched_off": server.switched_off.as_ref().map(|off| &off.why),
     })
 }
@@ -79,7 +87,7 @@ mod tests {
             "brave": { "command": "/bin/sh", "args": ["-c", "true"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
             "far": { "url": "https://mcp.example/mcp", "headers": { "Authorization": "Bearer ${NOT_SET_ANYWHERE}" } }
         } }"#;
-        let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None });
+        let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false });
         assert_eq!(import.problems, []);
         let text = text(&Printer::new(Wishes::default()), &import.servers);
         for part in [

@@ -5,7 +5,8 @@
 //! configuration file by their full paths (or that there is none), the server, the token and the files of TLS if they were given,
 //! and every setting of the environment, with the paths in it made full: the folder that the client starts it in decides nothing.
 //! With `--http` it gets the address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
-//! the former one stays beside it; a file that is not JSON is not touched.
+//! the former one stays beside it, whatever else stands there; a link is followed, so that it goes on leading where it led; a file
+//! that is not JSON is not touched.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,9 @@ impl Install {
             None => arguments.push("--no-config".to_owned()),
         }
         if let Some(server) = &context.global.server {
+            if Setting::Text(server.clone()).holds_secret() {
+                return Err(secret_shown("--server"));
+            }
             arguments.extend(["--server".to_owned(), server.clone()]);
         }
         if let Some(file) = context.global.token_file.as_ref().filter(|_| context.global.token.is_none()) {
@@ -180,11 +184,9 @@ fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
     }
     for (name, value) in context.environment().iter().filter(|(name, _)| is_setting(name)) {
         let key = key_of(name);
-        if key.is_some_and(may_be_secret) {
-            return Err(Failure::new(format!(
-                "`{name}` may hold a secret, and would stand in the client's configuration"
-            ))
-            .hint("put it into a configuration file and name that with --config, or connect the client with --http"));
+        // By what kind of setting it is, or by what this value holds: an address with a password, a query with a token.
+        if key.is_some_and(|key| may_be_secret(key) || key.parse(value).is_ok_and(|value| value.holds_secret())) {
+            return Err(secret_shown(name));
         }
         let value = match key.filter(|key| path_settings::names_files(key)) {
             Some(key) => with_full_paths(key, value)?,
@@ -193,6 +195,11 @@ fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
         kept.insert(name.clone(), Value::from(value));
     }
     Ok(kept)
+}
+
+fn secret_shown(name: &str) -> Failure {
+    Failure::new(format!("`{name}` may hold a secret, and would stand in the client's configuration"))
+        .hint("put it into a configuration file and name that with --config, or connect the client with --http")
 }
 
 /// The value of a variable, with the paths in it as they are meant here and now.
@@ -262,6 +269,13 @@ impl Program {
 fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option<PathBuf>, Failure> {
     let shown = path.display();
     let failed = |what: &str, error: std::io::Error| Failure::new(format!("`{shown}` cannot be {what}: {error}"));
+    // Where a link leads, if it is one: people keep such files elsewhere and link to them.
+    let target = match std::fs::canonicalize(path) {
+        Ok(target) => target,
+        // A link to nothing must not become a plain file either.
+        Err(error) if std::fs::symlink_metadata(path).is_ok() => return Err(failed("read", error)),
+        Err(_) => path.to_owned(),
+    };
     let former = match plain_file::open(path) {
         Ok(file) => {
             let mut text = String::new();
@@ -281,19 +295,31 @@ fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed("written", error))?;
     }
-    let backup = match &former {
-        None => None,
-        Some(text) => {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}.bak", now_ms / 1000));
-            let backup = path.with_file_name(name);
-            // Beside it is where people look; it may hold tokens, so it is as private as a secret.
-            crate::secret_file::write(&backup, text).map_err(|error| Failure::new(error.to_string()))?;
-            Some(backup)
-        }
-    };
-    crate::secret_file::write(path, &(pretty(&edited) + "\n")).map_err(|error| Failure::new(error.to_string()))?;
+    let backup = former.as_ref().map(|text| kept_beside(path, text, now_ms)).transpose()?;
+    crate::secret_file::write(&target, &(pretty(&edited) + "\n")).map_err(|error| Failure::new(error.to_string()))?;
     Ok(backup)
+}
+
+/// Copies of one file within one second; more are no work of a person.
+const BACKUPS_PER_SECOND_MAX: u32 = 1000;
+
+/// A copy of what the file held, beside it, where people look; no copy that is there is overwritten. It may hold tokens, so it is
+/// as private as a secret.
+fn kept_beside(path: &Path, text: &str, now_ms: i64) -> Result<PathBuf, Failure> {
+    let file_name = path.file_name().unwrap_or_default();
+    for number in 1..=BACKUPS_PER_SECOND_MAX {
+        let mut name = file_name.to_owned();
+        let seconds = now_ms / 1000;
+        name.push(if number == 1 { format!(".{seconds}.bak") } else { format!(".{seconds}-{number}.bak") });
+        let backup = path.with_file_name(name);
+        match crate::secret_file::create(&backup, text) {
+            Ok(()) => return Ok(backup),
+            Err(error) if error.is_taken() => {}
+            Err(error) => return Err(Failure::new(error.to_string())),
+        }
+    }
+    Err(Failure::new(format!("`{}` has too many copies of this second beside it", path.display()))
+        .hint("nothing was changed; try again"))
 }
 
 /// The document with the entry in it, everything else as it was.
@@ -349,10 +375,29 @@ mod tests {
         assert_eq!(write(&path, "mcpServers", &entry, 5_000).unwrap(), None);
         let backup = write(&path, "mcpServers", &json!({ "command": "newer" }), 7_000).unwrap().unwrap();
         assert!(backup.ends_with("mcp.json.7.bak"), "{}", backup.display());
-        let former: Value = serde_json::from_str(&std::fs::read_to_string(backup).unwrap()).unwrap();
+        let former: Value = serde_json::from_str(&std::fs::read_to_string(&backup).unwrap()).unwrap();
         assert_eq!(former["mcpServers"]["gantry"], entry);
+        // Nothing that was kept is lost, however quickly they follow.
+        let third = write(&path, "mcpServers", &json!({ "command": "third" }), 7_999).unwrap().unwrap();
+        assert!(third.ends_with("mcp.json.7-2.bak"), "{}", third.display());
+        let oldest: Value = serde_json::from_str(&std::fs::read_to_string(backup).unwrap()).unwrap();
+        assert_eq!(oldest["mcpServers"]["gantry"], entry);
         std::fs::write(&path, "{ broken").unwrap();
         assert!(write(&path, "mcpServers", &entry, 9_000).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{ broken");
+    }
+
+    #[test]
+    fn a_linked_file_is_edited_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("mcp.json"), folder.path().join("kept.json"));
+        std::fs::write(&file, "{}").unwrap();
+        std::os::unix::fs::symlink("kept.json", &link).unwrap();
+        let backup = write(&link, "servers", &json!({ "command": "gantry" }), 5_000).unwrap().unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), Path::new("kept.json"));
+        assert!(std::fs::read_to_string(&file).unwrap().contains("gantry"));
+        assert_eq!((backup.ends_with("mcp.json.5.bak"), std::fs::read_to_string(backup).unwrap()), (true, "{}".into()));
+        std::fs::remove_file(&file).unwrap();
+        assert!(write(&link, "servers", &json!({}), 6_000).is_err(), "it leads nowhere");
     }
 }

@@ -21,6 +21,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contract::error::ErrorCode;
+use contract::json::{self, DEPTH_MAX_CEILING, JsonError, JsonLimits};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Semaphore, mpsc};
@@ -144,10 +146,12 @@ impl Relay {
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let mut input = BufReader::new(tokio::io::stdin());
         while let Some(line) = next_line(&mut input).await? {
-            let Ok(message) = serde_json::from_slice::<Value>(&line) else {
-                let error = json!({ "code": -32700, "message": "this line is not JSON" });
-                self.say(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
-                continue;
+            let message = match json::read(&line, &line_limits()) {
+                Ok(message) => message,
+                Err(error) => {
+                    self.say(&not_carried(&line, &error)).await;
+                    continue;
+                }
             };
             if self.cancels(&message) {
                 continue;
@@ -362,6 +366,22 @@ impl Relay {
 }
 
 /// The id of a request, as text: `1` and `"1"` are two.
+/// As strict as the server about what two parsers could read in two ways, which the server could not see any more; how much
+/// is accepted is the server's to say.
+fn line_limits() -> JsonLimits {
+    let bytes_max = usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX);
+    JsonLimits { bytes_max, depth_max: DEPTH_MAX_CEILING, string_bytes_max: bytes_max, nodes_max: usize::MAX }
+}
+
+/// The answer to a line that is not carried, with the id of its request where one can be told.
+fn not_carried(line: &[u8], error: &JsonError) -> Value {
+    let id = serde_json::from_slice::<Value>(line).ok().and_then(|message| message.get("id").cloned());
+    let code = ErrorCode::E3004;
+    let message = format!("{code}: this line is not acceptable: {error}");
+    let data = json!({ "error": { "code": code, "message": message } });
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32700, "message": message, "data": data } })
+}
+
 fn id_of(message: &Value) -> Option<String> {
     message.get("method")?;
     message.get("id").map(Value::to_string)

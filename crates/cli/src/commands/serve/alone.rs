@@ -68,7 +68,7 @@ pub(in crate::commands) async fn serve(
     keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
     keepers.extend(follow_registry(&kernel, news));
     keepers.push(tokio::spawn(async move { catalogue.follow().await }));
-    keepers.extend(folders.into_iter().filter_map(|(loader, watched)| watch(loader, &watched, &house)));
+    keepers.extend(watch(folders, &door, &house));
     let ended = CancellationToken::new();
     let stopped = ended.clone();
     let serving = tokio::spawn(server::serve(listener, Arc::clone(&door), async move { stopped.cancelled().await }));

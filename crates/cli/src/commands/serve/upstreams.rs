@@ -45,6 +45,7 @@ pub(super) fn keep(
         clock: Arc::clone(clock),
         entropy: house.entropy(),
         log_dir: data_dir.join("logs").join("servers"),
+        packages: config.packages_dir(data_dir),
         limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
         bounds: UpstreamBounds::default(),
         observer: Arc::new(Counted(Arc::clone(&house.metrics))),

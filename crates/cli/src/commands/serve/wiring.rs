@@ -58,7 +58,7 @@ use crate::sealed_servers::SealedServers;
 use crate::secrets_folder::SecretsFolder;
 use crate::store_keys::StoreKeys;
 use crate::store_seal::StoreSeals;
-use crate::tool_folders::loading::Loader;
+use crate::tool_folders::{self, loading::Loader};
 
 /// What the kernel is built from.
 pub(super) struct House {
@@ -216,7 +216,7 @@ impl House {
         let log = Arc::new(log);
         let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
         let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
-        let handle = LogKeeping::begin(handle, Arc::clone(&log));
+        let handle = LogKeeping::begin(handle, Arc::clone(&log), Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let registry = Registry::open(
             Arc::clone(&self.store.registry),
             Arc::clone(&self.store.search),
@@ -309,7 +309,9 @@ impl House {
             stamps: HashMap::new(),
             said: HashMap::new(),
         };
-        let shared_tools = loader(&TenantId::home(), &config.tools.dirs);
+        let kept = tool_folders::kept::folder(&self.data_dir)?;
+        let shared_dirs: Vec<PathBuf> = config.tools.dirs.iter().cloned().chain([kept]).collect();
+        let shared_tools = loader(&TenantId::home(), &shared_dirs);
         let of_tenants = config.tools.tenants.iter().map(|(tenant, dirs)| loader(tenant, dirs));
         let loaders = std::iter::once(shared_tools).chain(of_tenants).collect();
         let policies = config.policy.file.clone().map(|path| PolicyFollower {

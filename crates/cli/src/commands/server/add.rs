@@ -11,6 +11,7 @@ use super::options::{Grants, Keeping};
 use crate::commands::Outcome;
 use crate::commands::import::ThisMachine;
 use crate::commands::import::bringing_in::{Manner, Offer, bring_in, conclude, offer};
+use crate::commands::import::package_step::{PackageFlags, is_here};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -54,6 +55,8 @@ pub(crate) struct Add {
     /// Give it the named permissions only, and infer none
     #[arg(long)]
     no_inference: bool,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// Where its tools stand in the registry [default: its name]
     #[arg(long)]
     namespace: Option<String>,
@@ -77,15 +80,17 @@ impl Add {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         // Relative paths begin where the command is given.
         let file = std::env::current_dir().ok().map(|folder| folder.join("-"));
-        let server = self.server(&ThisMachine { environment: context.environment(), file })?;
+        let keeps_packages = !self.packages.no_package && is_here(context);
+        let server = self.server(&ThisMachine { environment: context.environment(), file, keeps_packages })?;
         for warning in &server.warnings {
             context.printer.warn(warning);
         }
         for grant in &server.grants {
             context.printer.note(&format!("may touch {} – {}", grant.permission, grant.why));
         }
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try };
-        let brought = bring_in(context, &[server], manner).await?;
+        let scripts = self.packages.allow_install_scripts;
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
+        let brought = bring_in(context, vec![server], manner).await?;
         Ok(conclude(context, &brought, json!({})))
     }
 
@@ -151,7 +156,7 @@ mod tests {
 
     fn nowhere() -> ThisMachine<'static> {
         static NOTHING: BTreeMap<String, String> = BTreeMap::new();
-        ThisMachine { environment: &NOTHING, file: None }
+        ThisMachine { environment: &NOTHING, file: None, keeps_packages: false }
     }
 
     fn add() -> Add {
@@ -165,6 +170,7 @@ mod tests {
             secrets: vec![("OTHER".into(), "other_credential".into())],
             grants: Grants { words: vec!["filesystem:read:/srv".into()], ..Grants::default() },
             no_inference: false,
+            packages: PackageFlags::default(),
             namespace: Some("docs".into()),
             keeping: Keeping::default(),
             no_try: false,

@@ -89,7 +89,7 @@ impl Edit {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
         let before = spec.clone();
-        let machine = ThisMachine { environment: context.environment(), file: None };
+        let machine = ThisMachine { environment: context.environment(), file: None, keeps_packages: false };
         let secrets = self.apply(&mut spec, &machine)?;
         if spec == before && secrets.is_empty() {
             return Err(Failure::usage("nothing would be changed by that")
@@ -174,7 +174,12 @@ impl Edit {
 type GivenSettings = (Vec<(String, Setting)>, Vec<import::KeptSecret>);
 
 /// What is known of a server now.
-async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<ServerSpec, Failure> {
+pub(super) async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<ServerSpec, Failure> {
+    spec_of(name, &found(context, name, tenant).await?)
+}
+
+/// The server, as it is listed.
+pub(super) async fn found(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<Value, Failure> {
     let answer = context.client()?.get(&format!("/v1/servers{}", in_tenant(tenant))).await?;
     let servers = answer.get("servers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let named = |server: &&Value| server.get("name").and_then(Value::as_str) == Some(name);
@@ -186,6 +191,11 @@ async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Re
             None => failure.hint("`gantry server list` shows those there are"),
         });
     };
+    Ok(server.clone())
+}
+
+/// Its description.
+pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, Failure> {
     let spec = server.get("spec").cloned().unwrap_or_default();
     serde_json::from_value(spec).map_err(|_| {
         Failure::new(format!("what is kept of `{name}` cannot be read by this release"))
@@ -193,13 +203,13 @@ async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Re
     })
 }
 
-fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptSecret>) -> ImportedServer {
+pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptSecret>) -> ImportedServer {
     let (runs, grants, warnings) = (String::new(), Vec::new(), Vec::new());
-    ImportedServer { name, spec, runs, grants, warnings, secrets, switched_off: None }
+    ImportedServer { name, spec, runs, grants, warnings, secrets, switched_off: None, package: None }
 }
 
 async fn put(context: &Context, server: ImportedServer, tenant: Option<&TenantId>) -> Result<Outcome, Failure> {
-    let brought = bring_in(context, &[server], Manner { tenant, tried: true }).await?;
+    let brought = bring_in(context, vec![server], Manner { tenant, tried: true, scripts: false }).await?;
     Ok(conclude(context, &brought, json!({})))
 }
 
@@ -234,7 +244,8 @@ mod tests {
     fn applied(edit: &Edit) -> Result<(Value, usize), Failure> {
         let nothing = BTreeMap::new();
         let mut spec = spec();
-        let secrets = edit.apply(&mut spec, &ThisMachine { environment: &nothing, file: None })?;
+        let secrets =
+            edit.apply(&mut spec, &ThisMachine { environment: &nothing, file: None, keeps_packages: false })?;
         Ok((json!(spec), secrets.len()))
     }
 

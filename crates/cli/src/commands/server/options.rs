@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use upstreams::spec::{Relay, ServerReach, ServerSpec};
+use upstreams::spec::{CALL_TIMEOUT_SECONDS_MAX, Relay, ServerReach, ServerSpec};
 
 use crate::failure::Failure;
 
@@ -30,6 +30,9 @@ pub(super) struct Keeping {
     /// Longest time from its start to its first answer, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) start_timeout: Option<u64>,
+    /// Longest time a call of one of its tools may take unless the call asks for less, in seconds [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(CALL_TIMEOUT_SECONDS_MAX)))]
+    pub(super) timeout: Option<u32>,
     /// Stop it when nobody has used it for so long, in seconds; 0 keeps it
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub(super) idle_stop: Option<u64>,
@@ -93,6 +96,9 @@ impl Keeping {
     pub(super) fn apply(&self, spec: &mut ServerSpec) {
         if let Some(seconds) = self.start_timeout {
             spec.upkeep.start_timeout_seconds = seconds;
+        }
+        if let Some(seconds) = self.timeout {
+            spec.upkeep.call_timeout_seconds = seconds;
         }
         if let Some(seconds) = self.idle_stop {
             spec.upkeep.idle_stop_seconds = seconds;

@@ -127,7 +127,7 @@ impl Which {
     }
 }
 
-async fn known(client: &Client, name: &str, tenant: Option<&TenantId>) -> Result<Vec<Value>, Failure> {
+pub(super) async fn known(client: &Client, name: &str, tenant: Option<&TenantId>) -> Result<Vec<Value>, Failure> {
     let mut answer = client.get(&path(name, "/tools", tenant)).await?;
     match answer.get_mut("tools").map(Value::take) {
         Some(Value::Array(tools)) => Ok(tools),
@@ -135,11 +135,11 @@ async fn known(client: &Client, name: &str, tenant: Option<&TenantId>) -> Result
     }
 }
 
-fn text<'a>(tool: &'a Value, member: &str) -> &'a str {
+pub(super) fn text<'a>(tool: &'a Value, member: &str) -> &'a str {
     tool.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_called(tool: &Value, named: &str) -> bool {
+pub(super) fn is_called(tool: &Value, named: &str) -> bool {
     let id = text(tool, "tool_id");
     text(tool, "upstream_tool") == named || id == named || id.split_once('.').is_some_and(|(_, local)| local == named)
 }
@@ -148,7 +148,7 @@ fn findings(tool: &Value) -> usize {
     tool.get("findings").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-fn is_open(tool: &Value) -> bool {
+pub(super) fn is_open(tool: &Value) -> bool {
     matches!(text(tool, "state"), "quarantined" | "rejected")
 }
 

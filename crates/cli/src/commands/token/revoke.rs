@@ -20,6 +20,9 @@ pub(crate) struct Revoke {
     /// One token, by its id (`gantry token inspect` shows it)
     #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "tenant"])]
     jti: Option<String>,
+    /// Who issued it [default: whoever did]
+    #[arg(long, value_name = "ISSUER", requires = "jti")]
+    issuer: Option<String>,
     /// All tokens of this subject that were issued so far
     #[arg(long)]
     sub: Option<Subject>,
@@ -39,6 +42,7 @@ impl Revoke {
         if let Some(members) = body.as_object_mut() {
             let given = [
                 ("jti", self.jti.map(Value::from)),
+                ("issuer", self.issuer.map(Value::from)),
                 ("sub", self.sub.map(|sub| json!(sub))),
                 ("tenant", self.tenant.map(|t| json!(t))),
             ];

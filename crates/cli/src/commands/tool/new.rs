@@ -111,8 +111,8 @@ impl New {
         let names: Vec<&str> = files.iter().map(|file| file.name).collect();
         context.printer.answer(&json!({ "tool_id": id, "folder": folder, "files": names }), |_| {
             format!(
-                "made {folder}\n\nTry it by itself:\n  cd {folder} && echo '{input}' | {program} {file}\nServe it, in a sandbox of its own:\n  \
-                 gantry serve --tools {folder}",
+                "made {folder}\n\nTry it by itself:\n  cd {folder} && echo '{input}' | {program} {file}\nAdd it to the running server, in a sandbox of its own:\n  \
+                 gantry tool add {folder}\nOr serve it from where it is, while you write it:\n  gantry serve --tools {folder}",
                 folder = folder.display(),
                 input = self.template.input(),
                 program = self.template.program(),

@@ -72,6 +72,9 @@ pub(super) struct PinView {
     side_effect_policy: Option<SideEffectPolicy>,
     /// What the server says about its effects, unchecked: `read_only`, `destructive`, `idempotent`, `open_world`.
     hints: Vec<&'static str>,
+    /// The class that would agree with the hints; nothing follows from it until somebody says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggested_policy: Option<SideEffectPolicy>,
     /// What a scan found in the newest word of the server.
     findings: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +129,7 @@ impl ServerView {
 
 impl PinView {
     pub(super) fn of(report: PinReport) -> Self {
-        let PinReport { pin, unavailable, difference, compatibility, hints } = report;
+        let PinReport { pin, unavailable, difference, compatibility, hints, suggested } = report;
         let PinRecord { server, upstream_tool, tool, version, accepted, proposed, state, findings, .. } = pin;
         let definition = |Definition { value, digest }| DefinitionView { digest, definition: value };
         Self {
@@ -138,6 +141,7 @@ impl PinView {
             unavailable,
             side_effect_policy: pin.classification,
             hints,
+            suggested_policy: suggested,
             findings,
             accepted: accepted.map(definition),
             proposed: proposed.map(definition),

@@ -221,6 +221,26 @@ pub async fn a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so(mut ada
     assert_eq!(again, Enqueued::Existing { id: uuid(10), same: true }, "of that one something may have come");
 }
 
+pub async fn the_dedupe_key_of_an_ended_job_can_be_freed_and_of_no_other(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, act(1)).await;
+    store.release_key(&key("local", 1)).await.unwrap();
+    let (held, fence) = take_one(&store).await;
+    store.release_key(&held).await.unwrap();
+    assert_eq!(store.enqueue(act(2)).await.unwrap(), Enqueued::Existing { id: uuid(1), same: true }, "it runs");
+    store.finish(&held, fence, failed()).await.unwrap();
+    store.release_key(&key("acme", 1)).await.unwrap();
+    assert_eq!(
+        store.enqueue(act(2)).await.unwrap(),
+        Enqueued::Existing { id: uuid(1), same: true },
+        "another tenant's"
+    );
+    store.release_key(&held).await.unwrap();
+    assert_eq!(store.enqueue(act(2)).await.unwrap(), Enqueued::New);
+    store.release_key(&held).await.unwrap();
+    assert_eq!(store.enqueue(act(3)).await.unwrap(), Enqueued::Existing { id: uuid(2), same: true });
+}
+
 pub async fn a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free(adapter: impl Adapter) {
     let store = ready(&adapter).await;
     put(&store, act(1)).await;

@@ -2,7 +2,7 @@
 //! out a restriction that cannot be read would be to lift it.
 
 use kernel::ports::access_store::{
-    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord,
+    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
 };
 use tokio_postgres::Row;
 
@@ -91,6 +91,7 @@ fn revocation(row: &Row) -> Result<Revocation, Fault> {
     };
     Ok(Revocation {
         what,
+        issuers: RevokedIssuers::of_lines(column(row, "issuers")?),
         at: moment(row, "revoked_at")?,
         by: word(row, "revoked_by", &of)?,
         needless_from: opt_moment(row, "needless_from")?,

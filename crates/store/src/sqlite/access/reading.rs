@@ -5,7 +5,7 @@
 
 use contract::ids::TenantId;
 use kernel::ports::access_store::{
-    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord,
+    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
 use policy::VisibilityDefault;
@@ -53,7 +53,7 @@ pub(super) fn load(connection: &Connection) -> Result<AccessState, Fault> {
         )?,
         revocations: all(
             connection,
-            "SELECT kind, tenant_id, name, revoked_at, revoked_by, needless_from FROM access_revocations
+            "SELECT kind, tenant_id, name, revoked_at, revoked_by, needless_from, issuers FROM access_revocations
              ORDER BY kind, tenant_id, name",
             [],
             revocation,
@@ -154,8 +154,10 @@ fn revocation(row: &Row<'_>) -> Result<Revocation, Fault> {
         _ => return Err(unreadable("kind", &of).into()),
     };
     let end = row.get::<_, Option<String>>("needless_from")?;
+    let issuers = row.get::<_, Option<String>>("issuers")?;
     Ok(Revocation {
         what,
+        issuers: RevokedIssuers::of_lines(issuers.as_deref()),
         at: time(&text(row, "revoked_at")?, "revoked_at", &of)?,
         by: name(row, "revoked_by", &of)?,
         needless_from: end.map(|end| time(&end, "needless_from", &of)).transpose()?,

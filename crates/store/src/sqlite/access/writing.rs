@@ -93,17 +93,21 @@ pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result
         Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
     };
     let end = revocation.needless_from.map(|end| end.to_string());
+    let issuers = revocation.issuers.to_lines();
     // Text in this form has the order of time. The greater of anything and NULL is NULL: then it stays for good.
     connection
         .prepare_cached(
-            "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by, needless_from)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by, needless_from, issuers)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (kind, tenant_id, name) DO UPDATE
              SET needless_from = max(needless_from, excluded.needless_from),
+                 issuers = CASE WHEN issuers IS NULL OR excluded.issuers IS NULL THEN NULL
+                                WHEN instr(char(10) || issuers || char(10), char(10) || excluded.issuers || char(10)) > 0
+                                THEN issuers ELSE issuers || char(10) || excluded.issuers END,
                  revoked_by = iif(excluded.revoked_at > revoked_at, excluded.revoked_by, revoked_by),
                  revoked_at = max(excluded.revoked_at, revoked_at)",
         )?
-        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str(), end])?;
+        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str(), end, issuers])?;
     connection
         .prepare_cached("DELETE FROM access_revocations WHERE needless_from <= ?1")?
         .execute([revocation.at.to_string()])?;

@@ -376,6 +376,26 @@ fn wait_again(
     Ok(())
 }
 
+pub(super) fn hasten(connection: &Connection, now: UnixMillis, key: &JobKey) -> Result<(), Fault> {
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET rank = rank - due_at + ?3, due_at = ?3
+             WHERE tenant_id = ?1 AND id = ?2 AND state = 'delayed' AND due_at > ?3",
+        )?
+        .execute(params![key.tenant.as_str(), key.id.to_string(), now.0])?;
+    Ok(())
+}
+
+pub(super) fn release_key(connection: &Connection, key: &JobKey) -> Result<(), Fault> {
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL
+             WHERE tenant_id = ?1 AND id = ?2 AND ended_at IS NOT NULL",
+        )?
+        .execute(params![key.tenant.as_str(), key.id.to_string()])?;
+    Ok(())
+}
+
 pub(super) fn ask_cancel(
     connection: &Connection,
     now: UnixMillis,

@@ -1,0 +1,118 @@
+//! `gantry server update`: the package of a server anew, in the newest version of its own words or in another one. What the
+//! server says about its tools then is compared with what was accepted, as at every start.
+
+use clap::Args;
+use contract::ids::TenantId;
+use serde_json::json;
+use upstreams::import::package_request::{self, PackageRequest};
+use upstreams::import::registry_permissions;
+use upstreams::spec::{ServerReach, ServerSpec};
+
+use super::edit::{changed, current};
+use crate::commands::Outcome;
+use crate::commands::import::bringing_in::{Manner, bring_in, conclude};
+use crate::commands::import::package_step::is_here;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Install the package of a server anew, and start it from that
+///
+/// Without a version it is the newest one that its words allow: `npx -y name` gets
+/// what is newest now. A server that fetches its package at each start gets one that
+/// is installed.
+///
+/// gantry server update files
+/// gantry server update files --to 2026.8.31
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Update {
+    /// What it is called
+    #[arg(value_name = "SERVER")]
+    name: String,
+    /// Another version; `latest` is the newest
+    #[arg(long = "to", value_name = "VERSION")]
+    version: Option<String>,
+    /// Let the package run its install scripts, and be built, as you and outside of every sandbox
+    #[arg(long)]
+    allow_install_scripts: bool,
+    /// Whose server [default: the token's own tenant]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+}
+
+impl Update {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        if !is_here(context) {
+            return Err(Failure::new(
+                "packages are installed where Gantry runs, and this one runs on another data directory",
+            )
+            .hint("run this where that Gantry runs, with its --data-dir"));
+        }
+        let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
+        let request = self.request(&spec)?;
+        if let ServerReach::Stdio { permissions, package: None, .. } = &mut spec.reach {
+            // Nothing is fetched any more when it starts.
+            let registry = registry_permissions(request.registry);
+            permissions.retain(|word| !registry.contains(word));
+        }
+        let mut server = changed(self.name, spec, Vec::new());
+        server.package = Some(request);
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: true, scripts: self.allow_install_scripts };
+        let brought = bring_in(context, vec![server], manner).await?;
+        Ok(conclude(context, &brought, json!({})))
+    }
+
+    /// What is to be installed.
+    fn request(&self, spec: &ServerSpec) -> Result<PackageRequest, Failure> {
+        let none = || {
+            Failure::new(format!("`{}` is not started from a package of npm or PyPI", self.name))
+                .hint("`gantry server show` says what it runs")
+        };
+        let ServerReach::Stdio { command, args, package, .. } = &spec.reach else { return Err(none()) };
+        let read = match package {
+            Some(pin) => {
+                let (runner, words) = pin.written.split_first().ok_or_else(none)?;
+                package_request::read(runner, words)
+            }
+            None => package_request::read(command, args),
+        };
+        let request = read.ok_or_else(none)?.map_err(Failure::new)?;
+        let Some(version) = &self.version else { return Ok(request) };
+        request.with_version(version).ok_or_else(|| {
+            Failure::usage(format!("--to: `{version}` is no version, or the package is a file of this machine"))
+                .hint("write a version such as `1.2.3`, or `latest`")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(version: Option<&str>) -> Update {
+        let version = version.map(str::to_owned);
+        Update { name: "x".into(), version, allow_install_scripts: false, tenant: None }
+    }
+
+    fn spec(reach: &serde_json::Value) -> ServerSpec {
+        serde_json::from_value(json!({ "reach": reach })).unwrap()
+    }
+
+    #[test]
+    fn what_is_installed_follows_from_the_words_that_named_the_package() {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let pinned = spec(&json!({ "type": "stdio", "command": "/tool/node_modules/.bin/x", "package":
+            { "registry": "npm", "name": "x", "version": "1.0.0", "digest": digest, "written": ["npx", "-y", "x@^1"] } }));
+        let fetched = spec(&json!({ "type": "stdio", "command": "/usr/bin/uvx", "args": ["y", "--flag"] }));
+        assert_eq!(update(None).request(&pinned).unwrap().packages, ["x@^1"]);
+        let newer = update(Some("2.0.0")).request(&pinned).unwrap();
+        assert_eq!((newer.packages.join(" "), newer.written.join(" ")), ("x@2.0.0".into(), "npx -y x@2.0.0".into()));
+        assert_eq!(update(None).request(&fetched).unwrap().packages, ["y"]);
+        assert!(update(Some("a b")).request(&pinned).is_err());
+        let plain = spec(&json!({ "type": "stdio", "command": "/usr/bin/node", "args": ["x.js"] }));
+        let far = spec(&json!({ "type": "http", "url": "https://x.example" }));
+        for other in [plain, far] {
+            assert!(update(None).request(&other).unwrap_err().message.contains("not started from a package"));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Packages of npm, installed by the machine's own `npm`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use upstreams::import::PackageRequest;
+
+use super::installer::{InstallProgress, Step, away, run};
+use super::{Unpacked, tree};
+use crate::failure::Failure;
+use crate::printer::visible;
+
+/// What npm keeps of what it has resolved, with a digest for each package.
+const LOCK_FILE: &str = "package-lock.json";
+
+/// Installs a package with everything it needs into a folder that is not there yet.
+pub(super) async fn install(
+    folder: &Path,
+    request: &PackageRequest,
+    scripts: bool,
+    progress: &dyn InstallProgress,
+) -> Result<Unpacked, Failure> {
+    let unusable = |error: std::io::Error| Failure::new(format!("a folder for the package cannot be made: {error}"));
+    fs::create_dir(folder).map_err(unusable)?;
+    // A name of its own, or that of the folder would stand in the lock file.
+    let project = json!({ "name": "gantry-package", "private": true });
+    fs::write(folder.join("package.json"), project.to_string()).map_err(unusable)?;
+    let mut args: Vec<std::ffi::OsString> = ["install", "--location=project", "--prefix"].map(Into::into).into();
+    args.push(folder.into());
+    args.extend(
+        [
+            "--save-exact",
+            "--install-links",
+            "--omit=dev",
+            "--no-audit",
+            "--no-fund",
+            "--no-progress",
+            "--loglevel=error",
+        ]
+        .map(Into::into),
+    );
+    // CACHE-2.
+    args.push(if scripts { "--ignore-scripts=false" } else { "--ignore-scripts" }.into());
+    args.extend(request.options.iter().map(Into::into));
+    args.push("--".into());
+    args.extend(request.packages.iter().map(Into::into));
+    let remedy = "install Node.js with npm, or add the server with --no-package";
+    let step = Step { program: "npm", args, cwd: folder, watched: folder, input: String::new(), remedy };
+    let (content, said) = run(step, progress).await?;
+    if !content {
+        return Err(refused(request, &said));
+    }
+    unpacked(folder, request, scripts)
+}
+
+/// What was installed.
+fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Unpacked, Failure> {
+    let unread =
+        || Failure::new("npm has left no lock file that can be read").hint("a newer npm may: version 7 or later");
+    let mut lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
+    let document: Value = serde_json::from_slice(&lock).map_err(|_| unread())?;
+    let packages = document.get("packages").and_then(Value::as_object).ok_or_else(unread)?;
+    let wanted = document.pointer("/packages//dependencies").and_then(Value::as_object).ok_or_else(unread)?;
+    let name =
+        request.package_name().or_else(|| wanted.keys().next().map(String::as_str)).ok_or_else(unread)?.to_owned();
+    let entry = packages.get(&format!("node_modules/{name}")).ok_or_else(unread)?;
+    let version = entry.get("version").and_then(Value::as_str).ok_or_else(unread)?.to_owned();
+    // A folder of this machine has no digest in the lock file.
+    for (path, entry) in packages.iter().filter(|(path, entry)| !path.is_empty() && entry.get("integrity").is_none()) {
+        let is_link = entry.get("link").is_some();
+        let optional = entry.get("optional").is_some();
+        match tree::digest(&folder.join(path)) {
+            Ok(digest) => lock.extend(digest),
+            // What is for another machine only is not there.
+            Err(_) if is_link || optional => {}
+            Err(error) => return Err(Failure::new(format!("what npm has installed cannot be read: {error}"))),
+        }
+    }
+    let has_script = |entry: &&Value| entry.get("hasInstallScript").and_then(Value::as_bool) == Some(true);
+    let with_scripts = packages.iter().filter(|(_, entry)| !scripts && has_script(entry));
+    let skipped_scripts = with_scripts.map(|(path, _)| path.rsplit("node_modules/").next().unwrap_or(path).to_owned());
+    let command = command(&name, entry, request.command.as_deref())?;
+    let command = PathBuf::from("node_modules/.bin").join(command);
+    if fs::metadata(folder.join(&command)).is_err() {
+        let file = command.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        return Err(
+            Failure::new(format!("`{name}` {version} has no command `{file}`")).hint(commands_hint(&bins(entry)))
+        );
+    }
+    let skipped_scripts = skipped_scripts.collect();
+    Ok(Unpacked { name, version, lock, command, leading: Vec::new(), skipped_scripts })
+}
+
+/// Which command of a package is meant, by the rule of `npx`: the only one, or the one with the name of the package.
+fn command(name: &str, entry: &Value, named: Option<&str>) -> Result<String, Failure> {
+    if let Some(named) = named {
+        return if is_command(named) {
+            Ok(named.to_owned())
+        } else {
+            Err(Failure::new(format!("`{}` is no command of a package", visible(named))))
+        };
+    }
+    let bins = bins(entry);
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let mut scripts: Vec<&str> = bins.values().filter_map(Value::as_str).collect();
+    scripts.dedup();
+    let chosen = match bins.len() {
+        0 => {
+            return Err(Failure::new(format!("`{name}` has no command: it is a library, and no server"))
+                .hint("look for the package's server in its documentation"));
+        }
+        _ if bins.contains_key(own) => Some(own),
+        _ if scripts.len() == 1 => bins.keys().next().map(String::as_str),
+        _ => None,
+    };
+    chosen.filter(|name| is_command(name)).map(str::to_owned).ok_or_else(|| {
+        Failure::new(format!("`{name}` has several commands, and none with its own name")).hint(commands_hint(&bins))
+    })
+}
+
+fn bins(entry: &Value) -> Map<String, Value> {
+    entry.get("bin").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+fn commands_hint(bins: &Map<String, Value>) -> String {
+    let names: Vec<String> = bins.keys().map(|name| visible(name).into_owned()).collect();
+    format!(
+        "name one: `npx -p PACKAGE COMMAND`; it has {}",
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    )
+}
+
+/// A name of one file.
+fn is_command(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != ".."
+}
+
+fn refused(request: &PackageRequest, said: &str) -> Failure {
+    let package = request.packages.join(", ");
+    if said.contains("code E404") {
+        return Failure::new(format!("there is no package `{package}` on npm, or it is not yours to see"))
+            .hint("check its name; a private one needs `npm login`");
+    }
+    if said.contains("code ETARGET") || said.contains("code ENOVERSIONS") {
+        return Failure::new(format!("there is no such version: `{package}`")).hint(format!(
+            "`npm view {} versions` shows those there are",
+            request.package_name().unwrap_or("PACKAGE")
+        ));
+    }
+    if let Some(failure) = away("npm", said) {
+        return failure;
+    }
+    let lines = said.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !line.trim().is_empty());
+    let first = lines.filter(|line| !line.starts_with("A complete log")).take(3).collect::<Vec<_>>().join("; ");
+    Failure::new(format!("npm could not install `{package}`: {}", visible(&first)))
+        .hint(format!("`npm install {package}` in an empty folder shows more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_chosen_as_npx_does() {
+        for (bins, named, expected) in [
+            (json!({ "x": "a.js" }), None, Ok("x")),
+            (json!({ "pkg": "a.js", "x": "b.js" }), None, Ok("pkg")),
+            (json!({ "x": "a.js", "y": "a.js" }), None, Ok("x")),
+            (json!({ "x": "a.js", "y": "b.js" }), None, Err("several commands")),
+            (json!({}), None, Err("no command")),
+            (json!({ "x": "a.js", "y": "b.js" }), Some("y"), Ok("y")),
+            (json!({ "x": "a.js" }), Some("../x"), Err("no command of a package")),
+        ] {
+            let found = command("@scope/pkg", &json!({ "bin": bins }), named);
+            match expected {
+                Ok(name) => assert_eq!(found.unwrap(), name),
+                Err(words) => assert!(found.unwrap_err().message.contains(words), "{bins}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_npm_says_becomes_what_happened_and_what_to_do() {
+        let words = ["-y", "@a/b@9"].map(str::to_owned);
+        let request = upstreams::import::package_request::read("npx", &words).unwrap().unwrap();
+        for (said, message) in [
+            ("npm error code E404\nnpm error 404 Not Found", "there is no package `@a/b@9` on npm"),
+            ("npm error code ETARGET\nnpm error notarget", "there is no such version: `@a/b@9`"),
+            ("npm error code ECONNREFUSED", "the npm registry cannot be reached"),
+            ("npm error code SELF_SIGNED_CERT_IN_CHAIN", "shows a certificate"),
+            ("npm error code E401", "wants a login"),
+            (
+                "npm error code EWEIRD\nnpm error something\nnpm error A complete log of",
+                "`@a/b@9`: code EWEIRD; something",
+            ),
+        ] {
+            let failure = refused(&request, said);
+            assert!(failure.message.contains(message), "{said}: {}", failure.message);
+            assert!(failure.hint.is_some(), "{said}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the tools of a server do to the world is said for many at once: the server's own hints are a proposal, and nothing
+//! follows from them before a person has accepted it.
+
+use serde_json::json;
+
+use super::*;
+
+async fn class_of(house: &House, tool: &str) -> Value {
+    house.gantry.get(&format!("/v1/tools/{tool}")).await.body["manifest"]["side_effect_policy"].clone()
+}
+
+#[tokio::test]
+async fn hints_are_a_proposal_that_is_accepted_once_and_names_say_the_rest() {
+    let house = House::open().await;
+    house.put("hinted", &house.plain(&["--hints"])).await;
+
+    // A look changes nothing.
+    let shown = house.gantry.cli(&["server", "classify", "hinted"]).ok().out();
+    assert!(shown.contains("accept the 2 proposed: gantry server classify hinted --trust-hints"), "{shown}");
+    let planned =
+        house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run", "--json"]).ok().json();
+    assert_eq!(planned["classified"].as_array().unwrap().len(), 2, "{planned}");
+    assert_eq!(class_of(&house, "hinted.echo").await, "unclassified");
+
+    let said = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok().json();
+    assert_eq!(said["classified"].as_array().unwrap().len(), 2, "{said}");
+    assert_eq!(class_of(&house, "hinted.echo").await, "pure");
+    assert_eq!(class_of(&house, "hinted.count").await, "irreversible");
+    assert_eq!(class_of(&house, "hinted.ask_name").await, "unclassified");
+
+    // What a person says goes before hints, and stays when the hints are asked for again.
+    house.gantry.cli(&["server", "classify", "hinted", "--idempotent", "c*", "--pure", "ask_*"]).ok();
+    let again = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok().json();
+    assert_eq!(again["classified"], json!([]));
+    assert_eq!(class_of(&house, "hinted.count").await, "idempotent");
+    assert_eq!(class_of(&house, "hinted.ask_name").await, "pure");
+}
+
+#[tokio::test]
+async fn a_mistake_in_one_pattern_classifies_nothing() {
+    let house = House::open().await;
+    house.put("hinted", &house.plain(&["--hints"])).await;
+    for (patterns, word) in [
+        (["--pure", "*", "--irreversible", "count"], "hinted.count"),
+        (["--pure", "echo", "--irreversible", "cuont"], "did you mean `count`?"),
+    ] {
+        let ran = house.gantry.cli(&[&["server", "classify", "hinted"], patterns.as_slice()].concat());
+        assert_eq!(ran.code(), 2, "{}", ran.err());
+        assert!(ran.err().contains(word) && ran.err().contains("nothing was classified"), "{}", ran.err());
+    }
+    for tool in ["echo", "count", "ask_name"] {
+        assert_eq!(class_of(&house, &format!("hinted.{tool}")).await, "unclassified", "{tool}");
+    }
+    // Nobody sits there who could be asked.
+    let ran = house.gantry.cli(&["server", "classify", "hinted", "--interactive"]);
+    assert_eq!(ran.code(), 2, "{}", ran.err());
+
+    // What was looked at is no longer what the server says.
+    let stale = json!({ "side_effect_policy": "pure", "digest": format!("sha256:{}", "0".repeat(64)) });
+    let answer = house.gantry.post("/v1/servers/hinted/tools/echo/classify", stale).await;
+    assert_eq!(answer.body["error"]["code"], "E3408", "{}", answer.text);
+    assert_eq!(class_of(&house, "hinted.echo").await, "unclassified");
+}
