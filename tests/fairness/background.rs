@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Stage, metric, receiver, submit, succeeds, token, until};
+use super::{Stage, begin_impatient, metric, receiver, submit, succeeds, token, until};
 use crate::support::Start;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,6 +55,41 @@ async fn jobs_of_one_tenant_never_hold_all_workers() {
     for (agent, id) in held {
         succeeds(&gantry, &agent, &id).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_go_on_in_the_background_for_one_tenant_leave_room_for_those_of_others() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_JOBS__BACKGROUND_CALLS", "8").run().await;
+    let mut held = Vec::new();
+    for number in 0..10 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        held.push(begin_impatient(&gantry, &agent, &stage.parameters("gate", "held")));
+    }
+    let places = async |figure: &str| metric(&gantry, &format!("gantry_places_{figure}")).await;
+    until("six of eight and no more", async || {
+        let refused = places("refused_total{resource=\"background_calls\"}").await;
+        (refused == Some(4)).then_some(())
+    })
+    .await;
+    assert_eq!(places("held{resource=\"background_calls\"}").await, Some(6));
+    let mut others = Vec::new();
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer = begin_impatient(&gantry, &other, &stage.parameters("gate", tenant)).await.unwrap();
+        assert_eq!(answer.status, 202, "{tenant}: {}", answer.text);
+        others.push((other, answer.body["invocation_id"].as_str().unwrap().to_owned()));
+    }
+    stage.open("gate");
+    for (other, id) in others {
+        succeeds(&gantry, &other, &id).await;
+    }
+    let mut ends = Vec::new();
+    for call in held {
+        ends.push(call.await.unwrap().status);
+    }
+    ends.sort_unstable();
+    assert_eq!(ends, [200, 200, 200, 200, 202, 202, 202, 202, 202, 202]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

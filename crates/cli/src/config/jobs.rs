@@ -88,6 +88,13 @@ const PROMOTE_AFTER_SECONDS: Key = key(
     "Seconds after which a call that its caller waits for goes on in the background: the caller gets 202 and asks later. \
      `Prefer: wait=N` asks for another span.",
 );
+const BACKGROUND_CALLS: Key = key(
+    "background_calls",
+    1..=100_000,
+    "256",
+    "Calls that go on in the background at once, because their callers stopped waiting for them; of one tenant alone three \
+     quarters. The caller of a call that finds no room waits for its end.",
+);
 
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[
@@ -105,6 +112,7 @@ pub(super) const KEYS: &[&Key] = &[
     &RETENTION_SECONDS,
     &DEAD_RETENTION_SECONDS,
     &PROMOTE_AFTER_SECONDS,
+    &BACKGROUND_CALLS,
 ];
 
 const fn key(
@@ -141,6 +149,7 @@ pub(super) fn read(settings: &Settings) -> JobsSettings {
         retention: seconds(&RETENTION_SECONDS),
         dead_retention: seconds(&DEAD_RETENTION_SECONDS),
         promote_after: seconds(&PROMOTE_AFTER_SECONDS),
+        promoted_max: size(&BACKGROUND_CALLS),
         ..JobsSettings::default()
     }
 }
