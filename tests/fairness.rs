@@ -306,7 +306,7 @@ fn guest_tool(stage: &Stage, authority: &str) {
         "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
         "parameters": { "type": "object" }, "result_schema": {},
         "required_permissions": [format!("network:http://{authority}")],
-        "resource_limits": { "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" },
+        "resource_limits": { "cpu": "1", "memory": "64Mi" },
         "execution": { "type": "wasm", "component": "probe.wasm" },
     });
     std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
