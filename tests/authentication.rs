@@ -42,8 +42,15 @@ async fn a_forged_token_with_a_broken_body_is_401_on_every_route_of_the_document
         }
     }
     assert!(walked > 60, "{walked}");
-    let mcp = send_broken(&gantry, "POST", "/mcp", &token).await;
-    assert_eq!(mcp.refusal(), (401, "E3202"));
+    for path in ["/mcp", "/mcp/desk", "/mcp/%20x", "/mcp/%FF"] {
+        for method in ["POST", "GET", "DELETE", "PUT"] {
+            let mcp = send_broken(&gantry, method, path, &token).await;
+            assert_eq!(mcp.refusal(), (401, "E3202"), "{method} {path}: {}", mcp.text);
+        }
+    }
+    // Whoever is known hears what is wrong, as everywhere.
+    let unread = send_broken(&gantry, "POST", "/mcp/%FF", &gantry.token).await;
+    assert_eq!(unread.refusal(), (400, "E3004"), "{}", unread.text);
     let exchange = json!({ "grant_type": "something", "subject_token": token, "nonsense": 1 });
     let exchanged = gantry.request(Method::POST, "/oauth/token", None, Some(exchange)).await;
     assert_eq!((exchanged.status, exchanged.body["code"].as_str()), (401, Some("E3202")), "{}", exchanged.text);
@@ -53,7 +60,7 @@ async fn a_forged_token_with_a_broken_body_is_401_on_every_route_of_the_document
 async fn forged_tokens_count_as_failed_authentications_whatever_the_body() {
     let gantry = Start::new().env("GANTRY_IDENTITY__AUTH_FAILURES_PER_MINUTE", "5").run().await;
     let token = forged(&gantry).await;
-    for path in ["/v1/tools/invoke", "/v1/tokens", "/v1/tools/compare", "/rpc", "/v1/tools/invoke/batch"] {
+    for path in ["/v1/tools/invoke", "/v1/tokens", "/mcp/%FF", "/rpc", "/v1/tools/invoke/batch"] {
         assert_eq!(send_broken(&gantry, "POST", path, &token).await.status, 401, "{path}");
     }
     let held = send_broken(&gantry, "POST", "/v1/tools/invoke", &token).await;
