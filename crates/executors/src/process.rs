@@ -42,6 +42,7 @@ mod attended;
 mod child;
 mod ended;
 pub mod key_block;
+pub mod log_end;
 pub mod output;
 pub(crate) mod prepared;
 mod running;
@@ -49,6 +50,7 @@ pub mod scrub;
 mod service_failure;
 pub mod session;
 pub mod simple;
+mod stray_output;
 pub mod streams;
 pub(crate) mod talking;
 mod unsandboxed;
@@ -173,6 +175,8 @@ impl Executor for ProcessExecutor {
             return Err(ExecutorError::not_sent(unbound()));
         };
         call.dispatch.hold();
+        // A program that cannot be started has a log too: an empty one.
+        call.program_log.leave(String::new);
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
         self.admitted(call.isolation, *protocol).map_err(ExecutorError::not_sent)?;
         let home = self.homes.of(&call.tool).map_err(ExecutorError::not_sent)?;

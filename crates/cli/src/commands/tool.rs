@@ -7,10 +7,12 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 mod add;
+mod call_line;
 mod classify;
 mod diff;
 mod lifecycle;
 mod list;
+mod logs;
 mod new;
 mod quarantine;
 mod scan;
@@ -24,6 +26,7 @@ pub(crate) enum Tool {
     New(new::New),
     List(list::List),
     Show(show::Show),
+    Logs(logs::Logs),
     Search(search::Search),
     Diff(diff::Diff),
     Classify(classify::Classify),
@@ -44,6 +47,7 @@ impl Tool {
             Self::New(command) => command.run(context)?,
             Self::List(command) => command.run(context).await?,
             Self::Show(command) => command.run(context).await?,
+            Self::Logs(command) => command.run(context).await?,
             Self::Search(command) => command.run(context).await?,
             Self::Diff(command) => command.run(context).await?,
             Self::Classify(command) => command.run(context).await?,
