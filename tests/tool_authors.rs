@@ -127,3 +127,118 @@ async fn a_stray_print_is_told_by_its_line_to_everybody_and_shown_to_those_who_m
     let logs = started.get("/v1/tools/demo.session/logs").await;
     assert!(logs.text.contains("not part of the result] hello from a session"), "{}", logs.text);
 }
+
+// -------------------------------------------------------------------------------------------------------------- dev
+
+/// `gantry tool dev` on a folder. Ended when dropped.
+struct Development {
+    child: Child,
+    out: Drain,
+    err: Drain,
+    data: PathBuf,
+    url: String,
+}
+
+impl Development {
+    fn start(home: &Path, folder: &Path) -> Self {
+        let mut command = gantry(&home.join("data"));
+        command.args(["tool", "dev", "--json"]).arg(folder);
+        // What is set for other servers is not for this one.
+        command.env("GANTRY_STORE__URL", "postgres://nobody@127.0.0.1:1/none").env("TMPDIR", home);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (Drain::of(child.stdout.take().unwrap()), Drain::of(child.stderr.take().unwrap()));
+        let greeting = wait_for("the development server", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("it ended with {status}: {}", err.text());
+            }
+            serde_json::from_str::<Value>(out.text().lines().next()?).ok()
+        });
+        let text = |name: &str| greeting[name].as_str().unwrap().to_owned();
+        Self { data: text("data_dir").into(), url: text("url"), child, out, err }
+    }
+
+    fn call(&self, tool: &str) -> crate::support::Ran {
+        run(gantry(&self.data).args(["call", "--json", tool, "--params", "{}"]))
+    }
+
+    /// The calls that were shown.
+    fn shown(&self) -> Vec<Value> {
+        self.out.text().lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Drop for Development {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn what_an_author_saves_is_used_by_the_next_call_without_a_new_version() {
+    let home = tempfile::tempdir().unwrap();
+    let program =
+        |word: &str| format!("import sys\nprint('{word} ran', file=sys.stderr)\nprint('{{\"said\": \"{word}\"}}')\n");
+    let folder = tool(home.path(), "greeter", json!({}), &program("one"));
+    let mut dev = Development::start(home.path(), &folder);
+    assert!(dev.url.starts_with("http://127.0.0.1:"), "{}", dev.url);
+    assert_eq!(dev.call("demo.greeter").ok().json()["result"]["said"], "one");
+    std::fs::write(folder.join("main.py"), program("two")).unwrap();
+    assert_eq!(dev.call("demo.greeter").ok().json()["result"]["said"], "two");
+    // Another manifest under the same version takes the place of the former.
+    let text = std::fs::read_to_string(folder.join("tool.json")).unwrap();
+    std::fs::write(folder.join("tool.json"), text.replace("main.py", "other.py").replace("Echo sum", "Renamed"))
+        .unwrap();
+    std::fs::write(folder.join("other.py"), program("three")).unwrap();
+    let third = wait_for("the changed manifest", || {
+        let ran = dev.call("demo.greeter");
+        (ran.code() == 0).then(|| ran.json()).filter(|answer| answer["result"]["said"] == "three")
+    });
+    assert_eq!(third["tool_version"], "1.0.0");
+    let told = run(gantry(&dev.data).args(["tool", "show", "demo.greeter", "--json"])).ok().json();
+    assert_eq!(told["manifest"]["name"], "Renamed");
+    // Each call was shown with what it wrote.
+    let lines = wait_for("the calls on stdout", || {
+        let lines = dev.shown();
+        lines.iter().any(|line| line["stderr"] == "three ran\n").then_some(lines)
+    });
+    assert_eq!(lines[0]["stderr"], "one ran\n", "{lines:?}");
+    assert_eq!((&lines[1]["stderr"], &lines[1]["tool_id"]), (&json!("two ran\n"), &json!("demo.greeter")));
+    // A broken manifest is told, and mending it goes on.
+    std::fs::write(folder.join("tool.json"), "{").unwrap();
+    wait_for("the word about the broken manifest", || dev.err.text().contains("is not admitted").then_some(()));
+    // It ends in order and leaves nothing.
+    let ended = Command::new("kill").args(["-TERM", &dev.child.id().to_string()]).status().unwrap();
+    assert!(ended.success());
+    let status = wait_for("its end", || dev.child.try_wait().unwrap());
+    assert!(status.success(), "{}", dev.err.text());
+    assert!(!dev.data.try_exists().unwrap());
+}
+
+#[tokio::test]
+async fn on_an_ordinary_server_other_content_of_a_version_stays_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = tool(home.path(), "fixed", json!({}), "print('{}')\n");
+    let started = serve(home.path()).await;
+    let mut other: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("tool.json")).unwrap()).unwrap();
+    other["name"] = json!("Another name");
+    assert_eq!(started.register(other.clone()).await.refusal(), (409, "E3103"));
+    std::fs::write(folder.join("tool.json"), other.to_string()).unwrap();
+    wait_for("the warning", || started.log().contains("is raised").then_some(()));
+    assert_eq!(started.invoke("demo.fixed", json!({})).await.refusal().1, "E3108");
+    assert_eq!(started.get("/v1/tools/demo.fixed").await.body["manifest"]["name"], "Echo sum");
+}
+
+#[test]
+fn a_development_server_is_for_this_machine_and_for_a_folder_with_a_program() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = tool(home.path(), "x", json!({}), "print('{}')\n");
+    let dev = |arguments: &[&str]| run(gantry(&home.path().join("data")).args(["tool", "dev"]).args(arguments));
+    let refused = dev(&[folder.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
+    assert!(refused.code() == 2 && refused.err().contains("127.0.0.1"), "{}", refused.err());
+    assert_eq!(dev(&[home.path().join("nothing").to_str().unwrap()]).code(), 1);
+    let nothing_runs = manifest(json!({})).to_string();
+    std::fs::write(folder.join("tool.json"), nothing_runs).unwrap();
+    let refused = dev(&[folder.to_str().unwrap()]);
+    assert!(refused.code() == 2 && refused.err().contains("tool new"), "{}", refused.err());
+}

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 mod add;
 mod call_line;
 mod classify;
+mod dev;
 mod diff;
 mod lifecycle;
 mod list;
@@ -19,11 +20,14 @@ mod scan;
 mod search;
 mod show;
 
+pub(crate) use call_line::CallLine;
+
 /// Make, register, look at and retire tools
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     Add(add::Add),
     New(new::New),
+    Dev(dev::Dev),
     List(list::List),
     Show(show::Show),
     Logs(logs::Logs),
@@ -43,6 +47,7 @@ impl Tool {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
             Self::Scan(command) => return command.run(context).await,
+            Self::Dev(command) => return command.run(context).await,
             Self::Add(command) => command.run(context).await?,
             Self::New(command) => command.run(context)?,
             Self::List(command) => command.run(context).await?,

@@ -242,6 +242,10 @@ impl Loader {
     /// Looks after a published version in its folder.
     fn settle(&mut self, folder: &Path, id: &ToolId, manifest: &Manifest, is_new: bool) {
         let version = &manifest.version;
+        // Where versions are drafts, another manifest may have taken the place of the former (HOMES-3).
+        if self.tool_homes.digest(id, &version.to_string()) != Some(manifest.digest()) {
+            self.tool_homes.set(id, version, manifest.digest(), folder.to_owned());
+        }
         let now = stamp(folder);
         if self.stamps.insert(folder.to_owned(), now).is_some_and(|before| before != now)
             && let Some(processes) = &self.processes

@@ -65,7 +65,7 @@ fn said(id: &ToolId, manifest: &Manifest, created: bool) -> String {
     format!("{id} {} {what}", manifest.version)
 }
 
-fn runs_from_its_folder(manifest: &Manifest) -> bool {
+pub(super) fn runs_from_its_folder(manifest: &Manifest) -> bool {
     matches!(manifest.execution, Some(Execution::Process { .. } | Execution::Wasm { .. } | Execution::Oci { .. }))
 }
 
