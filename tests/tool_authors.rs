@@ -242,3 +242,91 @@ fn a_development_server_is_for_this_machine_and_for_a_folder_with_a_program() {
     let refused = dev(&[folder.to_str().unwrap()]);
     assert!(refused.code() == 2 && refused.err().contains("tool new"), "{}", refused.err());
 }
+
+// ----------------------------------------------------------------------------------------------------------- packages
+
+/// A package of npm that stands on this machine, so that no registry is asked.
+fn local_package(home: &Path, name: &str, script: Option<&str>) -> PathBuf {
+    let folder = home.join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut about = json!({ "name": name, "version": "1.0.0", "main": "index.js" });
+    if let Some(script) = script {
+        about["scripts"] = json!({ "postinstall": script });
+    }
+    std::fs::write(folder.join("package.json"), about.to_string()).unwrap();
+    std::fs::write(folder.join("index.js"), "module.exports = () => 'from the package';\n").unwrap();
+    folder
+}
+
+/// `gantry` with npm and a home of its own, and a registry that is not there.
+fn author(home: &Path, arguments: &[&str]) -> crate::support::Ran {
+    let mut command = gantry(&home.join("data"));
+    command.env("HOME", home).env("npm_config_registry", "http://127.0.0.1:9/").env("npm_config_fetch_retries", "0");
+    run(command.args(arguments))
+}
+
+fn node_tool(home: &Path, dependencies: &Value) -> PathBuf {
+    let execution = json!({ "execution": { "type": "process", "command": ["node", "main.js"] } });
+    let folder = tool(home, "packaged", execution, "");
+    std::fs::write(folder.join("main.js"), "process.stdout.write(JSON.stringify({ said: require('left')() }));\n")
+        .unwrap();
+    let about = json!({ "private": true, "dependencies": dependencies });
+    std::fs::write(folder.join("package.json"), about.to_string()).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn packages_of_a_folder_are_installed_once_into_it_and_come_with_it() {
+    let home = tempfile::tempdir().unwrap();
+    let marker = home.path().join("ran");
+    let left = local_package(home.path(), "left", Some(&format!("touch {}", marker.display())));
+    let folder = node_tool(home.path(), &json!({ "left": format!("file:{}", left.display()) }));
+    let path = folder.to_str().unwrap();
+    let started = Start::new().data(&home.path().join("data")).run().await;
+
+    // What is not built says so, with the command.
+    let added = author(home.path(), &["tool", "add", path]).ok();
+    assert!(added.err().contains(&format!("`gantry tool build {path}`")), "{}", added.err());
+    assert_eq!(started.invoke("demo.packaged", json!({})).await.refusal().1, "E3401");
+
+    let built = author(home.path(), &["tool", "build", path, "--json"]);
+    assert_eq!(built.code(), 0, "{}{}", built.out(), built.err());
+    assert!(built.json()["digest"].as_str().unwrap().starts_with("sha256:"), "{}", built.out());
+    assert!(built.err().contains("`left` has install scripts, which were not run"), "{}", built.err());
+    assert!(!marker.try_exists().unwrap(), "a stranger's script ran outside of every sandbox");
+    assert!(folder.join("package-lock.json").try_exists().unwrap());
+    std::fs::remove_dir_all(&left).unwrap();
+
+    // Another version with the same files, and the packages with them.
+    let text = std::fs::read_to_string(folder.join("tool.json")).unwrap();
+    std::fs::write(folder.join("tool.json"), text.replace("1.0.0", "1.0.1")).unwrap();
+    let added = author(home.path(), &["tool", "add", path]).ok();
+    assert!(!added.err().contains("tool build"), "{}", added.err());
+    let answer = started.invoke("demo.packaged", json!({})).await;
+    assert_eq!(answer.body["result"]["said"], "from the package", "{}", answer.text);
+
+    // The same again is the same; other names want another build.
+    let changed = json!({ "private": true, "dependencies": { "left": "1.0.0", "right": "1.0.0" } });
+    std::fs::write(folder.join("package.json"), changed.to_string()).unwrap();
+    let failed = author(home.path(), &["tool", "build", path]);
+    assert!(failed.code() == 1 && failed.err().contains("npm registry"), "{}", failed.err());
+    std::fs::write(folder.join("tool.json"), text.replace("1.0.0", "1.0.2")).unwrap();
+    assert!(author(home.path(), &["tool", "add", path]).ok().err().contains("tool build"));
+}
+
+#[test]
+fn install_scripts_run_only_where_the_author_allows_them_and_a_folder_without_packages_needs_no_build() {
+    let home = tempfile::tempdir().unwrap();
+    let marker = home.path().join("ran");
+    let left = local_package(home.path(), "left", Some(&format!("touch {}", marker.display())));
+    let folder = node_tool(home.path(), &json!({ "left": format!("file:{}", left.display()) }));
+    let path = folder.to_str().unwrap();
+    let first = author(home.path(), &["tool", "build", path, "--json"]).ok().json();
+    let second = author(home.path(), &["tool", "build", path, "--json"]).ok().json();
+    assert_eq!(first["digest"], second["digest"]);
+    let allowed = author(home.path(), &["tool", "build", path, "--allow-install-scripts", "--json"]).ok().json();
+    assert!(marker.try_exists().unwrap() && allowed["digest"] != first["digest"], "{allowed}");
+    let plain = tool(home.path(), "plain", json!({}), "print('{}')\n");
+    let nothing = author(home.path(), &["tool", "build", plain.to_str().unwrap(), "--json"]).ok().json();
+    assert_eq!(nothing["built"], false);
+}

@@ -63,6 +63,11 @@ const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
 /// The variable in which such a program finds the person on whose behalf it is called, if the token names one.
 const USER_VARIABLE: &str = "GANTRY_USER";
 
+/// Where a tool's folder has the packages that were installed into it for Python, and the variable by which Python finds them.
+/// What the manifest's `env` says goes before. (decision 0107)
+const PYTHON_PACKAGES: &str = "gantry-packages/python";
+const PYTHON_PATH: &str = "PYTHONPATH";
+
 /// What a program finds about its call in its environment: the user, and the key of the act. A pure tool does nothing twice,
 /// so it is told no key.
 fn call_environment(call: &ToolCall) -> impl Iterator<Item = (String, String)> {

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 mod add;
+mod build;
 mod call_line;
 mod classify;
 mod dev;
@@ -28,6 +29,7 @@ pub(crate) enum Tool {
     Add(add::Add),
     New(new::New),
     Dev(dev::Dev),
+    Build(build::Build),
     List(list::List),
     Show(show::Show),
     Logs(logs::Logs),
@@ -49,6 +51,7 @@ impl Tool {
             Self::Scan(command) => return command.run(context).await,
             Self::Dev(command) => return command.run(context).await,
             Self::Add(command) => command.run(context).await?,
+            Self::Build(command) => command.run(context).await?,
             Self::New(command) => command.run(context)?,
             Self::List(command) => command.run(context).await?,
             Self::Show(command) => command.run(context).await?,

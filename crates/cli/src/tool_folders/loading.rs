@@ -33,6 +33,7 @@ use policy::BearerSecret;
 use super::{Found, ToolFolder, find};
 use crate::failure::Failure;
 use crate::manifest_file::ManifestFileError;
+use crate::package_cache::tool_packages;
 
 /// Publishes what is found in some directories.
 pub(crate) struct Loader {
@@ -203,6 +204,9 @@ impl Loader {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
                 self.settle(folder, &id, manifest, claimed);
+                if claimed {
+                    round.warnings.extend(tool_packages::unbuilt_warning(folder));
+                }
                 Ok(())
             }
             // LOAD-4.

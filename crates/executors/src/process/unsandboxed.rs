@@ -15,7 +15,7 @@ use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::streams::last_lines;
-use super::{call_environment, simple, talking};
+use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, simple, talking};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -27,6 +27,10 @@ pub(super) async fn run(
     call.dispatch.release();
     let mut env = env.clone();
     env.extend(call_environment(call));
+    let packages = home.join(PYTHON_PACKAGES);
+    if tokio::fs::metadata(&packages).await.is_ok_and(|found| found.is_dir()) {
+        env.entry(PYTHON_PATH.to_owned()).or_insert_with(|| packages.display().to_string());
+    }
     let child = Child::start(command, &env, home);
     let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, &error)))?;
     let broken = |error| ExecutorError::may_have_run(output::broken(&error));

@@ -12,6 +12,7 @@ use crate::client::ClientError;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::manifest_file;
+use crate::package_cache::tool_packages;
 use crate::tool_folders::kept::{self, Kept};
 
 /// Has the server look at its folders of tools.
@@ -47,6 +48,9 @@ impl Add {
         }
         if !is_stream && runs_from_its_folder(&manifest) {
             let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
+            if let Some(warning) = tool_packages::unbuilt_warning(folder) {
+                context.printer.warn(&warning);
+            }
             return add_folder(context, folder, &id, &manifest).await;
         }
         let answer = context.client()?.post("/v1/tools/register", &document).await?;
