@@ -330,3 +330,45 @@ fn install_scripts_run_only_where_the_author_allows_them_and_a_folder_without_pa
     let nothing = author(home.path(), &["tool", "build", plain.to_str().unwrap(), "--json"]).ok().json();
     assert_eq!(nothing["built"], false);
 }
+
+// ---------------------------------------------------------------------------------------------------------- templates
+
+#[tokio::test]
+async fn every_template_runs_as_it_is_made_or_says_what_is_missing() {
+    let home = tempfile::tempdir().unwrap();
+    let started = Start::new().data(&home.path().join("data")).run().await;
+    let made = home.path().join("made");
+    for template in ["python", "node", "typescript", "bash", "session", "rust", "http"] {
+        let id = format!("demo.from_{template}");
+        let folder = made.join(format!("from_{template}"));
+        let new = author(home.path(), &["tool", "new", &id, "--template", template, "--dir", made.to_str().unwrap()]);
+        let path = folder.to_str().unwrap();
+        match template {
+            "http" => {
+                assert!(new.code() == 2 && new.err().contains("--template python"), "{}", new.err());
+                assert!(!folder.try_exists().unwrap());
+                continue;
+            }
+            "typescript" if new.code() != 0 => {
+                // This machine's Node.js is too old, which is the only reason there may be.
+                let version = run(Command::new("/usr/bin/env").args(["node", "--version"])).ok().out();
+                assert!(new.err().contains(version.trim()) && new.err().contains("22.18"), "{}", new.err());
+                continue;
+            }
+            _ => assert_eq!(new.code(), 0, "{}", new.err()),
+        }
+        if template == "rust" {
+            let unbuilt = author(home.path(), &["tool", "add", path]);
+            assert!(unbuilt.code() == 1 && unbuilt.err().contains("build.sh"), "{}", unbuilt.err());
+            let built =
+                run(Command::new(folder.join("build.sh")).env("HOME", std::env::var("HOME").unwrap_or_default()));
+            if built.code() != 0 {
+                assert!(built.err().contains("rustup target add wasm32-wasip2"), "{}", built.err());
+                continue;
+            }
+        }
+        author(home.path(), &["tool", "add", path]).ok();
+        let answer = started.invoke_to_the_end(&id, json!({ "name": "Ada" })).await;
+        assert_eq!(answer.body["result"]["greeting"], "Hello, Ada!", "{template}: {}", answer.text);
+    }
+}

@@ -48,6 +48,7 @@ impl Add {
         }
         if !is_stream && runs_from_its_folder(&manifest) {
             let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
+            component_is_there(folder, &manifest)?;
             if let Some(warning) = tool_packages::unbuilt_warning(folder) {
                 context.printer.warn(&warning);
             }
@@ -71,6 +72,16 @@ fn said(id: &ToolId, manifest: &Manifest, created: bool) -> String {
 
 pub(super) fn runs_from_its_folder(manifest: &Manifest) -> bool {
     matches!(manifest.execution, Some(Execution::Process { .. } | Execution::Wasm { .. } | Execution::Oci { .. }))
+}
+
+/// A component is made from its source, and a folder that was just made has none.
+fn component_is_there(folder: &Path, manifest: &Manifest) -> Result<(), Failure> {
+    let Some(Execution::Wasm { component, .. }) = &manifest.execution else { return Ok(()) };
+    if folder.join(component).is_file() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("`{component}`, which the manifest names as the component, is not in the folder"))
+        .hint("build it first; the folder that `gantry tool new --template rust` makes has a build.sh for it"))
 }
 
 /// Of a file in the current folder that is the current folder.
