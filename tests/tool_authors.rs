@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Drain, Gantry, Start, gantry, manifest, open_to_all, run, wait_for};
 
 /// A folder with a program in Python.
+#[expect(clippy::needless_pass_by_value, reason = "reads better at its many callers")]
 fn tool(home: &Path, id: &str, change: Value, program: &str) -> PathBuf {
     let folder = home.join("tools").join(id);
     std::fs::create_dir_all(&folder).unwrap();
@@ -86,6 +87,40 @@ async fn no_other_tenant_reads_what_a_call_wrote_and_no_agent_does() {
         let answer = started.request(Method::GET, path, Some(&token), None).await;
         assert_eq!(answer.refusal(), (403, "E3206"), "{role}");
     }
+}
+
+#[tokio::test]
+async fn where_a_policy_masks_what_a_tool_says_nothing_of_its_log_is_kept_or_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let program = "import sys\nprint('mail of ada', file=sys.stderr)\nprint('{}')\n";
+    tool(home.path(), "masked", json!({}), program);
+    let started = serve(home.path()).await;
+    let path = "/v1/tools/demo.masked/logs";
+    let masked = |agent: &str| {
+        json!({ "activations": [{ "tenant": "local", "agent_id": agent, "tool_id": "demo.masked",
+            "policy_overrides": { "redact": ["mail"] } }] })
+    };
+    let put = async |body: Value| {
+        let answer = started.request(Method::PUT, "/v1/activations", Some(&started.token), Some(body)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    };
+    // Of a call under a mask.
+    put(masked("bob")).await;
+    let bob = started.mint(json!({ "sub": "bob", "tenant": "local" })).await;
+    let call = json!({ "tool_id": "demo.masked", "parameters": {} });
+    let called = started.request(Method::POST, "/v1/tools/invoke", Some(&bob), Some(call)).await;
+    assert_eq!(called.status, 200, "{}", called.text);
+    assert_eq!(started.invoke("demo.masked", json!({})).await.status, 200);
+    let seen = started.get(path).await;
+    let stderr: Vec<&Value> = seen.body["calls"].as_array().unwrap().iter().map(|call| &call["stderr"]).collect();
+    assert_eq!(stderr, [&Value::Null, &json!("mail of ada\n")], "{}", seen.text);
+    // For a reader under a mask.
+    let operator = started.mint(json!({ "sub": "olga", "roles": ["operator"], "tenant": "local" })).await;
+    let open = started.request(Method::GET, path, Some(&operator), None).await;
+    assert!(open.text.contains("mail of ada"), "{}", open.text);
+    put(masked("olga")).await;
+    let hidden = started.request(Method::GET, path, Some(&operator), None).await;
+    assert!(hidden.status == 200 && !hidden.text.contains("mail of ada"), "{}", hidden.text);
 }
 
 #[tokio::test]

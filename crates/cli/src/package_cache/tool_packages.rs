@@ -144,7 +144,10 @@ pub(crate) async fn build(
     // Tools run as nobody, and the mask of whoever builds may be for one person only.
     let opened = [PACKAGES, "node_modules", "package-lock.json"].iter().map(|name| folder.join(name));
     let mut bytes = 0;
-    for made in opened.filter(|made| made.exists()) {
+    for made in opened {
+        if !made.try_exists().map_err(|error| unusable(&made, &error))? {
+            continue;
+        }
         tree::open_for_reading(&made, None).map_err(|error| unusable(&made, &error))?;
         bytes += tree::size(&made).map_err(|error| unusable(&made, &error)).map_or(0, |size| size.bytes);
     }
@@ -176,7 +179,7 @@ async fn install_python(
             tree::remove(&to).map_err(unusable)?;
         }
         // Where nothing had to be installed there is no folder.
-        if from.exists() {
+        if from.try_exists().map_err(unusable)? {
             fs::rename(&from, &to).map_err(unusable)?;
         }
     }
@@ -193,13 +196,17 @@ fn interpreter(manifest: &Manifest) -> PathBuf {
     };
     let named = command.filter(|command| command.rsplit('/').next().is_some_and(|name| name.starts_with("python")));
     let named = Path::new(named.unwrap_or("python3"));
-    let found = SYSTEM_PROGRAMS.iter().map(|folder| Path::new(folder).join(named)).find(|path| path.exists());
+    let found =
+        SYSTEM_PROGRAMS.iter().map(|folder| Path::new(folder).join(named)).find(|path| fs::metadata(path).is_ok());
     found.unwrap_or_else(|| named.to_owned())
 }
 
+/// Does a text of its kind name packages?
+type NamesPackages = fn(&str) -> bool;
+
 /// The files of a folder that name packages, each with the digest of its text.
 fn sources(folder: &Path) -> Result<Vec<Source>, Failure> {
-    let kinds: [(&str, fn(&str) -> bool); 3] = [
+    let kinds: [(&str, NamesPackages); 3] = [
         ("requirements.txt", names_requirements),
         ("pyproject.toml", names_dependencies_in_toml),
         ("package.json", names_dependencies_in_json),
