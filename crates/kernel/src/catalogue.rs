@@ -211,7 +211,7 @@ impl Kernel {
         }
     }
 
-    fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
+    pub(crate) fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
         let access = self.access().snapshot().clone();
         let registry = self.registry().snapshot();
         let sight = self.sight(&access, caller);

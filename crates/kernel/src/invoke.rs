@@ -39,6 +39,7 @@ use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::resilience::Resilience;
+use crate::tool_logs::ToolLogs;
 
 /// Everything a kernel needs.
 #[derive(Debug)]
@@ -91,6 +92,8 @@ pub struct Kernel {
     pub(crate) ids: InvocationIds,
     /// The jobs that this process does at the moment.
     pub(crate) running_jobs: RunningJobs,
+    /// What the programs of the last calls wrote.
+    pub(crate) tool_logs: ToolLogs,
 }
 
 /// A call as it comes through a door.
@@ -158,6 +161,7 @@ impl Kernel {
             ending: CancellationToken::new(),
             ids: InvocationIds::default(),
             running_jobs: RunningJobs::default(),
+            tool_logs: ToolLogs::default(),
         }
     }
 

@@ -57,6 +57,7 @@ mod tenants;
 mod tokens;
 mod tool_folders;
 mod tool_health;
+mod tool_logs;
 mod tools;
 mod usage;
 mod webhooks;
@@ -210,6 +211,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         tool_health::OPERATIONS,
+        tool_logs::OPERATIONS,
         usage::OPERATIONS,
         health::OPERATIONS,
         instances::OPERATIONS,

@@ -222,6 +222,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         resume,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),
+        program_log: Arc::default(),
         idempotency_key: act.into(),
     };
     let prices = tool.manifest.cost_config.as_ref();
@@ -235,8 +236,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         "tool_execution_started"
     );
     // EXEC-010: only for those who look after the tool, and not where a policy hides parts of its results from them.
-    facts.shows_output =
-        caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !conditions.hides_members();
+    facts.hides_words = conditions.hides_members();
+    facts.shows_output = caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !facts.hides_words;
     let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
     let output = match run.guard(&tool) {
         None => run.once(facts, call).await.map(Output::Fresh),

@@ -77,6 +77,11 @@ impl<'k> ReaderMask<'k> {
         self.conditions.is_none()
     }
 
+    /// Is text shown as it was said? Text has no members that could be masked.
+    pub(crate) fn shows_text(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| !conditions.hides_members())
+    }
+
     /// Words of the tool, as the reader may see them.
     pub(crate) fn mask(&self, words: &mut Value) {
         let Some(conditions) = &self.conditions else {
