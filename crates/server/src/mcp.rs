@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::incoming::Credential;
 
 mod addresses;
+mod call_meta;
 mod calling;
 pub(crate) mod config;
 pub(crate) mod front;
@@ -46,6 +47,7 @@ mod pages;
 mod quota;
 mod relaying;
 mod resources;
+mod result_fit;
 mod results;
 mod rounds;
 mod running;

@@ -16,7 +16,7 @@ use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::scrub::Scrubber;
 use super::streams::last_lines;
-use super::{call_environment, simple};
+use super::{call_environment, result_bytes_max, simple};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -34,7 +34,7 @@ pub(super) async fn run(
     let streams = child.streams().ok_or_else(|| broken(simple::Broken::Io(io::ErrorKind::BrokenPipe.into())))?;
     let input = call.parameters.to_string().into_bytes();
     let (status, said) =
-        simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait()).await.map_err(broken)?;
+        simple::talk_until(streams, &input, &simple::Bounds::of(call), child.wait()).await.map_err(broken)?;
     let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
     let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
     if !exit.is_success() {
@@ -44,7 +44,7 @@ pub(super) async fn run(
         let lines = last_lines(&call.companion.redacted(&lines));
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
-    let value = judged(exit, said.result());
+    let value = judged(exit, said.result(), result_bytes_max(call));
     value.map(ToolOutput::of).map_err(|refusal| {
         let output = call.companion.redacted(&lines);
         ExecutorError::new(refusal, exit.reach()).ending(exit.told_code(), output)

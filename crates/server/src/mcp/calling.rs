@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use affordances::CounterName;
-use contract::envelope::{ExecutionOptions, InvokeRequest, InvokeResponse};
+use contract::envelope::{CallLimits, ExecutionOptions, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use kernel::{Failed, MISSING_KEY};
 use rmcp::model::{
@@ -16,22 +16,16 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
 
+use super::call_meta::{CallMeta, IDEMPOTENCY_KEY};
 use super::config::McpMode;
 use super::handler::Handler;
 use super::listing::{Listing, Offered, is_in};
 use super::relaying::Relay;
-use super::results::Shape;
+use super::result_fit::{Budget, Desk, Shape};
 use super::rounds::{Round, Subject, Turn, trace_of};
 use super::running::{Errand, Outcome};
 use super::tasks::Support;
 use super::{Visit, addresses, lazy, names, seal, tasks, to_wire};
-
-/// Where a client may put a key that makes two calls one (LIFE-11).
-const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
-/// For whom a Gantry in front of this one calls. It is told, and decides nothing here.
-const USER: &str = "dev.gantry/user";
-/// What members of `_meta` begin with that are ours to understand.
-const OWN_META: &str = "dev.gantry/";
 
 /// What is to be called.
 struct Target {
@@ -206,24 +200,6 @@ fn say_where_keys_go(refusal: &mut Refusal) {
     }
 }
 
-/// The key that a call's `_meta` gives it. What stands there under a name of ours is understood or refused: a key that is
-/// overlooked is an act that happens twice.
-fn key_in(meta: &JsonObject) -> Result<Option<String>, Refusal> {
-    let unknown =
-        meta.keys().find(|name| name.starts_with(OWN_META) && ![IDEMPOTENCY_KEY, USER].contains(&name.as_str()));
-    if let Some(unknown) = unknown {
-        let shown: String = unknown.chars().filter(|c| !c.is_control()).take(80).collect();
-        return Err(Refusal::new(ErrorCode::E3004, format!("`_meta` of a call has no member `{shown}`"))
-            .hint(format!("`{IDEMPOTENCY_KEY}` is understood; nothing was run")));
-    }
-    match meta.get(IDEMPOTENCY_KEY) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(key)) => Ok(Some(key.clone())),
-        Some(_) => Err(Refusal::new(ErrorCode::E3004, format!("`{IDEMPOTENCY_KEY}` is not a text"))
-            .hint("send the key as a string; nothing was run")),
-    }
-}
-
 fn is_looking(name: &str) -> bool {
     matches!(name, lazy::SEARCH | lazy::DESCRIBE)
 }
@@ -231,7 +207,7 @@ fn is_looking(name: &str) -> bool {
 impl Round<'_> {
     /// The call as the kernel wants it.
     fn invocation(&self, tool_id: String, parameters: JsonObject) -> Result<InvokeRequest, Refusal> {
-        let idempotency_key = key_in(&self.context.meta.0.0)?;
+        let CallMeta { idempotency_key, timeout_seconds, .. } = CallMeta::of(&self.context.meta.0.0)?;
         Ok(InvokeRequest {
             tool_id,
             tool_version: None,
@@ -239,7 +215,7 @@ impl Round<'_> {
             invocation_id: None,
             agent_context: None,
             execution_options: ExecutionOptions { idempotency_key, ..ExecutionOptions::default() },
-            resource_limits: contract::envelope::CallLimits::default(),
+            resource_limits: CallLimits { timeout_seconds, ..CallLimits::default() },
             document_context: None,
             checkpoint_config: None,
             execution_mode: None,
@@ -285,7 +261,10 @@ impl Round<'_> {
         };
         let relayed = tool.is_some_and(Offered::is_relayed);
         let tool_id = response.tool_id.clone();
-        Ok(self.handler.dressed(self.visit, to_wire::result(response, relayed), tool, &tool_id))
+        // What was refused when the call began is not asked about again at its end.
+        let asked = CallMeta::of(&self.context.meta.0.0).ok().and_then(|said| said.result_bytes);
+        let result = to_wire::result(response, relayed);
+        Ok(self.handler.dressed(self.visit, result, tool, &tool_id, asked))
     }
 
     /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
@@ -298,13 +277,15 @@ impl Round<'_> {
 }
 
 impl Handler {
-    /// A result as this caller may have it: with addresses it can read, and not too large.
+    /// A result as this caller may have it: with addresses it can read, and not too large. `asked` is how much of it the caller
+    /// says that it takes.
     pub(super) fn dressed(
         &self,
         visit: &Visit,
         mut result: CallToolResult,
         tool: Option<&Offered>,
         tool_id: &str,
+        asked: Option<usize>,
     ) -> CallToolResult {
         let (mcp, kernel) = (self.door.mcp(), self.door.kernel());
         self.readdress(visit, &mut result, tool);
@@ -312,8 +293,9 @@ impl Handler {
         let text_is_copy = !tool.is_some_and(Offered::is_relayed);
         let shape = Shape { tool_id, structured_promised: promised, text_is_copy };
         let principal = seal::principal(visit.caller.caller());
-        let now_ms = kernel.clock().now().0;
-        mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms)
+        let (results, config, now_ms) = (&mcp.results, &mcp.config, kernel.clock().now().0);
+        let desk = Desk { results, principal: &principal, config, entropy: kernel.entropy(), now_ms };
+        desk.fit(result, shape, Budget::of(config, asked))
     }
 
     /// Resources that a server's tool speaks of get the address under which this caller can read them.
