@@ -42,3 +42,31 @@ async fn a_caller_says_how_long_its_call_may_take() {
     let wrong = house.worked("silent", 1, json!({ "dev.gantry/timeout_seconds": "soon" })).await;
     assert!(said(&wrong).starts_with("E3004"), "{wrong}");
 }
+
+#[tokio::test]
+async fn a_client_without_tasks_that_says_how_long_it_waits_asks_for_the_result_later() {
+    let house = House::with_large(&[], json!({})).await;
+    for client in [house.old_client("2025-06-18").await, house.new_client()] {
+        let asked =
+            json!({ "name": "large__silent", "arguments": { "steps": 30 }, "_meta": { "dev.gantry/wait_seconds": 1 } });
+        let told = client.request("tools/call", asked).await.unwrap().result().unwrap();
+        let id = told["_meta"]["dev.gantry/invocation_id"].as_str().unwrap_or_else(|| panic!("{told}"));
+        assert!(said(&told).contains(&format!("It goes on in the background as {id}")), "{told}");
+        let uri = told["content"][1]["uri"].clone();
+        assert_eq!(uri, format!("gantry://calls/{id}"), "{told}");
+        let ended = until("the end of the call", async || {
+            let read = client.request("resources/read", json!({ "uri": uri })).await.unwrap().result().unwrap();
+            let status: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+            (status["status"] != "working").then_some(status)
+        })
+        .await;
+        assert_eq!((&ended["status"], said(&ended["result"])), (&json!("completed"), "30 steps"), "{ended}");
+        let other = house.gantry.mint(json!({ "tenant": "local", "sub": "somebody-else" })).await;
+        let other = RawClient::new(&house.door(), &other, raw_client::agreeable);
+        assert!(other.request("resources/read", json!({ "uri": uri })).await.unwrap().result().is_err());
+        let fast =
+            json!({ "name": "large__silent", "arguments": { "steps": 1 }, "_meta": { "dev.gantry/wait_seconds": 60 } });
+        let fast = client.request("tools/call", fast).await.unwrap().result().unwrap();
+        assert_eq!(said(&fast), "1 steps", "{fast}");
+    }
+}

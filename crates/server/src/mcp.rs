@@ -33,6 +33,7 @@ use crate::incoming::Credential;
 
 mod addresses;
 mod call_meta;
+mod call_status;
 mod calling;
 pub(crate) mod config;
 pub(crate) mod front;

@@ -59,3 +59,48 @@ impl CallDeadline {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+
+    use super::super::clock::UnixMillis;
+    use super::*;
+
+    /// Time passes only where somebody sleeps.
+    #[derive(Debug, Default)]
+    struct Sleeping(Arc<Mutex<Duration>>);
+    impl Clock for Sleeping {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(0)
+        }
+        fn monotonic(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+        fn sleep(&self, span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+            let now = Arc::clone(&self.0);
+            Box::pin(async move { *now.lock().unwrap() += span })
+        }
+    }
+
+    #[tokio::test]
+    async fn each_report_gives_the_time_anew_up_to_the_most() {
+        let seconds = Duration::from_secs;
+        let clock: Arc<dyn Clock> = Arc::new(Sleeping::default());
+        let deadline = CallDeadline::new(Arc::clone(&clock), seconds(10), seconds(25));
+        clock.sleep(seconds(8)).await;
+        deadline.progressed();
+        assert_eq!((deadline.left(), deadline.allowed()), (seconds(10), seconds(18)));
+        deadline.nears(seconds(3)).await;
+        assert_eq!(clock.monotonic(), seconds(15), "with notice");
+        clock.sleep(seconds(2)).await;
+        deadline.progressed();
+        assert_eq!((deadline.left(), deadline.allowed()), (seconds(8), seconds(25)), "and not beyond the most");
+        deadline.nears(Duration::ZERO).await;
+        deadline.progressed();
+        assert_eq!((clock.monotonic(), deadline.left()), (seconds(25), Duration::ZERO));
+        let short = CallDeadline::new(clock, seconds(10), seconds(1));
+        assert_eq!(short.left(), seconds(10), "the most is never less than the time itself");
+    }
+}

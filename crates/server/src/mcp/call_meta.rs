@@ -3,6 +3,8 @@
 //!
 //! What stands there under a name of ours is understood or refused: a key that is overlooked is an act that happens twice.
 
+use std::time::Duration;
+
 use contract::error::{ErrorCode, Refusal};
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -11,6 +13,8 @@ use serde_json::Value;
 pub(crate) const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
 /// Seconds that the call may take, within the `timeout_max` of the tool.
 const TIMEOUT_SECONDS: &str = "dev.gantry/timeout_seconds";
+/// Seconds that the caller waits; then the call goes on in the background.
+const WAIT_SECONDS: &str = "dev.gantry/wait_seconds";
 /// Bytes of the result that are wanted at once.
 const RESULT_BYTES: &str = "dev.gantry/result_bytes";
 /// For whom a Gantry in front of this one calls. It is told, and decides nothing here.
@@ -28,18 +32,19 @@ const BYTES: std::ops::RangeInclusive<u64> = 1_024..=67_108_864;
 pub(crate) struct CallMeta {
     pub(crate) idempotency_key: Option<String>,
     pub(crate) timeout_seconds: Option<f64>,
+    pub(crate) wait: Option<Duration>,
     pub(crate) result_bytes: Option<usize>,
 }
 
 impl CallMeta {
     /// Reads it.
     pub(crate) fn of(meta: &JsonObject) -> Result<Self, Refusal> {
-        let known = [IDEMPOTENCY_KEY, TIMEOUT_SECONDS, RESULT_BYTES, USER];
+        let known = [IDEMPOTENCY_KEY, TIMEOUT_SECONDS, WAIT_SECONDS, RESULT_BYTES, USER];
         if let Some(unknown) = meta.keys().find(|name| name.starts_with(OWN_META) && !known.contains(&name.as_str())) {
             let shown: String = unknown.chars().filter(|c| !c.is_control()).take(80).collect();
             return Err(Refusal::new(ErrorCode::E3004, format!("`_meta` of a call has no member `{shown}`")).hint(
                 format!(
-                    "`{IDEMPOTENCY_KEY}`, `{TIMEOUT_SECONDS}` and `{RESULT_BYTES}` are understood; nothing was run"
+                    "`{IDEMPOTENCY_KEY}`, `{TIMEOUT_SECONDS}`, `{WAIT_SECONDS}` and `{RESULT_BYTES}` are understood; nothing was run"
                 ),
             ));
         }
@@ -49,17 +54,19 @@ impl CallMeta {
             Some(Value::String(key)) => Some(key.clone()),
             Some(_) => return Err(wrong(IDEMPOTENCY_KEY, "a text")),
         };
-        let timeout_seconds = match said(TIMEOUT_SECONDS).map(Value::as_f64) {
-            None => None,
-            Some(Some(seconds)) if (0.001..=SECONDS_MAX).contains(&seconds) => Some(seconds),
-            Some(_) => return Err(wrong(TIMEOUT_SECONDS, "a number of seconds from 0.001 to 86400")),
+        let seconds = |name: &'static str| match said(name).map(Value::as_f64) {
+            None => Ok(None),
+            Some(Some(seconds)) if (0.001..=SECONDS_MAX).contains(&seconds) => Ok(Some(seconds)),
+            Some(_) => Err(wrong(name, "a number of seconds from 0.001 to 86400")),
         };
+        let timeout_seconds = seconds(TIMEOUT_SECONDS)?;
+        let wait = seconds(WAIT_SECONDS)?.map(Duration::from_secs_f64);
         let result_bytes = match said(RESULT_BYTES).map(Value::as_u64) {
             None => None,
             Some(Some(bytes)) if BYTES.contains(&bytes) => usize::try_from(bytes).ok(),
             Some(_) => return Err(wrong(RESULT_BYTES, "a whole number of bytes from 1024 to 67108864")),
         };
-        Ok(Self { idempotency_key, timeout_seconds, result_bytes })
+        Ok(Self { idempotency_key, timeout_seconds, wait, result_bytes })
     }
 }
 
@@ -78,10 +85,15 @@ mod tests {
         let read = |value: Value| CallMeta::of(value.as_object().unwrap());
         let all = read(json!({
             "dev.gantry/idempotency_key": "k", "dev.gantry/timeout_seconds": 2.5, "dev.gantry/result_bytes": 2048,
+            "dev.gantry/wait_seconds": 1,
             "dev.gantry/user": "did:web:x", "progressToken": 7, "example.com/x": {}
         }));
-        let expected =
-            CallMeta { idempotency_key: Some("k".into()), timeout_seconds: Some(2.5), result_bytes: Some(2_048) };
+        let expected = CallMeta {
+            idempotency_key: Some("k".into()),
+            timeout_seconds: Some(2.5),
+            wait: Some(Duration::from_secs(1)),
+            result_bytes: Some(2_048),
+        };
         assert_eq!(all.unwrap(), expected);
         assert_eq!(read(json!({ "dev.gantry/idempotency_key": null })).unwrap(), CallMeta::default());
         for (meta, words) in [
@@ -90,6 +102,7 @@ mod tests {
             (json!({ "dev.gantry/timeout_seconds": "3" }), "is not a number of seconds"),
             (json!({ "dev.gantry/timeout_seconds": 0 }), "is not a number of seconds"),
             (json!({ "dev.gantry/timeout_seconds": 86_401 }), "is not a number of seconds"),
+            (json!({ "dev.gantry/wait_seconds": -1 }), "is not a number of seconds"),
             (json!({ "dev.gantry/result_bytes": 1.5 }), "is not a whole number of bytes"),
             (json!({ "dev.gantry/result_bytes": 1_023 }), "is not a whole number of bytes"),
         ] {

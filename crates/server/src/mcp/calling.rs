@@ -3,6 +3,7 @@
 //! Not here: staying with the call while it runs (`rounds`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use affordances::CounterName;
 use contract::envelope::{CallLimits, ExecutionOptions, InvokeRequest, InvokeResponse};
@@ -25,7 +26,7 @@ use super::result_fit::{Budget, Desk, Shape};
 use super::rounds::{Round, Subject, Turn, trace_of};
 use super::running::{Errand, Outcome};
 use super::tasks::Support;
-use super::{Visit, addresses, lazy, names, seal, tasks, to_wire};
+use super::{Visit, addresses, call_status, lazy, names, seal, tasks, to_wire};
 
 /// What is to be called.
 struct Target {
@@ -65,14 +66,18 @@ impl Handler {
         if support == Support::Required && keeper.is_none() && self.task_keeper().is_some() {
             return Err(tasks::task_wanted(round.is_modern()));
         }
-        let invoke = match round.invocation(target.tool_id, target.arguments) {
+        let (invoke, wait) = match round.invocation(target.tool_id, target.arguments) {
             Ok(invoke) => invoke,
             Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
         };
         let given = request.input_responses;
         let errand = match keeper {
-            None => Errand::Call(Box::new(invoke)),
-            Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs)),
+            // Who says how long it waits can be told of a job.
+            None => match (wait, self.task_keeper()) {
+                (Some(wait), Some(jobs)) => Errand::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
+                _ => Errand::Call(Box::new(invoke)),
+            },
+            Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs), wait),
             Some(jobs) => {
                 return match round.start(jobs, invoke, round.ears(), given.unwrap_or_default()).await {
                     Ok(accepted) => Ok(round.created(&accepted).await),
@@ -102,7 +107,8 @@ impl Handler {
         match self.target(visit, &listing, &request.name, arguments).await {
             Ok(Aim::Call(target)) => {
                 let invoke = round.invocation(target.tool_id, target.arguments);
-                Ok((round, invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?))
+                let (invoke, _) = invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?;
+                Ok((round, invoke))
             }
             Ok(Aim::Answer(_)) => {
                 Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool cannot be called as a task", None))
@@ -205,10 +211,19 @@ fn is_looking(name: &str) -> bool {
 }
 
 impl Round<'_> {
-    /// The call as the kernel wants it.
-    fn invocation(&self, tool_id: String, parameters: JsonObject) -> Result<InvokeRequest, Refusal> {
-        let CallMeta { idempotency_key, timeout_seconds, .. } = CallMeta::of(&self.context.meta.0.0)?;
-        Ok(InvokeRequest {
+    /// The call as the kernel wants it, and how long the client says that it waits.
+    fn invocation(
+        &self,
+        tool_id: String,
+        parameters: JsonObject,
+    ) -> Result<(InvokeRequest, Option<Duration>), Refusal> {
+        let CallMeta { idempotency_key, timeout_seconds, wait, result_bytes: _ } =
+            CallMeta::of(&self.context.meta.0.0)?;
+        if wait.is_some() && self.handler.task_keeper().is_none() {
+            return Err(Refusal::new(ErrorCode::E3010, "this server has no background in which a call could go on")
+                .hint("leave `dev.gantry/wait_seconds` out; nothing was run"));
+        }
+        let invoke = InvokeRequest {
             tool_id,
             tool_version: None,
             parameters,
@@ -219,13 +234,19 @@ impl Round<'_> {
             document_context: None,
             checkpoint_config: None,
             execution_mode: None,
-        })
+        };
+        Ok((invoke, wait))
     }
 
     /// What a client hears of a call.
     async fn tool_response(&self, turn: Turn) -> Result<CallToolResponse, ErrorData> {
         match turn {
-            Turn::Promoted(accepted, running, given) => {
+            Turn::Promoted(accepted, running, _, subject) if self.task_keeper().is_none() => {
+                // What it asks from here on nobody answers: this client has no way to.
+                drop(running.let_go());
+                Ok(call_status::goes_on(&accepted, &subject).into())
+            }
+            Turn::Promoted(accepted, running, given, _) => {
                 self.hear(accepted.invocation_id, running.let_go(), given);
                 Ok(self.created(&accepted).await)
             }

@@ -13,6 +13,7 @@ use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::call_status::CALLS;
 use super::results::{ParkedBody, ParkedPart, ParkedResults, Piece, RESULTS};
 use super::{names, seal};
 use crate::incoming::Credential;
@@ -91,6 +92,12 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
             "A part of a result that was too large to be given at once: the whole of it, a text also in pieces.",
             "application/octet-stream",
         ),
+        template(
+            "gantry://calls/{id}",
+            "call",
+            "A call that went on in the background: where it stands, and its result once it has one.",
+            "application/json",
+        ),
     ]
 }
 
@@ -101,7 +108,7 @@ pub(crate) fn is_ours(uri: &str) -> bool {
 
 /// Is it one of Gantry's own addresses?
 pub(crate) fn is_own(uri: &str) -> bool {
-    place(uri).is_some()
+    uri.starts_with(CALLS) || place(uri).is_some()
 }
 
 /// Is it one of Gantry's own that changes? Results do not.
