@@ -67,7 +67,7 @@ impl House {
             std::fs::write(home.path().join("servers").join(name), text).unwrap();
         }
         let start = Start::new().data(&home.path().join("data"));
-        let gantry = settings.iter().fold(start, |start, (key, value)| start.env(key, value)).run().await;
+        let gantry = settings.iter().fold(start, |start, (key, value)| start.env(key, *value)).run().await;
         let agent = gantry.mint(json!({ "tenant": "local", "sub": "mcp-agent" })).await;
         Self { home, gantry, agent }
     }

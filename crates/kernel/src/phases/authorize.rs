@@ -5,7 +5,6 @@
 //! what another refuses. A refusal here is recorded like every other end of a call.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::cost::{self, Estimate};
