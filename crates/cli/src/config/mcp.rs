@@ -154,7 +154,8 @@ const TASKS_AT_ONCE: Key = Key {
     default: Some(""),
     unset: "",
     doc: "Tools (`video.*`, `render`) whose calls are MCP tasks from the beginning, for clients that can take them. Other calls \
-          become tasks when they outlive `[jobs] promote_after_seconds`; tools of the timeout class `async` are always here.",
+          become tasks when they outlive `[jobs] promote_after_seconds`; tools of the timeout class `async` that \
+          are not of an MCP server are always here.",
     since: "0.1",
 };
 const TASKS_REQUIRED: Key = Key {
