@@ -380,6 +380,23 @@ async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_i
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_time_is_over_before_its_intent_is_written_can_be_made_again_under_its_key() {
+    let bank = Bank::open().await;
+    let gantry = bank.behind_gantry().await;
+    // Somebody else writes to the database, and takes longer than the call has.
+    let database = rusqlite::Connection::open(gantry.data.join("gantry.db")).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let hasty = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+        "execution_options": { "idempotency_key": "hasty" }, "resource_limits": { "timeout_seconds": 0.2 } });
+    let hasty = gantry.post("/v1/tools/invoke", hasty).await;
+    assert_eq!(hasty.refusal().1, "E3402", "no other call has its key: {}", hasty.text);
+    database.execute_batch("COMMIT").unwrap();
+    let again = pay(&gantry, "hasty").await;
+    assert_eq!((again.status, &again.body["cached"]), (200, &json!(false)), "it was never sent: {}", again.text);
+    assert_eq!(bank.bills(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_call_that_waits_for_its_turn_when_the_server_ends_can_be_made_again_under_its_key() {
     let home = tempfile::tempdir().unwrap();

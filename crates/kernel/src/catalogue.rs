@@ -135,7 +135,11 @@ impl Kernel {
         };
         let found = self.registry().search(caller.tenant(), query, limit, knows).await?;
         if let Some(insights) = self.insights() {
-            insights.found_out_of_reach(caller.tenant(), caller.subject(), &lacking.into_inner().unwrap_or_default());
+            insights.found_out_of_reach(
+                caller.tenant(),
+                caller.root_subject(),
+                &lacking.into_inner().unwrap_or_default(),
+            );
         }
         Ok(found)
     }

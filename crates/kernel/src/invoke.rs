@@ -359,8 +359,9 @@ impl Kernel {
         }
     }
 
-    /// Ends a call of which nothing was read, because nobody was recognised: it is recorded like every call.
-    pub async fn refuse_unread(&self, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
+    /// Ends a call of which nothing was read, because nobody was recognised. It is recorded like every call, unless its address
+    /// has had too many of them recorded within the last minute.
+    pub async fn refuse_unread(&self, source: Option<IpAddr>, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
         let arrival = Arrival {
             credential: None,
             source: None,
@@ -373,6 +374,9 @@ impl Kernel {
         let mut facts = Facts::begin(self, &arrival);
         facts.enter(self, Phase::Receive);
         facts.journey.stopped();
+        if !self.identity().records_stranger(source, self.clock().now()) {
+            return self.turn_away(facts, refusal).await;
+        }
         match facts.reserve_record(self).await {
             Ok(()) => self.turn_away(facts, refusal).await,
             Err(unrecordable) => self.turn_away(facts, unrecordable).await,

@@ -122,19 +122,27 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             &key,
             kernel.parts.books.owner(),
         );
+        // Does it wait for another call with its key, and not for the ledger?
+        let waits = AtomicBool::new(!has_effects);
         let claiming = async {
             if !has_effects {
                 return kernel.parts.books.claim_lightly(intent, key.wait).await;
             }
             kernel.parts.observer.step(Step::Intending);
             let (wait, is_id_given) = (key.wait, facts.is_id_given);
-            kernel.parts.books.claim(Wish { intent, wait, is_id_given, entropy: kernel.entropy() }).await
+            let wish = Wish { intent, wait, is_id_given, entropy: kernel.entropy(), waits: &waits };
+            kernel.parts.books.claim(wish).await
         };
         let claim = tokio::select! {
             biased;
             claim = claiming => claim?,
             () = facts.cancellation.cancelled() => return Err(cancelled(kernel, facts, &tool)),
-            () = deadline.nears(Duration::ZERO) => return Err(still_running(&tool)),
+            () = deadline.nears(Duration::ZERO) => {
+                return Err(match waits.load(Ordering::Relaxed) {
+                    true => still_running(&tool),
+                    false => timed_out(&tool, millis(deadline.allowed())),
+                });
+            }
         };
         match claim {
             Claim::Run(held) => {
@@ -361,7 +369,7 @@ fn isolation(kernel: &Kernel, caller: &Caller, tool: &ToolVersion, conditions: &
     conditions.isolation.map_or(demanded, |level| level.max(demanded))
 }
 
-fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
+pub(super) fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
     let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
     let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant };
     kernel.parts.isolation.effective(asked, facts)

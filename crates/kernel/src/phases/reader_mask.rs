@@ -67,6 +67,11 @@ impl<'k> ReaderMask<'k> {
         Self { kernel, tenant: reader.tenant().clone(), conditions }
     }
 
+    /// For somebody who is not welcome any more.
+    pub(crate) fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
+        Self { kernel, tenant: tenant.clone(), conditions: None }
+    }
+
     /// Is nothing of the tool's words shown?
     pub(crate) fn withholds(&self) -> bool {
         self.conditions.is_none()

@@ -124,6 +124,7 @@ async fn handed_on(
     }
     let who = incoming.credential()?;
     let caller = incoming.recognise(door, &who).await?;
+    incoming.query(&[])?;
     let toolset: Option<Arc<str>> = match toolset {
         None => None,
         Some(name) if config.toolsets.contains_key(&name) => Some(Arc::from(name)),
