@@ -22,6 +22,8 @@ mod exposure;
 mod fidelity;
 mod grants;
 mod import;
+mod large_results;
+mod long_calls;
 mod marks;
 mod packages;
 mod pairs;
@@ -48,6 +50,11 @@ struct House {
 
 impl House {
     async fn open() -> Self {
+        Self::open_with(&[]).await
+    }
+
+    /// With these settings.
+    async fn open_with(settings: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         open_to_all(home.path());
         for folder in ["servers", "state"] {
@@ -59,7 +66,8 @@ impl House {
         for (name, text) in [("plain.py", PLAIN), ("fast.py", FAST)] {
             std::fs::write(home.path().join("servers").join(name), text).unwrap();
         }
-        let gantry = Start::new().data(&home.path().join("data")).run().await;
+        let start = Start::new().data(&home.path().join("data"));
+        let gantry = settings.iter().fold(start, |start, (key, value)| start.env(key, *value)).run().await;
         let agent = gantry.mint(json!({ "tenant": "local", "sub": "mcp-agent" })).await;
         Self { home, gantry, agent }
     }

@@ -150,8 +150,8 @@ async fn obligations_of_policies_are_kept_for_resources_and_prompts_or_they_are_
     let shown = text(&house.read(&token).await.unwrap());
     assert!(!shown.contains("ada@example.org") && shown.contains("buy milk"), "{shown}");
     house.policies(r#"@id("small") @obligations("result_bytes=5") permit(principal, action, resource);"#).await;
-    refused(&house.read(&token).await, "E3407");
-    refused(&house.prompt(&token).await, "E3407");
+    refused(&house.read(&token).await, "E3414");
+    refused(&house.prompt(&token).await, "E3414");
     house.policies(r#"@id("wall") @obligations("isolation=gvisor") permit(principal, action, resource);"#).await;
     refused(&house.read(&token).await, "E3206");
     house.policies(r#"forbid(principal, action, resource == Tool::"inside.prompts");"#).await;

@@ -190,7 +190,7 @@ async fn tools_that_misbehave_get_the_code_for_it() {
         ("exits_badly", "E3401"),
         ("prints_junk", "E3401"),
         ("kills_itself", "E3404"),
-        ("talks_too_much", "E3407"),
+        ("talks_too_much", "E3414"),
         ("wrong_shape", "E3303"),
     ] {
         let answer = started.invoke(&format!("bad.{id}"), json!({})).await;

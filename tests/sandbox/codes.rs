@@ -38,8 +38,8 @@ async fn each_bad_end_has_its_code_and_the_next_call_works() {
             "E3407",
             "processes and threads",
         ),
-        (Tool::python("says_too_much", "sys.stdout.write('[' + '1,' * 1000000 + '1]')"), "E3407", "1048576 bytes"),
-        (Tool::shell("floods_its_result", "exec cat /dev/zero"), "E3407", "1048576 bytes"),
+        (Tool::python("says_too_much", "sys.stdout.write('[' + '1,' * 1000000 + '1]')"), "E3414", "1048576 bytes"),
+        (Tool::shell("floods_its_result", "exec cat /dev/zero"), "E3414", "1048576 bytes"),
         (Tool::shell("floods_its_log", "exec cat /dev/zero >&2"), "E3407", "log"),
         (
             Tool::python("fills_its_disk", "with open('/tmp/x', 'wb') as f:\n  while True: f.write(bytes(1 << 16))"),

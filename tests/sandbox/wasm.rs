@@ -81,7 +81,7 @@ async fn each_bad_end_has_the_code_that_it_has_for_a_process() {
         (&["panic"], "E3404"),
         (&["exit", "3"], "E3401"),
         (&["raw", "junk"], "E3401"),
-        (&["flood", "stdout"], "E3407"),
+        (&["flood", "stdout"], "E3414"),
     ] {
         let answer = call(&gantry, "probe", json!({ "do": words })).await;
         assert_eq!(answer.refusal().1, code, "{words:?}: {}", answer.text);

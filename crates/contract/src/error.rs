@@ -196,6 +196,7 @@ impl ErrorCode {
                 | Self::E3406
                 | Self::E3407
                 | Self::E3408
+                | Self::E3414
                 | Self::E3502
                 | Self::E3503
                 | Self::E3504

@@ -219,6 +219,10 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400))]
     pub timeout_max: Option<u32>,
+    /// Bytes of a result as JSON, at most. The server says what a tool has that says nothing, and what one may ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1024, max = 33_554_432))]
+    pub result_bytes_max: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

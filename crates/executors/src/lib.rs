@@ -17,6 +17,7 @@
 //! Not here yet: HTTP, OpenAPI, gRPC, MCP, workflows, composites.
 
 pub mod builtin;
+mod call_time;
 pub mod confinement;
 pub mod guarded_calls;
 pub mod homes;

@@ -77,8 +77,10 @@ fn call_environment(call: &ToolCall) -> impl Iterator<Item = (String, String)> {
     key.into_iter().chain(user)
 }
 
-/// Bytes a tool may write as its result (VALID-013).
-pub const STDOUT_BYTES_MAX: usize = 1 << 20;
+/// Bytes that a program may write as its result: as many as the call allows. The kernel counts the result itself.
+fn result_bytes_max(call: &ToolCall) -> usize {
+    usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX)
+}
 
 /// What stands around processes.
 #[derive(Debug, Clone)]

@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
@@ -37,12 +38,13 @@ use self::grants::Streams;
 use self::guest::{Ended, Guest};
 use self::host::{Host, Secrets};
 use self::library::Library;
-use self::limits::{Bounds, Limiter, OUTPUT_BYTES_MAX};
+use self::limits::{Bounds, Limiter};
 use self::loaded::Entry;
 use self::metered::{CpuTime, Metered};
 use self::outbound::{Outbound, Sender};
 use self::state::State;
 use self::streams::{LogStream, ResultStream};
+use crate::call_time::time_nears_its_end;
 use crate::confinement::Confinement;
 use crate::homes::Homes;
 use crate::process::scrub::Scrubber;
@@ -247,7 +249,8 @@ impl WasmExecutor {
     ) -> Result<Guest, Refusal> {
         let permissions = call.tool.permissions()?;
         let parameters = call.parameters.to_string();
-        let (stdout, log) = (ResultStream::new(OUTPUT_BYTES_MAX), LogStream::default());
+        let result_bytes_max = usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX);
+        let (stdout, log) = (ResultStream::new(result_bytes_max), LogStream::default());
         let streams = match loaded.entry {
             Entry::Tool { .. } => Streams { stdin: Vec::new(), stdout: None, log: log.clone() },
             Entry::Command(_) => {
@@ -296,7 +299,12 @@ impl Executor for WasmExecutor {
             return Err(ExecutorError::not_sent(unbound()));
         };
         // The kernel drops the call at its deadline; asked here too, because a guest must not rely on somebody else's clock.
-        tokio::time::timeout(call.time_left, self.run(&call, component, env)).await.unwrap_or_else(|_| {
+        let ended = tokio::select! {
+            biased;
+            ended = self.run(&call, component, env) => Some(ended),
+            () = time_nears_its_end(&call, Duration::ZERO) => None,
+        };
+        ended.unwrap_or_else(|| {
             let refusal = Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
                 .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling");
             Err(ExecutorError::new(refusal, call.dispatch.reach()))

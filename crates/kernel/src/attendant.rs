@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::checkpoints::Keeper;
 use crate::phases::ShownWords;
+use crate::ports::call_deadline::CallDeadline;
 use crate::ports::clock::Clock;
 use crate::ports::companion::{
     Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, no_checkpoints, no_documents,
@@ -54,6 +55,8 @@ pub(crate) struct Attendant {
     pub(crate) audience: Option<(Arc<dyn Audience>, ShownWords)>,
     /// Keeps what the tool saves, if this call does.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Moved by what the tool says about its progress.
+    pub(crate) deadline: Arc<CallDeadline>,
     /// The tool has asked something: what comes of it depends on the answer, too.
     pub(crate) has_asked: AtomicBool,
 }
@@ -105,6 +108,7 @@ impl Attendant {
 #[async_trait]
 impl Companion for Attendant {
     fn progress(&self, progress: Progress) {
+        self.deadline.progressed();
         if !self.admitted() {
             return;
         }

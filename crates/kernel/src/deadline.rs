@@ -22,15 +22,24 @@ pub(crate) struct TimeLimits {
     pub(crate) sync_max: Option<Duration>,
 }
 
+/// The time a call has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeAllowed {
+    pub(crate) usual: Duration,
+    /// As long as its tool reports progress. A caller that says how long has said it.
+    pub(crate) most: Duration,
+}
+
 /// The time a call has, or `None` if there is none left before it begins.
-pub(crate) fn time_allowed(manifest: &Manifest, limits: TimeLimits) -> Option<Duration> {
+pub(crate) fn time_allowed(manifest: &Manifest, limits: TimeLimits) -> Option<TimeAllowed> {
     let default = Duration::from_millis(manifest.timeout_default_ms());
     let ceiling = Duration::from_millis(manifest.timeout_max_ms());
-    let wished = limits.asked.unwrap_or(default).min(ceiling);
     let TimeLimits { asked: _, conditions, token_left, parent_left, sync_max } = limits;
     let others = [conditions, token_left, parent_left, sync_max];
-    let allowed = others.into_iter().flatten().fold(wished, Duration::min);
-    (!allowed.is_zero()).then_some(allowed)
+    let within = |wished: Duration| others.into_iter().flatten().fold(wished.min(ceiling), Duration::min);
+    let allowed =
+        TimeAllowed { usual: within(limits.asked.unwrap_or(default)), most: within(limits.asked.unwrap_or(ceiling)) };
+    (!allowed.usual.is_zero()).then_some(allowed)
 }
 
 #[cfg(test)]
@@ -62,8 +71,9 @@ mod tests {
     #[test]
     fn a_condition_of_fifteen_seconds_does_not_lengthen_a_call_of_one() {
         let conditions = Some(Duration::from_secs(15));
-        let allowed = time_allowed(&manifest(1), TimeLimits { conditions, ..TimeLimits::default() });
-        assert_eq!(allowed, Some(Duration::from_secs(1)));
+        let allowed = time_allowed(&manifest(1), TimeLimits { conditions, ..TimeLimits::default() }).unwrap();
+        assert_eq!(allowed.usual, Duration::from_secs(1));
+        assert_eq!(allowed.most, Duration::from_secs(15), "of which progress gives at most what the condition allows");
     }
 
     proptest! {
@@ -72,7 +82,7 @@ mod tests {
         #[test]
         fn nobody_but_the_caller_lengthens_a_call(default_s in 1_u64..300, limits in limits()) {
             let manifest = manifest(default_s);
-            let of = |limits| time_allowed(&manifest, limits).unwrap_or_default();
+            let of = |limits| time_allowed(&manifest, limits).map_or(Duration::ZERO, |allowed| allowed.usual);
             let allowed = of(limits);
             let silent = [
                 TimeLimits { conditions: None, ..limits },
@@ -90,6 +100,13 @@ mod tests {
             prop_assert!(allowed <= Duration::from_millis(manifest.timeout_max_ms()));
             if asked.is_none() {
                 prop_assert!(allowed <= Duration::from_secs(default_s), "{limits:?}");
+            }
+            // Progress lengthens, and not beyond anybody's word.
+            if let Some(TimeAllowed { usual, most }) = time_allowed(&manifest, limits) {
+                prop_assert!(usual <= most && most <= Duration::from_millis(manifest.timeout_max_ms()), "{limits:?}");
+                for said in [asked, conditions, token_left, parent_left, sync_max].into_iter().flatten() {
+                    prop_assert!(most <= said, "{limits:?}");
+                }
             }
         }
     }

@@ -173,6 +173,7 @@ pub fn ending_of(code: Option<ErrorCode>) -> Option<Ending> {
         | ErrorCode::E3411
         | ErrorCode::E3412
         | ErrorCode::E3413
+        | ErrorCode::E3414
         | ErrorCode::E3502
         | ErrorCode::E3504 => Some(Ending::Failed),
         _ => None,

@@ -13,7 +13,7 @@
 
 use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::ResourceLimits;
+use contract::manifest::{Execution, Manifest, ResourceLimits};
 use serde_json::json;
 
 /// The most that any call may use, and that run at once, as the operator has it.
@@ -27,18 +27,25 @@ pub struct ResourceEnvelope {
     pub network_mbps: Option<u64>,
     /// MiB of scratch space.
     pub scratch_mb: u64,
+    /// Bytes of a result, as JSON, of a tool that says nothing about it (VALID-013).
+    pub result_bytes: u64,
+    /// The most of them that a manifest may ask for, and what tools of MCP servers have that say nothing.
+    pub result_bytes_ceiling: u64,
     /// Calls of one agent that run code of a tool's author at once.
     pub concurrent_calls_per_agent: u32,
 }
 
 impl Default for ResourceEnvelope {
-    /// EXEC-005 and EXEC-006: four cores, 8 GiB, 100 Mbit/s, 10 GiB; four calls at once.
+    /// EXEC-005 and EXEC-006: four cores, 8 GiB, 100 Mbit/s, 10 GiB; four calls at once. VALID-013: results of 1 MiB. Those of MCP
+    /// servers have 16 MiB, because they answer with pictures (decision 0099).
     fn default() -> Self {
         Self {
             cpu_millicores: 4_000,
             memory_mb: 8_192,
             network_mbps: Some(100),
             scratch_mb: 10_240,
+            result_bytes: 1 << 20,
+            result_bytes_ceiling: 16 << 20,
             concurrent_calls_per_agent: 4,
         }
     }
@@ -55,6 +62,9 @@ pub struct ResolvedLimits {
     pub network_mbps: Option<u64>,
     /// MiB of scratch space.
     pub scratch_mb: u64,
+    /// Bytes of the result as JSON. The kernel counts them once, when the result is verified; an executor need not read on
+    /// beyond them.
+    pub result_bytes: u64,
     /// The caller itself has asked for one of them and relies on it: an executor that keeps no limits must refuse.
     pub asked_by_caller: bool,
 }
@@ -67,6 +77,7 @@ impl Default for ResolvedLimits {
             memory_mb: 512,
             network_mbps: Some(100),
             scratch_mb: 1_024,
+            result_bytes: 1 << 20,
             asked_by_caller: false,
         }
     }
@@ -113,10 +124,21 @@ impl ResourceEnvelope {
             memory_mb: nested(MEMORY, ResourceLimits::memory_mb, *memory_mb_limit, self.memory_mb)?,
             network_mbps: mbps.or(self.network_mbps),
             scratch_mb: nested(SCRATCH, ResourceLimits::ephemeral_storage_mb, None, self.scratch_mb)?,
+            result_bytes: self.result_bytes.min(self.result_bytes_ceiling),
             asked_by_caller: cpu_millicore_limit.is_some()
                 || memory_mb_limit.is_some()
                 || network_bandwidth_mbps.is_some(),
         })
+    }
+
+    /// Bytes that a result of this tool may have, or why its manifest asks for too much. (VALID-013, decision 0099)
+    pub(crate) fn result_bytes_of(&self, manifest: &Manifest) -> Result<u64, Refusal> {
+        let said = within("the manifest", RESULT, manifest.result_bytes_max.map(u64::from), self.result_bytes_ceiling)?;
+        let usual = match manifest.execution {
+            Some(Execution::Mcp { .. }) => self.result_bytes_ceiling,
+            _ => self.result_bytes,
+        };
+        Ok(said.unwrap_or(usual).min(self.result_bytes_ceiling))
     }
 }
 
@@ -124,6 +146,7 @@ const CPU: &str = "millicores of CPU";
 const MEMORY: &str = "MB of memory";
 const NETWORK: &str = "Mbit/s of network";
 const SCRATCH: &str = "MB of scratch space";
+const RESULT: &str = "bytes of a result";
 
 /// The number itself, if it is not above the parent's.
 fn within(who: &str, what: &str, number: Option<u64>, parent: u64) -> Result<Option<u64>, Refusal> {
@@ -205,6 +228,35 @@ mod tests {
         assert_eq!((limits.cpu_millicores, limits.memory_mb, limits.scratch_mb), (250, 64, 16));
         let usual = ResourceEnvelope::default().resolve(None, &CallLimits::default()).unwrap();
         assert_eq!(usual, ResolvedLimits::default());
+    }
+
+    #[test]
+    fn a_result_has_what_its_manifest_says_and_tools_of_mcp_servers_have_room_for_pictures() {
+        let parent =
+            ResourceEnvelope { result_bytes: 2_048, result_bytes_ceiling: 4_096, ..ResourceEnvelope::default() };
+        let manifest = |said: Option<u32>, execution: serde_json::Value| {
+            let document = json!({
+                "tool_id": "greet", "version": "1.0.0", "name": "Greeter", "description": "Greets somebody by name.",
+                "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+                "parameters": { "type": "object" }, "result_schema": {}, "execution": execution,
+            });
+            Manifest { result_bytes_max: said, ..Manifest::from_value(document).unwrap() }
+        };
+        let here = json!({ "type": "builtin", "name": "calculator" });
+        let behind = json!({ "type": "mcp", "server": "files", "tool": "read" });
+        for (said, execution, allowed) in [
+            (None, &here, Some(2_048)),
+            (None, &behind, Some(4_096)),
+            (Some(1_024), &behind, Some(1_024)),
+            (Some(4_096), &here, Some(4_096)),
+            (Some(4_097), &here, None),
+        ] {
+            let found = parent.result_bytes_of(&manifest(said, execution.clone()));
+            assert_eq!(found.as_ref().ok().copied(), allowed, "{said:?} {execution}");
+            assert!(found.err().is_none_or(|refusal| refusal.message.contains("4097 bytes of a result")));
+        }
+        let low = ResourceEnvelope { result_bytes_ceiling: 1_024, ..parent };
+        assert_eq!(low.result_bytes_of(&manifest(None, here)).unwrap(), 1_024, "a manifest that says nothing fits");
     }
 
     proptest! {

@@ -8,6 +8,7 @@ pub mod access_store;
 pub mod audit_log;
 pub mod audit_sink;
 pub mod breaker_history;
+pub mod call_deadline;
 pub mod call_out;
 pub mod change_bus;
 pub mod checkpoint_store;

@@ -32,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use crate::incoming::Credential;
 
 mod addresses;
+mod call_meta;
+mod call_status;
 mod calling;
 pub(crate) mod config;
 pub(crate) mod front;
@@ -46,6 +48,7 @@ mod pages;
 mod quota;
 mod relaying;
 mod resources;
+mod result_fit;
 mod results;
 mod rounds;
 mod running;

@@ -117,10 +117,9 @@ impl Kept {
         self.spec.as_ref().is_some_and(|spec| spec.disabled)
     }
 
-    /// Seconds a call of one of its tools may take unless it says otherwise.
-    fn call_timeout_seconds(&self) -> u32 {
-        let upkeep = self.spec.as_ref().map_or_else(Upkeep::default, |spec| spec.upkeep);
-        upkeep.call_timeout_seconds
+    /// What calls of its tools may take and give, unless they say otherwise.
+    fn upkeep(&self) -> Upkeep {
+        self.spec.as_ref().map_or_else(Upkeep::default, |spec| spec.upkeep)
     }
 
     fn namespace(&self) -> String {

@@ -17,6 +17,7 @@ mod call_traffic;
 mod departure;
 pub(crate) mod handshake;
 pub(crate) mod legacy_sse;
+mod long_line;
 pub(crate) mod outbound;
 mod process_tree;
 pub(crate) mod router;
@@ -43,8 +44,9 @@ use router::Router;
 pub(crate) use server_usage::CallMeter;
 use server_usage::ServerMeter;
 
-/// Longest message of a server, in bytes. A longer one ends the connection, because nobody knows whose answer it was.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 32 << 20;
+/// Longest message of a server, in bytes: the largest result that any tool may have, and what stands around it. A longer one
+/// is not kept, and the call whose answer it was is told so; if nobody can say whose it was, it ends the connection.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 33 << 20;
 
 /// How long a server may take to go, step by step; each comes only if the one before was ignored.
 #[derive(Debug, Clone, Copy)]

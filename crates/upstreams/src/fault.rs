@@ -19,6 +19,7 @@ use contract::event_name::EventName;
 use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS};
 use serde_json::{Value, json};
 
+use crate::connection::MESSAGE_BYTES_MAX;
 use crate::wire::RpcError;
 
 /// JSON-RPC codes that mean something here.
@@ -81,6 +82,9 @@ pub(crate) enum Fault {
     /// It speaks no revision that we speak (MCP-001).
     #[error("Protocol version mismatch: the server speaks `{0}`")]
     Version(String),
+    /// It answered, with more than a message may have. What it was is not known any more.
+    #[error("the server answered with more than {MESSAGE_BYTES_MAX} bytes")]
+    TooLarge,
     /// It answered, and not with what was asked for.
     #[error("the server answered with something that is no {0}")]
     Nonsense(&'static str),
@@ -118,6 +122,7 @@ impl Fault {
         match self {
             Self::NotSent(_) | Self::Version(_) => ExecutionReach::NotSent,
             Self::Lost(_) | Self::Late | Self::Nonsense(_) => ExecutionReach::MayHaveRun,
+            Self::TooLarge => ExecutionReach::Answered,
             Self::Busy { .. } | Self::Denied(_) => ExecutionReach::Refused,
             Self::Status(status) => ExecutionReach::of_status(*status),
             Self::Refused { at_door: true, .. } => ExecutionReach::Refused,
@@ -208,6 +213,9 @@ impl Fault {
                 format!("the server `{server}` does not accept the credentials it was given"),
             )
             .hint("let the operator renew the credentials of this server"),
+            Self::TooLarge => Refusal::new(ErrorCode::E3414, format!("the server `{server}`: {self}"))
+                .hint("ask for less, for example a page or a shorter range; the tool has run")
+                .retryable(false),
             Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
             Self::Refused { error, .. } => refused(server, error, safe),
             Self::NotSent(_) | Self::Lost(_) => {
@@ -288,6 +296,7 @@ mod tests {
             (Fault::Status(500), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Nonsense("x"), ErrorCode::E3413, ErrorCode::E3502),
+            (Fault::TooLarge, ErrorCode::E3414, ErrorCode::E3414),
             (Fault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::Status(408), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(499), ErrorCode::E3413, ErrorCode::E3502),

@@ -155,10 +155,22 @@ pub struct Upkeep {
     pub start_timeout_seconds: u64,
     /// Longest time a call of one of its tools may take unless the call asks for less; at most [`CALL_TIMEOUT_SECONDS_MAX`].
     pub call_timeout_seconds: u32,
+    /// Longest time that a call may ask for, or have as long as its tool reports progress; [`CALL_TIMEOUT_SECONDS_MAX`] if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_timeout_max_seconds: Option<u32>,
+    /// Bytes of a result of one of its tools, as JSON; what the installation gives if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_bytes_max: Option<u32>,
 }
 
-/// The timeout class of tools of servers, `long_running`, allows five minutes.
+/// Bytes that the results of a server's tools can be given.
+pub const RESULT_BYTES: std::ops::RangeInclusive<u32> = 1_024..=33_554_432;
+
+/// The usual timeout class of tools of servers, `long_running`, allows five minutes.
 pub const CALL_TIMEOUT_SECONDS_MAX: u32 = 300;
+
+/// What progress and callers can make of it: the class `async` allows a day.
+pub const CALL_TIMEOUT_MAX_SECONDS_MAX: u32 = 86_400;
 
 fn yes() -> bool {
     true
@@ -284,6 +296,8 @@ impl Default for Upkeep {
             min_uptime_seconds: 10,
             start_timeout_seconds: 30,
             call_timeout_seconds: CALL_TIMEOUT_SECONDS_MAX,
+            call_timeout_max_seconds: None,
+            result_bytes_max: None,
         }
     }
 }

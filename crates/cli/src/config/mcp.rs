@@ -126,8 +126,19 @@ const RESULT_BYTES_MAX: Key = limit(
     "result_bytes_max",
     1024..=67_108_864,
     "262144",
-    "Bytes of a result that are given at once. A larger one becomes a preview and a link.",
+    "Bytes of texts and structure of a result that are given at once. A part that does not fit becomes a preview and a link to the \
+     whole of it. A call can say another number (`_meta`, `dev.gantry/result_bytes`).",
 );
+const MEDIA_BYTES_MAX: Key = Key {
+    since: "0.3",
+    ..limit(
+        "media_bytes_max",
+        0..=67_108_864,
+        "16777216",
+        "Bytes of pictures, sounds and files of a result, in base64 as they are sent, that are given at once. One that does not fit \
+         becomes a link to the whole of it, with its type; it is never cut.",
+    )
+};
 const PARKED_BYTES_MAX: Key = limit(
     "parked_bytes_max",
     0..=17_179_869_184,
@@ -143,7 +154,8 @@ const TASKS_AT_ONCE: Key = Key {
     default: Some(""),
     unset: "",
     doc: "Tools (`video.*`, `render`) whose calls are MCP tasks from the beginning, for clients that can take them. Other calls \
-          become tasks when they outlive `[jobs] promote_after_seconds`; tools of the timeout class `async` are always here.",
+          become tasks when they outlive `[jobs] promote_after_seconds`; tools of the timeout class `async` that \
+          are not of an MCP server are always here.",
     since: "0.1",
 };
 const TASKS_REQUIRED: Key = Key {
@@ -175,6 +187,7 @@ pub(super) const KEYS: &[&Key] = &[
     &QUESTIONS_MAX,
     &ANSWER_MS,
     &RESULT_BYTES_MAX,
+    &MEDIA_BYTES_MAX,
     &PARKED_BYTES_MAX,
     &PARKED_MS,
     &TASKS_AT_ONCE,
@@ -208,6 +221,7 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> McpConfi
         questions_max: size(&QUESTIONS_MAX),
         answer_ms: settings.integer(&ANSWER_MS),
         result_bytes_max: size(&RESULT_BYTES_MAX),
+        media_bytes_max: size(&MEDIA_BYTES_MAX),
         parked_bytes_max: size(&PARKED_BYTES_MAX),
         parked_ms: settings.integer(&PARKED_MS),
         allowed_origins: settings.list(&ALLOWED_ORIGINS).to_vec(),

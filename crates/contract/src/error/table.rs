@@ -1,7 +1,7 @@
 //! The rows themselves, and the enum they key. One macro call makes both, so that neither can lack what the other has.
 //!
 //! Statuses and resolutions of the first 58 codes are normative (ERR-003). E3005…E3010, E3107…E3108, E3208…E3211,
-//! E3408…E3413, E3857 and E3908 are ours, for conditions the sources name without a code (ERR-006; decision 0003).
+//! E3408…E3414, E3857 and E3908 are ours, for conditions the sources name without a code (ERR-006; decision 0003).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,7 @@ error_table! {
     E3411 503 No "external_api_error" UpstreamFailure [] Core "Retry budget exhausted" => "Wait before trying again; the upstream is failing for everybody";
     E3412 500 No "tool_execution_error" InternalToolError [] Composites "Composite partial failure" => "Look at the steps in the details; what could be undone was undone";
     E3413 500 No "tool_execution_error" InternalToolError [] Jobs "Outcome unknown" => "Find out whether the effect happened before repeating the call";
+    E3414 413 No "resource_exhausted" ResourceExhausted [] Core "Result too large" => "Ask for less, for example a page; or let the tool's limit be raised";
     E3501 503 Yes "circuit_breaker_open" UpstreamFailure [] Core "Circuit breaker open" => "Wait for timeout period";
     E3502 503 Yes "external_api_error" UpstreamFailure ["MCP_ERROR", "N8N_ERROR", "INVOCATION_ERROR"] Core "External service unavailable" => "Check service health";
     E3503 504 WriteRules "external_api_error" UpstreamFailure [] Core "External service timeout" => "Increase timeout or check service";

@@ -17,7 +17,6 @@ use contract::json::{self, JsonError, JsonLimits};
 use kernel::ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
 
-use super::STDOUT_BYTES_MAX;
 use super::service_failure::{self, ServiceFailure};
 use super::simple::Broken;
 use super::stray_output::{self, StrayLine};
@@ -70,7 +69,7 @@ impl From<ExitStatus> for Exit {
 }
 
 /// The result of a tool in simple mode, or what its end means.
-pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
+pub fn judged(exit: Exit, result: &[u8], bytes_max: usize) -> Result<Value, Refusal> {
     if let Exit::Code(code) = exit
         && let Some(refusal) = service_failure::of_simple(code, result)
     {
@@ -79,7 +78,7 @@ pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
     if !exit.is_success() {
         return Err(failed_end(exit));
     }
-    let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
+    let limits = JsonLimits { bytes_max, string_bytes_max: bytes_max, ..JsonLimits::default() };
     json::read(result, &limits).map_err(|error| match error {
         JsonError::Empty => failed("the tool gave no result: it must write JSON to stdout"),
         error => unacceptable(&error, result),
@@ -110,7 +109,7 @@ pub fn ended_early(exit: Exit) -> Refusal {
 pub fn broken(error: &Broken) -> Refusal {
     let refusal = |code| Refusal::new(code, error.to_string());
     match error {
-        Broken::ResultTooLarge { .. } => refusal(ErrorCode::E3407)
+        Broken::ResultTooLarge { .. } => refusal(ErrorCode::E3414)
             .hint("let the tool return less, for example a page or a reference")
             .retryable(false),
         Broken::LogTooLarge { .. } => {
@@ -145,10 +144,12 @@ pub(super) fn failed(message: impl Into<String>) -> Refusal {
 mod tests {
     use super::*;
 
+    const BYTES_MAX: usize = 1 << 20;
+
     #[test]
     fn output_of_a_process_that_ended_well_is_a_value_or_says_what_is_wrong() {
         let deep = "[".repeat(65) + &"]".repeat(65);
-        let huge = format!("\"{}\"", "x".repeat(STDOUT_BYTES_MAX));
+        let huge = format!("\"{}\"", "x".repeat(BYTES_MAX));
         let many = format!("[{}1]", "1,".repeat(200_000));
         for (output, words) in [
             (&b"not json"[..], "not acceptable JSON: expected"),
@@ -169,7 +170,7 @@ mod tests {
             (b"\"\\ud800\"", "surrogate"),
             (b"{'a': 1}", "not acceptable JSON"),
         ] {
-            let refusal = judged(Exit::Code(0), output).unwrap_err();
+            let refusal = judged(Exit::Code(0), output, BYTES_MAX).unwrap_err();
             assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3401, Some(false)));
             assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
             assert!(refusal.message.len() < 300, "{}", refusal.message);
@@ -180,7 +181,7 @@ mod tests {
         for (output, value) in
             [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))]
         {
-            assert_eq!(judged(Exit::Code(0), output).unwrap(), value);
+            assert_eq!(judged(Exit::Code(0), output, BYTES_MAX).unwrap(), value);
         }
     }
 
@@ -192,7 +193,7 @@ mod tests {
             (Exit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11, "exit_code": -1 })),
             (Exit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9, "exit_code": -1 })),
         ] {
-            for refusal in [judged(exit, b"{\"fine\": true}").unwrap_err(), ended_early(exit)] {
+            for refusal in [judged(exit, b"{\"fine\": true}", BYTES_MAX).unwrap_err(), ended_early(exit)] {
                 assert_eq!(refusal.code, code);
                 assert!(refusal.message.contains(words), "{}", refusal.message);
                 assert_eq!(refusal.details.as_deref(), Some(&details));
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn each_break_has_its_code() {
         for (error, code) in [
-            (Broken::ResultTooLarge { limit: 5 }, ErrorCode::E3407),
+            (Broken::ResultTooLarge { limit: 5 }, ErrorCode::E3414),
             (Broken::LogTooLarge { limit: 5 }, ErrorCode::E3407),
             (Broken::Io(std::io::ErrorKind::BrokenPipe.into()), ErrorCode::E3404),
         ] {

@@ -53,6 +53,11 @@ mod pipe;
 mod scrubbed;
 mod wire;
 
+/// Bytes of a line for a state that is saved, and for the result of a tool about which nobody says anything (VALID-013).
+const RESULT_BYTES_USUAL: usize = 1 << 20;
+/// Bytes of a line around what it carries.
+const ENVELOPE_BYTES: usize = 4096;
+
 /// How much a tool may say in one call, and how long it is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionBounds {
@@ -83,7 +88,7 @@ pub struct SessionBounds {
 impl Default for SessionBounds {
     fn default() -> Self {
         Self {
-            line_bytes_max: super::STDOUT_BYTES_MAX + 4096,
+            line_bytes_max: RESULT_BYTES_USUAL + ENVELOPE_BYTES,
             call_bytes_max: 64 << 20,
             messages_max: 100_000,
             notes_per_second_max: 200,
@@ -95,6 +100,15 @@ impl Default for SessionBounds {
             cancel_grace: Duration::from_secs(2),
             drain_max: Duration::from_secs(1),
         }
+    }
+}
+
+impl SessionBounds {
+    /// For the process of one tool: its limit of results is the same for all of its calls.
+    pub(super) fn of(call: &ToolCall) -> Self {
+        // States that a tool saves are lines, too.
+        let result_bytes_max = super::result_bytes_max(call).max(RESULT_BYTES_USUAL);
+        Self { line_bytes_max: result_bytes_max.saturating_add(ENVELOPE_BYTES), ..Self::default() }
     }
 }
 
@@ -199,6 +213,9 @@ impl SessionError {
                     None => failed(self.to_string()).details(details),
                 }
             }
+            Self::Protocol(Fault::LineTooLong { .. }) => Refusal::new(ErrorCode::E3414, self.to_string())
+                .hint("let the tool return less, for example a page or a reference")
+                .retryable(false),
             Self::Protocol(_) => failed(self.to_string())
                 .details(unreadable())
                 .hint("a session tool writes JSON-RPC lines to stdout and nothing else; print to stderr"),

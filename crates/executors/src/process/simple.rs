@@ -15,6 +15,7 @@
 use std::io;
 use std::time::Duration;
 
+use kernel::ports::executor::ToolCall;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::log_end::LogEnd;
@@ -24,7 +25,7 @@ use super::streams::{FromTool, Streams, ToTool};
 /// How much is read of a tool, and for how long after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of a result. Default 1 MiB (VALID-013). One more breaks the conversation off.
+    /// Bytes of a result; what the call allows (VALID-013), in a call of nobody 1 MiB. One more breaks the conversation off.
     pub result_bytes_max: usize,
     /// Bytes of stderr. Default 64 MiB; one more breaks off.
     pub log_bytes_max: u64,
@@ -37,11 +38,18 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            result_bytes_max: super::STDOUT_BYTES_MAX,
+            result_bytes_max: 1 << 20,
             log_bytes_max: 64 << 20,
             log_bytes_kept: 4096,
             drain_max: Duration::from_secs(1),
         }
+    }
+}
+
+impl Bounds {
+    /// For one call.
+    pub(super) fn of(call: &ToolCall) -> Self {
+        Self { result_bytes_max: super::result_bytes_max(call), ..Self::default() }
     }
 }
 

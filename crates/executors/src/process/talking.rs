@@ -18,7 +18,8 @@ use super::scrub::Scrubber;
 use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
 use super::streams::last_lines;
 use super::warm::{Warm, WarmKey, WarmPool};
-use super::{call_environment, ended, simple, stray_output};
+use super::{call_environment, ended, result_bytes_max, simple, stray_output};
+use crate::call_time::time_nears_its_end;
 use crate::confinement::settled;
 use crate::walls::Walls;
 
@@ -43,7 +44,7 @@ pub(crate) async fn simply(
     let attended = Attended::new(call, running);
     let talked = {
         let mut running = attended.holder().await;
-        simple::talk_until(streams, &input, &simple::Bounds::default(), running.child.wait()).await
+        simple::talk_until(streams, &input, &simple::Bounds::of(call), running.child.wait()).await
     };
     let mut running = attended.back().ok_or_else(broken)?;
     let (end, said) = match talked {
@@ -58,7 +59,7 @@ pub(crate) async fn simply(
     };
     let mut usage = ended::usage(end.usage);
     let exit = ended::exit(&end);
-    let judged = judged(exit, said.result());
+    let judged = judged(exit, said.result(), result_bytes_max(call));
     if exit.is_success() && judged.is_err() {
         note_stray(&log_end, said.result());
     }
@@ -115,7 +116,7 @@ pub(crate) async fn in_session(
 async fn started(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Running, ExecutorError> {
     let mut running = Running::start(walls, call, prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
-    running.session = Some(Session::new(streams, SessionBounds::default()));
+    running.session = Some(Session::new(streams, SessionBounds::of(call)));
     Ok(running)
 }
 
@@ -140,9 +141,14 @@ async fn conversed(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubbe
     let companion: Arc<dyn Companion> = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(secrets)));
     let Some(session) = running.session.as_mut() else { return Err(SessionError::Unfit) };
     let question = Call::from(call);
-    match tokio::time::timeout(call.time_left.saturating_sub(NOTICE), session.invoke(&question, &companion)).await {
-        Ok(answer) => answer,
-        Err(_) => {
+    let answer = tokio::select! {
+        biased;
+        answer = session.invoke(&question, &companion) => Some(answer),
+        () = time_nears_its_end(call, NOTICE) => None,
+    };
+    match answer {
+        Some(answer) => answer,
+        None => {
             // A tool that cannot hear it is ended all the same: the kernel's deadline ends this wait, and with it the process.
             let _ = session.cancel("the time of the call is over").await;
             std::future::pending().await

@@ -15,7 +15,7 @@ use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::streams::last_lines;
-use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, simple, talking};
+use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, result_bytes_max, simple, talking};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -40,10 +40,10 @@ pub(super) async fn run(
     call.program_log.leave(move || read.text());
     let input = call.parameters.to_string().into_bytes();
     let (status, said) =
-        simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait()).await.map_err(broken)?;
+        simple::talk_until(streams, &input, &simple::Bounds::of(call), child.wait()).await.map_err(broken)?;
     let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
     let exit = Exit::from(status);
-    let value = judged(exit, said.result());
+    let value = judged(exit, said.result(), result_bytes_max(call));
     if exit.is_success() && value.is_err() {
         talking::note_stray(&log_end, said.result());
     }

@@ -13,10 +13,8 @@ use wasmtime::ResourceLimiter;
 
 use super::config::WasmConfig;
 
-/// Bytes of a result (VALID-013), the same as for a process.
-pub(super) const OUTPUT_BYTES_MAX: usize = crate::process::STDOUT_BYTES_MAX;
 /// Bytes a guest may hand to one host function, and a result may have before it is even looked at.
-pub(super) const HOSTCALL_BYTES_MAX: usize = 16 << 20;
+pub(super) const HOSTCALL_BYTES_MAX: usize = 33 << 20;
 /// Things of the host (files, streams, requests) a guest may hold at once.
 pub(super) const HANDLES_MAX: usize = 1_000;
 

@@ -18,7 +18,7 @@ use wasmtime::Trap;
 
 use super::guest::{Ended, Outcome};
 use super::host::{ErrorKind, ToolError};
-use super::limits::{OUTPUT_BYTES_MAX, Seen};
+use super::limits::Seen;
 use super::streams::printable;
 use crate::confinement::forbidden;
 
@@ -73,9 +73,10 @@ fn judged(call: &ToolCall, ended: Ended) -> Result<Value, Refusal> {
     if !ended.traffic.violations.is_empty() {
         return Err(forbidden(call, &ended.traffic.violations));
     }
+    let bytes_max = usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX);
     let failed = !matches!(ended.outcome, Outcome::Answered(_));
     match ended.outcome {
-        Outcome::TooMuch => Err(too_much()),
+        Outcome::TooMuch => Err(too_much(bytes_max)),
         // VERDICT-2.
         _ if failed && ended.seen.memory_refused => {
             Err(Refusal::new(ErrorCode::E3403, "the tool ran out of the memory it may have")
@@ -84,7 +85,7 @@ fn judged(call: &ToolCall, ended: Ended) -> Result<Value, Refusal> {
         _ if failed && ended.seen.table_refused => {
             Err(Refusal::new(ErrorCode::E3407, "the tool asked for a larger table than a WASM tool may have"))
         }
-        Outcome::Answered(text) => read(&text),
+        Outcome::Answered(text) => read(&text, bytes_max),
         Outcome::Failed(error) => Err(said(&error)),
         Outcome::Exited(code) => Err(tool_failed(format!("the tool failed with exit code {code}"))
             .details(serde_json::json!({ "exit_code": code }))),
@@ -102,19 +103,19 @@ fn judged(call: &ToolCall, ended: Ended) -> Result<Value, Refusal> {
     }
 }
 
-fn read(text: &[u8]) -> Result<Value, Refusal> {
-    if text.len() > OUTPUT_BYTES_MAX {
-        return Err(too_much());
+fn read(text: &[u8], bytes_max: usize) -> Result<Value, Refusal> {
+    if text.len() > bytes_max {
+        return Err(too_much(bytes_max));
     }
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(tool_failed("the tool gave no result: it must answer with JSON"));
     }
-    let limits = JsonLimits { bytes_max: OUTPUT_BYTES_MAX, ..JsonLimits::default() };
+    let limits = JsonLimits { bytes_max, string_bytes_max: bytes_max, ..JsonLimits::default() };
     json::read(text, &limits).map_err(|_| tool_failed("the tool's result is not acceptable JSON"))
 }
 
-fn too_much() -> Refusal {
-    Refusal::new(ErrorCode::E3407, format!("the tool's result is larger than {OUTPUT_BYTES_MAX} bytes"))
+fn too_much(bytes_max: usize) -> Refusal {
+    Refusal::new(ErrorCode::E3414, format!("the tool's result is larger than {bytes_max} bytes"))
         .hint("let the tool return less, for example a page or a reference")
 }
 

@@ -68,6 +68,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         agent: "admin".parse().unwrap(),
         // Time enough also for a component that is still being compiled, by an unoptimised compiler on a busy machine.
         time_left: Duration::from_secs(300),
+        deadline: None,
         limits: ResourceEnvelope::default()
             .resolve(tool.manifest.resource_limits.as_ref(), &CallLimits::default())
             .unwrap(),

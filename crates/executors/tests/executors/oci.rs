@@ -230,7 +230,7 @@ async fn each_end_of_a_container_has_its_code() {
             (shell("sh -c 'kill -9 $$'; exit $?"), ErrorCode::E3404, "signal 9"),
             (shell("echo not json"), ErrorCode::E3401, "not acceptable JSON"),
             (shell("dd if=/dev/zero of=/tmp/x bs=64k count=100"), ErrorCode::E3407, "scratch"),
-            (shell("dd if=/dev/zero bs=64k count=40"), ErrorCode::E3407, "larger than"),
+            (shell("dd if=/dev/zero bs=64k count=40"), ErrorCode::E3414, "larger than"),
             (shell("dd if=/dev/zero of=/dev/null bs=400M count=1"), ErrorCode::E3403, "memory"),
             (json!(["/bin/nothing"]), ErrorCode::E3401, "could not be started"),
             (json!([]), ErrorCode::E3401, "what to start"),

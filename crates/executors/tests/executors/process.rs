@@ -78,7 +78,7 @@ async fn each_end_of_a_process_has_its_code() {
         ("kill -SEGV $$", ErrorCode::E3404, "signal 11"),
         ("echo not json", ErrorCode::E3401, "not acceptable JSON"),
         ("exit 0", ErrorCode::E3401, "no result"),
-        ("head -c 2000000 /dev/zero; sleep 60", ErrorCode::E3407, "larger than 1048576 bytes"),
+        ("head -c 2000000 /dev/zero; sleep 60", ErrorCode::E3414, "larger than 1048576 bytes"),
     ] {
         let refusal = shell(script).await.unwrap_err();
         assert_eq!(refusal.code, code, "{script}: {refusal}");

@@ -70,16 +70,18 @@ impl Jobs {
     }
 
     /// Runs a call whose caller hears it and can take a job for an answer. The caller is heard on after its call has
-    /// become one; `cancellation` ends the call as long as it has not, and the job afterwards.
+    /// become one; `cancellation` ends the call as long as it has not, and the job afterwards. The caller waits for `patience`, or as
+    /// long as the configuration says.
     pub async fn call_heard(
         self: &Arc<Self>,
         actor: Actor<'_>,
         trace: TraceContext,
         request: InvokeRequest,
         audience: Arc<dyn Audience>,
+        patience: Option<Duration>,
         cancellation: CancellationToken,
     ) -> Result<Called, Box<Failed>> {
-        if !self.could_outlive(&request) {
+        if patience.is_none() && !self.could_outlive(&request) {
             let arrival = Arrival {
                 credential: actor.credential,
                 source: actor.source,
@@ -91,7 +93,7 @@ impl Jobs {
             };
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
-        let patience = self.settings.promote_after;
+        let patience = patience.unwrap_or(self.settings.promote_after);
         Box::pin(self.call_for_long(actor, trace, request, patience, Some(audience), cancellation)).await
     }
 

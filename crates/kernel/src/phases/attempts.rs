@@ -31,6 +31,7 @@ use super::facts::{Facts, millis};
 use crate::checkpoints::{self, Keeper};
 use crate::invoke::Kernel;
 use crate::ledger::CallKey;
+use crate::ports::call_deadline::CallDeadline;
 use crate::ports::executor::{
     Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS, Usage, UsageAtEnd,
 };
@@ -52,9 +53,7 @@ pub(super) struct Run<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) executor: &'a dyn Executor,
     pub(super) keeper: Option<&'a Keeper>,
-    /// By the monotonic clock.
-    pub(super) deadline: Duration,
-    pub(super) time_allowed: Duration,
+    pub(super) deadline: Arc<CallDeadline>,
 }
 
 /// A tool with something around it, and whom to ask.
@@ -113,7 +112,6 @@ impl<'a> Run<'a> {
             program_log: Arc::clone(&program_log),
             ..call
         };
-        let time_left = self.time_left();
         let ended = |refusal| Err(ExecutorError::new(refusal, dispatch.reach()));
         // Asked before the executor is: what was never sent is not begun any more, also if its turn comes just now, because
         // others were ended with it. What was sent and has its answer just now keeps it.
@@ -129,7 +127,7 @@ impl<'a> Run<'a> {
             output = self.executor.execute(call) => output,
             () = facts.cancellation.cancelled() => ended(cancelled(self.kernel, facts, &tool)),
             () = checkpoints::tend(self.keeper) => ended(cancelled(self.kernel, facts, &tool)),
-            () = self.kernel.clock().sleep(time_left) => ended(timed_out(&tool, millis(self.time_allowed))),
+            () = self.deadline.nears(Duration::ZERO) => ended(timed_out(&tool, millis(self.deadline.allowed()))),
         };
         facts.reach = output.as_ref().map_or_else(|error| error.reach, |_| ExecutionReach::Answered);
         if facts.reach.is_clean() {
@@ -272,7 +270,7 @@ impl<'a> Run<'a> {
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.saturating_sub(self.kernel.clock().monotonic())
+        self.deadline.left()
     }
 }
 

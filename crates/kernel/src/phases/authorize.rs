@@ -5,7 +5,6 @@
 //! what another refuses. A refusal here is recorded like every other end of a call.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::cost::{self, Estimate};
@@ -21,7 +20,7 @@ use super::conditions::Conditions;
 use super::execute::would_spend;
 use super::validate::Validated;
 use crate::access::{Call, Decision};
-use crate::deadline::{SYNC_MAX, TimeLimits, time_allowed};
+use crate::deadline::{SYNC_MAX, TimeAllowed, TimeLimits, time_allowed};
 use crate::identity::Principal;
 use crate::invocation_ids::CallIdentity;
 use crate::invoke::Kernel;
@@ -41,7 +40,7 @@ pub struct Authorized {
     pub(super) parameters_digest: Digest,
     pub(super) key: CallKey,
     pub(super) coercions: Vec<CoercionNote>,
-    pub(super) time_allowed: Duration,
+    pub(super) time_allowed: TimeAllowed,
     pub(super) limits: CallLimits,
     pub(super) conditions: Conditions,
     pub(super) decision: Arc<Decision>,
@@ -72,7 +71,7 @@ impl Authorized {
     /// What it will probably cost, and how long it may take.
     fn estimate(&self) -> Estimate {
         let prices = self.tool.manifest.cost_config.as_ref();
-        let timeout_ms = u64::try_from(self.time_allowed.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = u64::try_from(self.time_allowed.usual.as_millis()).unwrap_or(u64::MAX);
         cost::estimate(prices, &self.parameters, Some(timeout_ms))
     }
 

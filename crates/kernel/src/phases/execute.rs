@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use contract::cost::Reported;
 use contract::envelope::StaleNotice;
@@ -18,14 +19,17 @@ use super::facts::{CALLS, Facts, millis};
 use super::shown_output::{ShownWords, redacted_failure};
 use crate::attendant::{Attendant, Pace};
 use crate::concurrency::NoPlace;
+use crate::deadline::TimeAllowed;
 use crate::fair_places::Place;
 use crate::invocation_ids::{IdHold, job_digest};
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::journey::OutwardCall;
 use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
+use crate::limits::ResolvedLimits;
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
+use crate::ports::call_deadline::CallDeadline;
 use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
 use crate::ports::job_store::JobKey;
 use crate::ports::observer::Step;
@@ -40,6 +44,8 @@ pub struct Executed {
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) output: Output,
     pub(super) conditions: Conditions,
+    /// Bytes that its output may have.
+    pub(super) result_bytes_max: u64,
     /// Under what it is kept as the last good result, if it turns out to be one.
     pub(super) result_key: Option<ResultKey>,
 }
@@ -82,12 +88,15 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     } = authorized;
     // Read before anything is counted or written: a call that cannot run as declared must leave nothing behind.
     tool.permissions()?;
+    let result_bytes = kernel.parts.envelope.result_bytes_of(&tool.manifest)?;
     let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
+    let limits = ResolvedLimits { result_bytes, ..limits };
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
     facts.checkpointing.possible(&**executor, &tool)?;
-    let deadline = kernel.clock().monotonic() + time_allowed;
-    let time_left = || deadline.saturating_sub(kernel.clock().monotonic());
+    let TimeAllowed { usual, most } = time_allowed;
+    let deadline = Arc::new(CallDeadline::new(Arc::clone(&kernel.parts.clock), usual, most));
+    let time_left = || deadline.left();
     // Before anything is written: whoever finds no place in time leaves nothing behind. A job had its turn in the queue.
     let places = &kernel.concurrency;
     let _running = match facts.is_job {
@@ -128,10 +137,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             biased;
             claim = claiming => claim?,
             () = facts.cancellation.cancelled() => return Err(cancelled(kernel, facts, &tool)),
-            () = kernel.clock().sleep(time_left()) => {
+            () = deadline.nears(Duration::ZERO) => {
                 return Err(match waits.load(Ordering::Relaxed) {
                     true => still_running(&tool),
-                    false => timed_out(&tool, millis(time_allowed)),
+                    false => timed_out(&tool, millis(deadline.allowed())),
                 });
             }
         };
@@ -157,7 +166,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                         return Err(redacted_failure(&*facts.redactor, &tool, &conditions, failure.refusal()));
                     }
                 };
-                return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions, result_key: None });
+                let (output, result_bytes_max) = (Output::Kept(kept), result_bytes);
+                return Ok(Executed { tool, coercions, output, conditions, result_bytes_max, result_key: None });
             }
         }
     }
@@ -182,7 +192,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     // A call that waited for another one has less time left for itself.
     let time_left = time_left();
     if time_left.is_zero() {
-        return Err(timed_out(&tool, millis(time_allowed)));
+        return Err(timed_out(&tool, millis(deadline.allowed())));
     }
 
     // A call that goes on from what another one has saved depends on more than its parameters.
@@ -202,6 +212,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
         audience,
         keeper: keeper.clone(),
+        deadline: Arc::clone(&deadline),
         has_asked: AtomicBool::new(false),
     });
     let call = ToolCall {
@@ -216,6 +227,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         agent: caller.root_subject().clone(),
         endpoint: 0,
         time_left,
+        deadline: Some(Arc::clone(&deadline)),
         limits,
         isolation,
         companion: Arc::clone(&attendant) as _,
@@ -238,7 +250,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     // EXEC-010: only for those who look after the tool, and not where a policy hides parts of its results from them.
     facts.hides_words = conditions.hides_members();
     facts.shows_output = caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !facts.hides_words;
-    let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
+    let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline };
     let output = match run.guard(&tool) {
         None => run.once(facts, call).await.map(Output::Fresh),
         // Boxed, so that a call without any of this does not carry it along.
@@ -258,7 +270,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 // Whoever asks again with this key asks the service, if it can be asked by then.
                 facts.noted = None;
             }
-            return Ok(Executed { tool, coercions, output: former, conditions, result_key: None });
+            let (output, result_bytes_max) = (former, result_bytes);
+            return Ok(Executed { tool, coercions, output, conditions, result_bytes_max, result_key: None });
         }
     };
     // What was said beside the result goes before what stands in it.
@@ -270,7 +283,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         kernel.parts.observer.step(Step::Ended);
     }
     let result_key = result_key.filter(|_| !attendant.has_asked.load(Ordering::Acquire));
-    Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions, result_key })
+    let (output, result_bytes_max) = (Output::Fresh(output), result_bytes);
+    Ok(Executed { tool, coercions, output, conditions, result_bytes_max, result_key })
 }
 
 /// Takes the id that the call came with, if nobody has it. The ledger says whether it has, when the call is begun.

@@ -29,7 +29,7 @@ use super::settle::Settled;
 use super::shown_output::{redacted, redacted_failure};
 use super::summary::summarise;
 use super::validate::Validated;
-use super::verify::{Verified, fits_the_size};
+use super::verify::{Verified, obeys_the_size};
 use crate::access::AccessSnapshot;
 use crate::administration::Actor;
 use crate::concurrency::NoPlace;
@@ -203,9 +203,7 @@ fn verify(facts: &Facts, authorized: Authorized, answer: Result<Value, Refusal>)
     let redactor = &*facts.redactor;
     let answer = answer.map_err(|refusal| redacted_failure(redactor, &tool, &conditions, refusal))?;
     let result = redacted(redactor, &tool, &conditions, answer)?;
-    if conditions.result_bytes.is_some() {
-        fits_the_size(&tool, &result, conditions.result_bytes)?;
-    }
+    obeys_the_size(&tool, &result, &conditions)?;
     let (usage, coercions) = (Usage::default(), Vec::new());
     Ok(Verified { tool, coercions, result, usage, truncation: None, ran: None, to_keep: None })
 }

@@ -154,6 +154,19 @@ impl Kernel {
             shown => shown.to_string().into(),
         }
     }
+
+    /// The same for bytes that nobody can look into (SHOWN-3): they are shown where nothing is masked, and else the words that
+    /// stand in their place.
+    pub async fn binary_shown_to_reader(
+        &self,
+        reader: &Principal,
+        tool: &str,
+        said: Arc<str>,
+    ) -> Result<Arc<str>, &'static str> {
+        let tool = tool.parse::<ToolId>().map_err(|_| WITHHELD)?;
+        let mask = ReaderMask::of(self, reader, reader.tenant(), &tool, true).await;
+        if mask.conditions.as_ref().is_some_and(|conditions| !conditions.masks()) { Ok(said) } else { Err(WITHHELD) }
+    }
 }
 
 /// What tightens a call of the reader, if it made one now. `None`: it may make none (READ-2).

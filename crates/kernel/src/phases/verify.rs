@@ -21,8 +21,6 @@ use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
 
-/// Largest result, as JSON (VALID-013).
-const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Under the strict policy, longer strings are cut.
 const STRICT_STRING_CHARS_MAX: usize = 10_000;
 /// Under the strict policy, longer arrays are cut.
@@ -66,9 +64,10 @@ impl Ran {
 
 /// Runs the phase.
 pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
-    let Executed { tool, coercions, output, conditions, result_key } = executed;
+    let Executed { tool, coercions, output, conditions, result_bytes_max, result_key } = executed;
     let (result, usage, ran) = match output {
         Output::Fresh(output) => (output.value, output.usage, None),
+        // Its size was counted when it was verified.
         Output::Kept(kept) => return verify_again(redactor, tool, coercions, *kept, &conditions),
         // It was good for whoever called then; what this caller may see of it is asked from the beginning.
         Output::Stale(former) => {
@@ -78,7 +77,7 @@ pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, R
     };
     fits_the_schema(&tool, &result)?;
     let unmasked = result_key.map(|key| (key, result.clone()));
-    let (result, truncation) = profiled(redactor, &tool, &conditions, result)?;
+    let (result, truncation) = profiled(redactor, &tool, &conditions, result, result_bytes_max)?;
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
 }
 
@@ -88,14 +87,21 @@ fn profiled(
     tool: &ToolVersion,
     conditions: &Conditions,
     result: Value,
+    bytes_max: u64,
 ) -> Result<(Value, Option<Truncation>), Refusal> {
-    // Redacted first: of a secret that was cut, what is left may look like none.
+    let is_cut = tool.manifest.output_policy.unwrap_or_default() == OutputPolicy::Strict;
+    // VALID-013, counted once: what the tool said, before other words take the place of what is hidden; or what is left of it
+    // where it is cut.
+    if !is_cut {
+        fits_the_size(tool, &result, bytes_max)?;
+    }
+    // Redacted before it is cut: of a secret that was cut, what is left may look like none.
     let mut result = redacted(redactor, tool, conditions, result)?;
-    let truncation = match tool.manifest.output_policy.unwrap_or_default() {
-        OutputPolicy::Raw | OutputPolicy::Standard => None,
-        OutputPolicy::Strict => cut_to_limits(&mut result),
-    };
-    fits_the_size(tool, &result, conditions.result_bytes)?;
+    let truncation = if is_cut { cut_to_limits(&mut result) } else { None };
+    if is_cut {
+        fits_the_size(tool, &result, bytes_max)?;
+    }
+    obeys_the_size(tool, &result, conditions)?;
     Ok((result, truncation))
 }
 
@@ -109,7 +115,8 @@ pub(crate) async fn profile_of_person(
 ) -> Result<(Value, Option<Truncation>), Refusal> {
     let (redactor, known) = redactor_of_tool(kernel, tool, tenant).await;
     known.map_err(|error| unredactable(&error))?;
-    profiled(&*redactor, tool, &Conditions::default(), result)
+    let bytes_max = kernel.parts.envelope.result_bytes_of(&tool.manifest)?;
+    profiled(&*redactor, tool, &Conditions::default(), result, bytes_max)
 }
 
 /// A result that passed before: what this caller may see of it now is asked again (IDEM-016), its shape is not.
@@ -122,7 +129,7 @@ fn verify_again(
 ) -> Result<Verified, Refusal> {
     let KeptResult { result, truncation, usage, started_at, completed_at, duration_ms } = kept;
     let result = redacted(redactor, &tool, conditions, result)?;
-    fits_the_size(&tool, &result, conditions.result_bytes)?;
+    obeys_the_size(&tool, &result, conditions)?;
     let ran = Some(Ran { started_at, completed_at, duration_ms });
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: None })
 }
@@ -144,29 +151,34 @@ fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))
 }
 
-pub(super) fn fits_the_size(tool: &ToolVersion, result: &Value, lowered: Option<u64>) -> Result<(), Refusal> {
-    let lowered = lowered.map_or(OUTPUT_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let bytes_max = OUTPUT_BYTES_MAX.min(lowered);
+/// What a policy demands of what is shown (`result_bytes`), counted after everything was hidden that its caller may not see.
+pub(super) fn obeys_the_size(tool: &ToolVersion, result: &Value, conditions: &Conditions) -> Result<(), Refusal> {
+    conditions.result_bytes.map_or(Ok(()), |bytes| fits_the_size(tool, result, bytes))
+}
+
+fn fits_the_size(tool: &ToolVersion, result: &Value, bytes_max: u64) -> Result<(), Refusal> {
     let mut counter = ByteCounter { left: bytes_max };
     let fits = serde_json::to_writer(&mut counter, result).is_ok();
     if fits {
         return Ok(());
     }
     Err(Refusal::new(
-        ErrorCode::E3407,
+        ErrorCode::E3414,
         format!("the result of `{}` {} is larger than {bytes_max} bytes", tool.id, tool.version),
     )
+    .details(serde_json::json!({ "result_bytes_max": bytes_max }))
     .hint("ask for less, for example a page or a shorter range"))
 }
 
 /// Counts bytes and fails past the limit, so that measuring a huge result costs no memory.
 struct ByteCounter {
-    left: usize,
+    left: u64,
 }
 
 impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.left = self.left.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::FileTooLarge)?;
+        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.left = self.left.checked_sub(count).ok_or(std::io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {

@@ -26,6 +26,7 @@ use contract::trace_context::{SpanId, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::call_deadline::CallDeadline;
 use super::companion::Companion;
 use super::program_log::ProgramLog;
 use super::redactor::Given;
@@ -58,6 +59,8 @@ pub struct ToolCall {
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to
     /// stop outside the process (a child, a request) stops it when dropped.
     pub time_left: Duration,
+    /// The same as it stands at any moment: progress moves it. `None`: nothing does.
+    pub deadline: Option<Arc<CallDeadline>>,
     /// What this call may use: never more than the manifest, the caller or the server allows.
     pub limits: ResolvedLimits,
     /// The isolation this call must have: at least what the manifest asks for. Never give less.

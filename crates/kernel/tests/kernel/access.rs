@@ -295,7 +295,7 @@ async fn obligations_are_honoured() {
     assert_eq!(with("redact=text").await, Ok(json!({ "text": "[REDACTED]" })));
     assert_eq!(with("require_approval").await, Err(ErrorCode::E3208));
     assert_eq!(with("require_confirmation").await, Err(ErrorCode::E3210));
-    assert_eq!(with("result_bytes=5").await, Err(ErrorCode::E3407));
+    assert_eq!(with("result_bytes=5").await, Err(ErrorCode::E3414));
     assert_eq!(with("timeout_seconds=1, redact=other").await, Ok(json!({ "text": "hi" })));
     let unknown = "@obligations(\"sing=loudly\") permit (principal, action, resource);".to_owned();
     assert_eq!(stage.kernel.put_policies(admin(), None, unknown).await.unwrap_err().code, ErrorCode::E3004);

@@ -177,7 +177,7 @@ pub(crate) fn usual_reach(code: ErrorCode) -> ExecutionReach {
     match code {
         E::E3108 | E::E3405 | E::E3502 | E::E3601 | E::E3602 => ExecutionReach::NotSent,
         E::E3504 | E::E3603 => ExecutionReach::Refused,
-        E::E3301 | E::E3401 | E::E3406 | E::E3407 => ExecutionReach::Answered,
+        E::E3301 | E::E3401 | E::E3406 | E::E3407 | E::E3414 => ExecutionReach::Answered,
         _ => ExecutionReach::MayHaveRun,
     }
 }

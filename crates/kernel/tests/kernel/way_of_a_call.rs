@@ -209,7 +209,7 @@ async fn output_that_breaks_the_manifests_promise_is_not_returned() {
         (json!({ "text": [secret] }), ErrorCode::E3303, "at `/text`: expected string"),
         (json!({ "other": secret }), ErrorCode::E3303, "`text` is required"),
         (json!(null), ErrorCode::E3303, "expected object"),
-        (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3407, "larger than"),
+        (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3414, "larger than"),
     ] {
         *stage.puppet.act.lock().unwrap() = Act::Answer(output);
         let failed = stage.call(greet()).await.unwrap_err();

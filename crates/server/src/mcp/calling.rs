@@ -3,9 +3,10 @@
 //! Not here: staying with the call while it runs (`rounds`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use affordances::CounterName;
-use contract::envelope::{ExecutionOptions, InvokeRequest, InvokeResponse};
+use contract::envelope::{CallLimits, ExecutionOptions, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use kernel::{Failed, MISSING_KEY};
 use rmcp::model::{
@@ -16,22 +17,16 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
 
+use super::call_meta::{CallMeta, IDEMPOTENCY_KEY};
 use super::config::McpMode;
 use super::handler::Handler;
 use super::listing::{Listing, Offered, is_in};
 use super::relaying::Relay;
-use super::results::Shape;
+use super::result_fit::{Budget, Desk, Shape};
 use super::rounds::{Round, Subject, Turn, trace_of};
 use super::running::{Errand, Outcome};
 use super::tasks::Support;
-use super::{Visit, addresses, lazy, names, seal, tasks, to_wire};
-
-/// Where a client may put a key that makes two calls one (LIFE-11).
-const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
-/// For whom a Gantry in front of this one calls. It is told, and decides nothing here.
-const USER: &str = "dev.gantry/user";
-/// What members of `_meta` begin with that are ours to understand.
-const OWN_META: &str = "dev.gantry/";
+use super::{Visit, addresses, call_status, lazy, names, seal, tasks, to_wire};
 
 /// What is to be called.
 struct Target {
@@ -72,14 +67,18 @@ impl Handler {
         if support == Support::Required && keeper.is_none() && self.task_keeper().is_some() {
             return Err(tasks::task_wanted(round.is_modern()));
         }
-        let invoke = match round.invocation(target.tool_id, target.arguments) {
+        let (invoke, wait) = match round.invocation(target.tool_id, target.arguments) {
             Ok(invoke) => invoke,
             Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
         };
         let given = request.input_responses;
         let errand = match keeper {
-            None => Errand::Call(Box::new(invoke)),
-            Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs)),
+            // Who says how long it waits can be told of a job.
+            None => match (wait, self.task_keeper()) {
+                (Some(wait), Some(jobs)) => Errand::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
+                _ => Errand::Call(Box::new(invoke)),
+            },
+            Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs), wait),
             Some(jobs) => {
                 return match round.start(jobs, invoke, round.ears(), given.unwrap_or_default()).await {
                     Ok(accepted) => Ok(round.created(&accepted).await),
@@ -109,7 +108,8 @@ impl Handler {
         match self.target(visit, &listing, &request.name, arguments).await {
             Ok(Aim::Call(target)) => {
                 let invoke = round.invocation(target.tool_id, target.arguments);
-                Ok((round, invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?))
+                let (invoke, _) = invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?;
+                Ok((round, invoke))
             }
             Ok(Aim::Answer(_)) => {
                 Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool cannot be called as a task", None))
@@ -207,50 +207,47 @@ fn say_where_keys_go(refusal: &mut Refusal) {
     }
 }
 
-/// The key that a call's `_meta` gives it. What stands there under a name of ours is understood or refused: a key that is
-/// overlooked is an act that happens twice.
-fn key_in(meta: &JsonObject) -> Result<Option<String>, Refusal> {
-    let unknown =
-        meta.keys().find(|name| name.starts_with(OWN_META) && ![IDEMPOTENCY_KEY, USER].contains(&name.as_str()));
-    if let Some(unknown) = unknown {
-        let shown: String = unknown.chars().filter(|c| !c.is_control()).take(80).collect();
-        return Err(Refusal::new(ErrorCode::E3004, format!("`_meta` of a call has no member `{shown}`"))
-            .hint(format!("`{IDEMPOTENCY_KEY}` is understood; nothing was run")));
-    }
-    match meta.get(IDEMPOTENCY_KEY) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(key)) => Ok(Some(key.clone())),
-        Some(_) => Err(Refusal::new(ErrorCode::E3004, format!("`{IDEMPOTENCY_KEY}` is not a text"))
-            .hint("send the key as a string; nothing was run")),
-    }
-}
-
 fn is_looking(name: &str) -> bool {
     matches!(name, lazy::SEARCH | lazy::DESCRIBE)
 }
 
 impl Round<'_> {
-    /// The call as the kernel wants it.
-    fn invocation(&self, tool_id: String, parameters: JsonObject) -> Result<InvokeRequest, Refusal> {
-        let idempotency_key = key_in(&self.context.meta.0.0)?;
-        Ok(InvokeRequest {
+    /// The call as the kernel wants it, and how long the client says that it waits.
+    fn invocation(
+        &self,
+        tool_id: String,
+        parameters: JsonObject,
+    ) -> Result<(InvokeRequest, Option<Duration>), Refusal> {
+        let CallMeta { idempotency_key, timeout_seconds, wait, result_bytes: _ } =
+            CallMeta::of(&self.context.meta.0.0)?;
+        if wait.is_some() && self.handler.task_keeper().is_none() {
+            return Err(Refusal::new(ErrorCode::E3010, "this server has no background in which a call could go on")
+                .hint("leave `dev.gantry/wait_seconds` out; nothing was run"));
+        }
+        let invoke = InvokeRequest {
             tool_id,
             tool_version: None,
             parameters,
             invocation_id: None,
             agent_context: None,
             execution_options: ExecutionOptions { idempotency_key, ..ExecutionOptions::default() },
-            resource_limits: contract::envelope::CallLimits::default(),
+            resource_limits: CallLimits { timeout_seconds, ..CallLimits::default() },
             document_context: None,
             checkpoint_config: None,
             execution_mode: None,
-        })
+        };
+        Ok((invoke, wait))
     }
 
     /// What a client hears of a call.
     async fn tool_response(&self, turn: Turn) -> Result<CallToolResponse, ErrorData> {
         match turn {
-            Turn::Promoted(accepted, running, given) => {
+            Turn::Promoted(accepted, running, _, subject) if self.task_keeper().is_none() => {
+                // What it asks from here on nobody answers: this client has no way to.
+                drop(running.let_go());
+                Ok(call_status::goes_on(&accepted, &subject).into())
+            }
+            Turn::Promoted(accepted, running, given, _) => {
                 self.hear(accepted.invocation_id, running.let_go(), given);
                 Ok(self.created(&accepted).await)
             }
@@ -286,7 +283,10 @@ impl Round<'_> {
         };
         let relayed = tool.is_some_and(Offered::is_relayed);
         let tool_id = response.tool_id.clone();
-        Ok(self.handler.dressed(self.visit, to_wire::result(response, relayed), tool, &tool_id))
+        // What was refused when the call began is not asked about again at its end.
+        let asked = CallMeta::of(&self.context.meta.0.0).ok().and_then(|said| said.result_bytes);
+        let result = to_wire::result(response, relayed);
+        Ok(self.handler.dressed(self.visit, result, tool, &tool_id, asked))
     }
 
     /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
@@ -299,13 +299,15 @@ impl Round<'_> {
 }
 
 impl Handler {
-    /// A result as this caller may have it: with addresses it can read, and not too large.
+    /// A result as this caller may have it: with addresses it can read, and not too large. `asked` is how much of it the caller
+    /// says that it takes.
     pub(super) fn dressed(
         &self,
         visit: &Visit,
         mut result: CallToolResult,
         tool: Option<&Offered>,
         tool_id: &str,
+        asked: Option<usize>,
     ) -> CallToolResult {
         let (mcp, kernel) = (self.door.mcp(), self.door.kernel());
         self.readdress(visit, &mut result, tool);
@@ -313,8 +315,9 @@ impl Handler {
         let text_is_copy = !tool.is_some_and(Offered::is_relayed);
         let shape = Shape { tool_id, structured_promised: promised, text_is_copy };
         let principal = seal::principal(visit.caller.caller());
-        let now_ms = kernel.clock().now().0;
-        mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms)
+        let (results, config, now_ms) = (&mcp.results, &mcp.config, kernel.clock().now().0);
+        let desk = Desk { results, principal: &principal, config, entropy: kernel.entropy(), now_ms };
+        desk.fit(result, shape, Budget::of(config, asked))
     }
 
     /// Resources that a server's tool speaks of get the address under which this caller can read them.

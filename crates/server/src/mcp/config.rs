@@ -63,8 +63,12 @@ pub struct McpConfig {
     pub questions_max: usize,
     /// Milliseconds that a caller has to answer. Default 300,000, 100 to 86,400,000. At the limit the call is cancelled.
     pub answer_ms: u64,
-    /// Bytes of a result that are given at once. Default 262,144, 1,024 to 67,108,864. A larger one becomes a preview and a link.
+    /// Bytes of texts and structure of a result that are given at once. Default 262,144, 1,024 to 67,108,864. What is more
+    /// becomes a preview and a link.
     pub result_bytes_max: usize,
+    /// Bytes of pictures, sounds and files of a result, as they are sent, that are given at once. Default 16,777,216, 0 to
+    /// 67,108,864. What is more becomes a link.
+    pub media_bytes_max: usize,
     /// Bytes of all results that wait to be fetched. Default 67,108,864, 0 to 17,179,869,184. At the limit the oldest make room.
     pub parked_bytes_max: usize,
     /// Milliseconds that such a result waits. Default 900,000, 100 to 86,400,000.
@@ -120,6 +124,7 @@ impl Default for McpConfig {
             questions_max: 256,
             answer_ms: 300_000,
             result_bytes_max: 256 * 1024,
+            media_bytes_max: 16 << 20,
             parked_bytes_max: 64 << 20,
             parked_ms: 900_000,
             allowed_origins: Vec::new(),
@@ -150,6 +155,7 @@ impl McpConfig {
             ("questions_max", wide(self.questions_max), 1, 100_000),
             ("answer_ms", self.answer_ms, 100, DAY_MS),
             ("result_bytes_max", wide(self.result_bytes_max), 1024, 64 << 20),
+            ("media_bytes_max", wide(self.media_bytes_max), 0, 64 << 20),
             ("parked_bytes_max", wide(self.parked_bytes_max), 0, 16 << 30),
             ("parked_ms", self.parked_ms, 100, DAY_MS),
         ];

@@ -308,9 +308,16 @@ impl ServerHandler for Handler {
             return self.read_relayed(&visit, request, &context).await;
         }
         let visit = self.placed_visit(&context.extensions).await?;
-        let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
-        let read = resources::read(kernel, results, &visit.who, &visit.caller, &request.uri).await;
-        let contents = read.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))?;
+        let contents = match self.call_status(&visit, &request.uri).await {
+            // One that is not there is answered as every other resource that is not.
+            Some(status) => status.map_err(|_| refused(&resources::nothing(&request.uri), &visit.who)),
+            None => {
+                let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
+                let read = resources::read(kernel, results, &visit.who, &visit.caller, &request.uri).await;
+                read.map_err(|refusal| refused(&refusal, &visit.who))
+            }
+        };
+        let contents = contents.map_err(|error| to_wire::unread(error, &request.uri))?;
         let result = ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
         Ok(result.into())
     }

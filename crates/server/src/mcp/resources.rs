@@ -13,7 +13,8 @@ use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::results::{ParkedResults, Piece, RESULTS};
+use super::call_status::CALLS;
+use super::results::{ParkedBody, ParkedPart, ParkedResults, Piece, RESULTS};
 use super::{names, seal};
 use crate::incoming::Credential;
 use crate::visibility_view::{AvailableTool, EnabledTool, UnavailableTool};
@@ -29,7 +30,11 @@ enum Place {
     Available(TenantId),
     Enabled(Subject),
     Unavailable(Subject),
-    Result { id: String, offset: usize },
+    /// The whole of it, or a piece.
+    Result {
+        id: String,
+        offset: Option<usize>,
+    },
 }
 
 /// What the caller will want to read.
@@ -84,8 +89,14 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
         template(
             "gantry://results/{id}{?offset}",
             "result",
-            "A result that was too large to be given at once, in pieces.",
-            "text/plain",
+            "A part of a result that was too large to be given at once: the whole of it, a text also in pieces.",
+            "application/octet-stream",
+        ),
+        template(
+            "gantry://calls/{id}",
+            "call",
+            "A call that went on in the background: where it stands, and its result once it has one.",
+            "application/json",
         ),
     ]
 }
@@ -97,7 +108,7 @@ pub(crate) fn is_ours(uri: &str) -> bool {
 
 /// Is it one of Gantry's own addresses?
 pub(crate) fn is_own(uri: &str) -> bool {
-    place(uri).is_some()
+    uri.starts_with(CALLS) || place(uri).is_some()
 }
 
 /// Is it one of Gantry's own that changes? Results do not.
@@ -141,11 +152,38 @@ pub(crate) async fn read(
         Place::Result { id, offset } => {
             let now_ms = kernel.clock().now().0;
             let found = results.find(&id, &seal::principal(reader.caller()), now_ms).ok_or_else(|| nothing(uri))?;
-            let shown = kernel.shown_to_reader(reader, &found.tool_id, found.text).await;
-            return Ok(Piece::at(&shown, offset).ok_or_else(|| nothing(uri))?.contents(uri, &id));
+            return parked(kernel, reader, found, (uri, &id, offset)).await;
         }
     };
     Ok(ResourceContents::text(value.to_string(), uri).with_mime_type("application/json"))
+}
+
+/// A part of a result, as far as the reader may see it now.
+async fn parked(
+    kernel: &Kernel,
+    reader: &Principal,
+    part: ParkedPart,
+    (uri, id, offset): (&str, &str, Option<usize>),
+) -> Result<ResourceContents, Refusal> {
+    let ParkedPart { tool_id, mime_type, body } = part;
+    match body {
+        ParkedBody::Text(text) => {
+            let shown = kernel.shown_to_reader(reader, &tool_id, text).await;
+            match offset {
+                None => Ok(ResourceContents::text(&*shown, uri).with_mime_type(&*mime_type)),
+                Some(offset) => Ok(Piece::at(&shown, offset).ok_or_else(|| nothing(uri))?.contents(uri, id)),
+            }
+        }
+        // A piece of a picture is none.
+        ParkedBody::Blob(_) if offset.is_some() => Err(nothing(uri)),
+        ParkedBody::Blob(base64) => {
+            let shown = kernel.binary_shown_to_reader(reader, &tool_id, base64).await;
+            Ok(match shown {
+                Ok(base64) => ResourceContents::blob(&*base64, uri).with_mime_type(&*mime_type),
+                Err(words) => ResourceContents::text(words, uri),
+            })
+        }
+    }
 }
 
 /// What REST says of a tool, and the name by which MCP calls it.
@@ -178,8 +216,8 @@ fn place(uri: &str) -> Option<Place> {
     if let Some(rest) = uri.strip_prefix(RESULTS) {
         let (id, query) = rest.split_once('?').map_or((rest, None), |(id, query)| (id, Some(query)));
         let offset = match query {
-            None => 0,
-            Some(query) => query.strip_prefix("offset=")?.parse().ok()?,
+            None => None,
+            Some(query) => Some(query.strip_prefix("offset=")?.parse().ok()?),
         };
         return (!id.is_empty() && !id.contains('/')).then(|| Place::Result { id: id.to_owned(), offset });
     }
@@ -232,8 +270,8 @@ mod tests {
             ("focal://tools/tenant/acme/available", Some(Place::Available("acme".parse().unwrap()))),
             ("gantry://tools/agent/did:web:example.com/enabled", Some(Place::Enabled(agent.clone()))),
             ("focal://tools/agent/did%3Aweb%3Aexample.com/unavailable", Some(Place::Unavailable(agent))),
-            ("gantry://results/abc", Some(Place::Result { id: "abc".into(), offset: 0 })),
-            ("gantry://results/abc?offset=12", Some(Place::Result { id: "abc".into(), offset: 12 })),
+            ("gantry://results/abc", Some(Place::Result { id: "abc".into(), offset: None })),
+            ("gantry://results/abc?offset=12", Some(Place::Result { id: "abc".into(), offset: Some(12) })),
             ("gantry://results/abc?offset=-1", None),
             ("gantry://results/abc?size=1", None),
             ("gantry://results/", None),

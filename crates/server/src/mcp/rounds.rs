@@ -55,7 +55,7 @@ pub(crate) enum Turn {
     Asked(InputRequiredResult),
     Refused(Refusal),
     /// It goes on as a job, which still says and asks something.
-    Promoted(Accepted, Running, InputResponses),
+    Promoted(Accepted, Running, InputResponses, Subject),
 }
 
 /// One request about one thing that runs.
@@ -146,7 +146,7 @@ impl Round<'_> {
                 outcome = &mut running.outcome => {
                     let outcome = outcome.map_err(|_| ErrorData::internal_error("the call broke off", None))?;
                     return Ok(match outcome {
-                        Outcome::Promoted(accepted) => Turn::Promoted(accepted, running, given),
+                        Outcome::Promoted(accepted) => Turn::Promoted(accepted, running, given, subject),
                         outcome => Turn::Ended(outcome, subject),
                     });
                 }

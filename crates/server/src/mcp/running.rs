@@ -7,6 +7,7 @@
 //! Not here: what is told to the client, and how it is asked (`calling`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::envelope::{InvokeRequest, InvokeResponse};
@@ -42,8 +43,8 @@ pub(crate) enum Said {
 pub(crate) enum Errand {
     /// Call a tool, and wait for it.
     Call(Box<InvokeRequest>),
-    /// Call a tool for a client that can take a task, should it last.
-    Promotable(Box<InvokeRequest>, Arc<Jobs>),
+    /// Call a tool for a client that can take a task, or be told of a job, should it last longer than it is waited for.
+    Promotable(Box<InvokeRequest>, Arc<Jobs>, Option<Duration>),
     /// Ask a server for something that is not a tool.
     Offering { server: String, request: OfferingRequest, parameters: Value },
 }
@@ -112,9 +113,9 @@ impl Running {
                     let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
                     Outcome::Call(Box::new(outcome))
                 }
-                Errand::Promotable(request, jobs) => {
+                Errand::Promotable(request, jobs, patience) => {
                     let who = who.in_trace(trace.trace_id);
-                    match jobs.call_heard(who.actor(), trace, *request, audience, cancelled).await {
+                    match jobs.call_heard(who.actor(), trace, *request, audience, patience, cancelled).await {
                         Ok(Called::Returned(returned)) => Outcome::Call(Box::new(Ok(returned.into_response()))),
                         Ok(Called::Promoted(accepted)) => Outcome::Promoted(accepted),
                         Err(failed) => Outcome::Call(Box::new(Err(failed))),

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
-use contract::manifest::TimeoutClass;
+use contract::manifest::{Execution, TimeoutClass};
 use kernel::Arrival;
 use kernel::jobs::{Accepted, InvocationView, Jobs, TOOL_CALL};
 use kernel::ports::job_store::JobState;
@@ -68,12 +68,19 @@ impl Support {
         let is_in = |patterns: &[policy::ToolPattern]| patterns.iter().any(|pattern| pattern.matches(&tool.id));
         if is_in(&config.tasks_required) {
             Self::Required
-        } else if is_in(&config.tasks_at_once) || tool.manifest.timeout_class == TimeoutClass::Async {
+        } else if is_in(&config.tasks_at_once) || is_submitted(tool) {
             Self::AtOnce
         } else {
             Self::Optional
         }
     }
+}
+
+/// Does its author say that it is submitted and polled? The class of a server's tool is the operator's, who gives it time and
+/// does not know how long it takes.
+fn is_submitted(tool: &ToolVersion) -> bool {
+    let is_of_server = matches!(tool.manifest.execution, Some(Execution::Mcp { .. }));
+    tool.manifest.timeout_class == TimeoutClass::Async && !is_of_server
 }
 
 /// The answer to everything that is no task of this caller.
@@ -163,7 +170,7 @@ impl Handler {
                 let tool = tool.named_in_any_way(&record.label);
                 let relayed = tool.is_some_and(|tool| tool.is_relayed());
                 let result = to_wire::kept_result(result.unwrap_or_default(), relayed);
-                let result = self.dressed(visit, result, tool.map(|tool| &**tool), &record.label);
+                let result = self.dressed(visit, result, tool.map(|tool| &**tool), &record.label, None);
                 TaskPayload::Completed { result: object(&result) }
             }
             JobState::Failed | JobState::Dead => {
@@ -181,7 +188,9 @@ impl Handler {
                     Ok(result) => {
                         let checkpoint = failed_run.checkpoint_ref.as_deref();
                         let result = to_wire::with_run(result, failed_run.execution_metadata, checkpoint);
-                        TaskPayload::Completed { result: object(&self.dressed(visit, result, None, &record.label)) }
+                        TaskPayload::Completed {
+                            result: object(&self.dressed(visit, result, None, &record.label, None)),
+                        }
                     }
                     Err(error) => TaskPayload::Failed { error: object(&error) },
                 }

@@ -52,6 +52,7 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3407,
     ErrorCode::E3410,
     ErrorCode::E3411,
+    ErrorCode::E3414,
     ErrorCode::E3501,
     ErrorCode::E3502,
     ErrorCode::E3503,

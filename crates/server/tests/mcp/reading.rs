@@ -51,7 +51,7 @@ async fn a_caller_reads_what_it_and_its_tenant_have() {
     let nothing = old.old(3, "resources/read", &json!({ "uri": "gantry://nothing" })).message().await;
     assert_eq!(nothing["error"]["code"], -32002, "as older revisions have it");
     let templates = stage.new_style("resources/templates/list", json!({})).await;
-    assert_eq!(templates["result"]["resourceTemplates"].as_array().unwrap().len(), 4);
+    assert_eq!(templates["result"]["resourceTemplates"].as_array().unwrap().len(), 5);
 }
 
 #[tokio::test]
@@ -61,7 +61,10 @@ async fn a_result_that_is_too_large_is_fetched_by_its_link() {
     let called = stage.call("demo__large_tool", json!({ "text": "x" })).await;
     let result = &called["result"];
     assert!(result.get("structuredContent").is_none(), "{called}");
-    assert!(result["content"][0]["text"].as_str().unwrap().contains("The result has 5011 bytes"), "{called}");
+    assert!(
+        result["content"][0]["text"].as_str().unwrap().contains("has 5011 bytes, more than are given at once"),
+        "{called}"
+    );
     let uri = result["content"][1]["uri"].as_str().unwrap().to_owned();
     let whole = read(&stage, &stage.agent, &uri).await;
     assert_eq!(document(&whole)["text"].as_str().unwrap().len(), 5_000);

@@ -24,7 +24,10 @@ use super::taking_in::{JUDGED_MAX, outdated, switched_off};
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
 use crate::plain_secrets;
-use crate::spec::{CALL_TIMEOUT_SECONDS_MAX, FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
+use crate::spec::{
+    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, FALLBACKS_MAX, RESULT_BYTES, ServerReach, ServerSpec,
+    SetBy, authority,
+};
 
 /// Most servers of one tenant.
 const SERVERS_MAX: usize = 256;
@@ -88,7 +91,7 @@ impl ServerDesk for Catalogue {
         self.tell_others().await;
         self.supervise().await;
         recorded?;
-        self.publish_timeouts(&key).await?;
+        self.publish_limits(&key).await?;
         if start {
             // It is there whether it answers or not; why it does not stands in the report.
             let _ = self.refresh_in_turn(&key).await;
@@ -247,18 +250,22 @@ impl Catalogue {
         Ok(Decided { pin: classified, version, note: format!("classified as {}", class.as_str()) })
     }
 
-    /// Publishes what is accepted of a server once more where the time for a call has changed: a version never changes, so
-    /// another time is another version. What people are taking out of use is not brought back by it. For whoever has the turn.
-    async fn publish_timeouts(&self, key: &ServerKey) -> Result<(), Refusal> {
+    /// Publishes what is accepted of a server once more where the time or the size of a call has changed: a version never
+    /// changes, so another limit is another version. What people are taking out of use is not brought back by it. For whoever has the turn.
+    async fn publish_limits(&self, key: &ServerKey) -> Result<(), Refusal> {
         for _ in 0..JUDGED_MAX {
             let kept = self.known(key)?;
-            let seconds = Some(kept.call_timeout_seconds());
+            let upkeep = kept.upkeep();
             let (registry, now) =
                 (Arc::clone(&self.parts.kernel.registry().snapshot()), self.parts.kernel.clock().now());
             let is_other = |pin: &&PinRecord| {
                 let newest = registry.tool(&pin.tenant, &pin.tool).and_then(|tool| tool.versions().last());
                 let is_other = |newest: &ToolVersion| {
-                    newest.manifest.timeout_default != seconds && newest.lifecycle.state(now) == LifecycleState::Active
+                    let manifest = &newest.manifest;
+                    let is_same = manifest.timeout_default == Some(upkeep.call_timeout_seconds)
+                        && manifest.timeout_max == upkeep.call_timeout_max_seconds
+                        && manifest.result_bytes_max == upkeep.result_bytes_max;
+                    !is_same && newest.lifecycle.state(now) == LifecycleState::Active
                 };
                 pin.accepted.is_some() && newest.is_some_and(|newest| is_other(newest))
             };
@@ -397,6 +404,20 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
     }
     if !(1..=CALL_TIMEOUT_SECONDS_MAX).contains(&read.upkeep.call_timeout_seconds) {
         return Err(wrong(format!("`upkeep.call_timeout_seconds` must be between 1 and {CALL_TIMEOUT_SECONDS_MAX}")));
+    }
+    let least = read.upkeep.call_timeout_seconds;
+    if let Some(most) = read.upkeep.call_timeout_max_seconds
+        && !(least..=CALL_TIMEOUT_MAX_SECONDS_MAX).contains(&most)
+    {
+        return Err(wrong(format!(
+            "`upkeep.call_timeout_max_seconds` must be between `call_timeout_seconds`, {least}, and {CALL_TIMEOUT_MAX_SECONDS_MAX}"
+        )));
+    }
+    if let Some(bytes) = read.upkeep.result_bytes_max
+        && !RESULT_BYTES.contains(&bytes)
+    {
+        let (least, most) = RESULT_BYTES.into_inner();
+        return Err(wrong(format!("`upkeep.result_bytes_max` must be between {least} and {most}")));
     }
     match &read.reach {
         ServerReach::Stdio { command, args, cwd, env, permissions, package } => {

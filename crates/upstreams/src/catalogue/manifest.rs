@@ -14,6 +14,7 @@ use kernel::registry::Tool;
 use serde_json::{Map, Value, json};
 
 use super::descriptor::{clean, hints};
+use crate::spec::{CALL_TIMEOUT_SECONDS_MAX, Upkeep};
 use crate::wire::is_ours;
 
 /// Longest and shortest texts that a manifest takes.
@@ -36,8 +37,8 @@ pub(super) struct Taken<'a> {
     pub(super) tool: &'a ToolId,
     pub(super) definition: &'a Value,
     pub(super) classification: Option<SideEffectPolicy>,
-    /// Seconds a call may take unless it says otherwise.
-    pub(super) call_timeout_seconds: u32,
+    /// What a call may take and give unless it says otherwise.
+    pub(super) upkeep: Upkeep,
 }
 
 /// The manifest as a document, without a version.
@@ -68,8 +69,16 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
         put("idempotency", json!({ "key_fields": [] }));
     }
     put("execution", execution(taken));
-    put("timeout_class", json!("long_running"));
-    put("timeout_default", json!(taken.call_timeout_seconds));
+    let timeout_max = taken.upkeep.call_timeout_max_seconds;
+    let lasts = timeout_max.is_some_and(|seconds| seconds > CALL_TIMEOUT_SECONDS_MAX);
+    put("timeout_class", json!(if lasts { "async" } else { "long_running" }));
+    if let Some(seconds) = timeout_max {
+        put("timeout_max", json!(seconds));
+    }
+    put("timeout_default", json!(taken.upkeep.call_timeout_seconds));
+    if let Some(bytes) = taken.upkeep.result_bytes_max {
+        put("result_bytes_max", json!(bytes));
+    }
     put("tags", json!(tags(taken)));
     manifest
 }
@@ -218,8 +227,8 @@ mod tests {
 
     fn manifest(definition: &Value, classification: Option<SideEffectPolicy>) -> Manifest {
         let tool: ToolId = "files.read_file".parse().unwrap();
-        let (server, upstream_tool, call_timeout_seconds) = ("files", "readFile", 300);
-        let taken = Taken { server, upstream_tool, tool: &tool, definition, classification, call_timeout_seconds };
+        let (server, upstream_tool, upkeep) = ("files", "readFile", Upkeep::default());
+        let taken = Taken { server, upstream_tool, tool: &tool, definition, classification, upkeep };
         let (document, version) = versioned(document(taken), None, UnixMillis(0));
         assert_eq!(version.to_string(), "1.0.0");
         Manifest::from_value(document).unwrap_or_else(|error| panic!("{error}"))

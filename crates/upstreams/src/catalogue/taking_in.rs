@@ -200,7 +200,7 @@ impl Catalogue {
             tool: &pin.tool,
             definition: value,
             classification: pin.classification,
-            call_timeout_seconds: kept.call_timeout_seconds(),
+            upkeep: kept.upkeep(),
         };
         let kernel = &self.parts.kernel;
         let published = kernel.registry().snapshot().tool(&pin.tenant, &pin.tool).cloned();

@@ -130,7 +130,7 @@ pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
         if body.len() + chunk.len() > MESSAGE_BYTES_MAX {
-            return Err(Fault::Lost("the answer was too long"));
+            return Err(Fault::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }

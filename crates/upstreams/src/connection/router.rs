@@ -249,6 +249,11 @@ impl Router {
         }
     }
 
+    /// The answer to a request was longer than a message may be.
+    pub(crate) fn answered_too_large(&self, id: CallId) {
+        self.answered(Some(id), Err(Fault::TooLarge));
+    }
+
     /// ROUTE-1.
     fn answered(&self, id: Option<CallId>, outcome: Result<Value, Fault>) {
         let reply = id.and_then(|id| self.table().calls.get_mut(&id)?.reply.take());

@@ -4,7 +4,8 @@
 //! request that is dropped half way must not leave half a line behind.
 //!
 //! Invariants
-//! - STDIO-1: a line of a server is read up to [`MESSAGE_BYTES_MAX`] and no further; a longer one ends the connection.
+//! - STDIO-1: of a line of a server [`MESSAGE_BYTES_MAX`] are kept and no more (`long_line`). A longer one is told to the call whose
+//!   answer it is; one that nobody can place, or that does not end, ends the connection.
 //! - STDIO-2: standard error is always read, so that a server that writes much there does not stand still, and goes to its
 //!   log with a bound of its own.
 //! - STDIO-3: whatever ends the channel ends the whole process tree; dropping it does so at once.
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::departure::Departure;
+use super::long_line::LongLine;
 use super::router::Router;
 use super::server_usage::{Moment, ServerMeter, Shares};
 use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, process_tree, within};
@@ -45,6 +47,8 @@ const LOG_LINE_BYTES_MAX: usize = 8 << 10;
 pub(crate) const NOT_LET_THROUGH: &str = "[gantry] it may not connect to ";
 /// Bytes that are asked for at once.
 const READ_BYTES: usize = 16 << 10;
+/// Bytes of a line that is too long that are passed over until its end is given up.
+const LINE_PASSED_MAX: u64 = 1 << 30;
 
 /// A line on its way out, and the request that leaves with it, if one does.
 struct Line {
@@ -185,44 +189,74 @@ async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Lin
 }
 
 async fn read(stdout: impl AsyncRead + Unpin, router: Arc<Router>) {
-    match each_line(stdout, MESSAGE_BYTES_MAX, |line| router.received(line, None)).await {
+    let taken = |line: ReadLine<'_>| match line {
+        ReadLine::Whole(line) => {
+            router.received(line, None);
+            Ok(())
+        }
+        ReadLine::Long(ends) => {
+            let id = ends.answered().ok_or(LineTooLong)?;
+            tracing::warn!(bytes_max = MESSAGE_BYTES_MAX, "an answer of a server was too large and was not kept");
+            router.answered_too_large(id);
+            Ok(())
+        }
+    };
+    match each_line(stdout, MESSAGE_BYTES_MAX, taken).await {
         Ok(()) => router.end("the program ended, or closed its output"),
         Err(LineTooLong) => router.end("a message of the server was too long"),
     }
 }
 
-/// A line that has no end in sight.
+/// A line that has no end in sight, or of which nobody knows what it was.
 struct LineTooLong;
+
+/// One line of a program.
+enum ReadLine<'a> {
+    Whole(&'a [u8]),
+    Long(LongLine),
+}
 
 /// Hands over each line that is not empty, without its end. A last line without an end is handed over, too.
 async fn each_line(
     mut stream: impl AsyncRead + Unpin,
     most: usize,
-    mut line: impl FnMut(&[u8]),
+    mut take: impl FnMut(ReadLine<'_>) -> Result<(), LineTooLong>,
 ) -> Result<(), LineTooLong> {
     let mut buffer = BytesMut::with_capacity(READ_BYTES);
     // Bytes that are known to hold no line end.
     let mut searched = 0;
+    // The line that is being passed over.
+    let mut long: Option<LongLine> = None;
     loop {
         while let Some(at) = buffer.get(searched..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n')) {
             let whole = buffer.split_to(searched + at);
             buffer.advance(1);
             searched = 0;
             let whole = whole.trim_ascii();
-            if !whole.is_empty() {
-                line(whole);
+            if let Some(mut ends) = long.take() {
+                ends.pass(whole);
+                take(ReadLine::Long(ends))?;
+            } else if !whole.is_empty() {
+                take(ReadLine::Whole(whole))?;
             }
         }
         searched = buffer.len();
-        if searched > most {
-            return Err(LineTooLong);
+        if searched > most || long.is_some() {
+            let ends = long.get_or_insert_default();
+            ends.pass(&buffer);
+            // Its memory goes, too.
+            buffer = BytesMut::with_capacity(READ_BYTES);
+            searched = 0;
+            if ends.passed() > LINE_PASSED_MAX {
+                return Err(LineTooLong);
+            }
         }
         buffer.reserve(READ_BYTES);
         match stream.read_buf(&mut buffer).await {
             Ok(0) | Err(_) => {
                 let rest = buffer.trim_ascii();
-                if !rest.is_empty() {
-                    line(rest);
+                if !rest.is_empty() && long.is_none() {
+                    take(ReadLine::Whole(rest))?;
                 }
                 return Ok(());
             }

@@ -190,7 +190,7 @@ impl Shared {
             let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
                 router.count_received(id, chunk.len());
-                let found = events.push(&chunk).map_err(|_| Fault::Lost("a message of the server was too long"))?;
+                let found = events.push(&chunk).map_err(|_| Fault::TooLarge)?;
                 for SseEvent { data, id: event, retry_ms, .. } in found {
                     last = event.or(last);
                     pause = retry_ms.map_or(pause, |ms| Duration::from_millis(ms).min(RESUME_PAUSE_MAX));

@@ -290,7 +290,7 @@ async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, F
 }
 
 fn too_many(method: &str) -> Fault {
-    Refusal::new(ErrorCode::E3407, format!("the server's answer to `{method}` has more than can be taken"))
+    Refusal::new(ErrorCode::E3414, format!("the server's answer to `{method}` has more than can be taken"))
         .retryable(false)
         .into()
 }

@@ -417,6 +417,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         user: None,
         agent: "admin".parse().unwrap(),
         time_left: Duration::from_secs(20),
+        deadline: None,
         limits: ResolvedLimits::default(),
         isolation: Isolation::Builtin,
         companion: Unaccompanied::new(),

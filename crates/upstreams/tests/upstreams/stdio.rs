@@ -124,7 +124,7 @@ async fn all_pages_are_listed_as_they_are_and_lists_without_end_are_refused() {
     assert_eq!(rig.upstreams.list_tools(&home(), "unknown").await.unwrap_err().code, ErrorCode::E3108);
     rig.upstreams.shut_down().await;
     for (switches, code) in
-        [(&["--tools", "20000", "--page", "5000"][..], ErrorCode::E3407), (&["--endless-pages"][..], ErrorCode::E3502)]
+        [(&["--tools", "20000", "--page", "5000"][..], ErrorCode::E3414), (&["--endless-pages"][..], ErrorCode::E3502)]
     {
         let rig = Rig::misbehaving(switches);
         assert_eq!(rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap_err().code, code);

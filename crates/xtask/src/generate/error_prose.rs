@@ -179,9 +179,9 @@ static PROSE: &[Entry] = &[
         "Check that `network_policy.deny_all_egress` is not set.",
         "If nobody can explain the attempt, treat the tool as hostile.",
     ]),
-    (ErrorCode::E3407, "The tool used, or its result took, more than the limit allows; or its manifest or the request asks for more CPU, memory, network or scratch space than this server gives to any call. The message has both numbers.", &[
-        "Ask for less, for example a page or a shorter range.",
-        "Authors: return a summary or a reference instead of everything.",
+    (ErrorCode::E3407, "The tool used more than the limit allows; or its manifest or the request asks for more CPU, memory, network or scratch space than this server gives to any call. The message has both numbers.", &[
+        "Ask for less work in one call.",
+        "Authors: lower `resource_limits` in the manifest; operators: raise the limit that the message names.",
     ]),
     (ErrorCode::E3408, "Something that must be true before this call is not, for example a setting the tool needs is not made. The message names it.", &[
         "Bring about the condition in the message; `gantry doctor` shows the settings in effect.",
@@ -201,6 +201,11 @@ static PROSE: &[Entry] = &[
         "Find out whether the effect happened, for example in the system the tool writes to.",
         "Say what was found: `gantry jobs resolve ID --happened` or `--did-not-happen`.",
         "Only then decide whether to call the tool again.",
+    ]),
+    (ErrorCode::E3414, "The tool has run, and its result is larger than a result of this tool may be, or than a policy allows this caller (`result_bytes`). The message has the number. Nothing of the result is kept.", &[
+        "Ask for less, for example a page, a shorter range or a smaller picture.",
+        "Authors: return a summary or a reference, or say `result_bytes_max` in the manifest.",
+        "Operators: `gantry server edit NAME --result-bytes BYTES` for the tools of an MCP server; `[limits] result_bytes_max` and `result_bytes_ceiling` for all.",
     ]),
     (ErrorCode::E3501, "The service behind the tool has failed so often that it is left alone for a while, or somebody has stopped calls to it by hand: its circuit breaker is open, and nothing was run. `details.breaker` names it, `details.state` says whether it is open, forced open by somebody, or being tried with a few calls.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again, or use another tool.",

@@ -289,6 +289,8 @@ impl House {
             isolation: config.isolation.policy(),
             envelope: ResourceEnvelope {
                 concurrent_calls_per_agent: config.limits.concurrent_calls_per_agent,
+                result_bytes: config.limits.result_bytes,
+                result_bytes_ceiling: config.limits.result_bytes_ceiling,
                 ..config.sandbox.envelope
             },
             availability: Arc::default(),

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use upstreams::spec::{CALL_TIMEOUT_SECONDS_MAX, Relay, ServerReach, ServerSpec};
+use upstreams::spec::{
+    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, RESULT_BYTES, Relay, ServerReach, ServerSpec,
+};
 
 use crate::failure::Failure;
 
@@ -33,6 +35,12 @@ pub(super) struct Keeping {
     /// Longest time a call of one of its tools may take unless the call asks for less, in seconds [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(CALL_TIMEOUT_SECONDS_MAX)))]
     pub(super) timeout: Option<u32>,
+    /// Longest time a call may ask for, or have as long as its tool reports progress, in seconds; 0 is the default [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=i64::from(CALL_TIMEOUT_MAX_SECONDS_MAX)))]
+    pub(super) timeout_max: Option<u32>,
+    /// Most bytes of a result of one of its tools, as JSON, from 1024; 0 is what the installation gives [default: 0]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=i64::from(*RESULT_BYTES.end())))]
+    pub(super) result_bytes: Option<u32>,
     /// Stop it when nobody has used it for so long, in seconds; 0 keeps it
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub(super) idle_stop: Option<u64>,
@@ -99,6 +107,12 @@ impl Keeping {
         }
         if let Some(seconds) = self.timeout {
             spec.upkeep.call_timeout_seconds = seconds;
+        }
+        if let Some(seconds) = self.timeout_max {
+            spec.upkeep.call_timeout_max_seconds = (seconds > 0).then_some(seconds);
+        }
+        if let Some(bytes) = self.result_bytes {
+            spec.upkeep.result_bytes_max = (bytes > 0).then_some(bytes);
         }
         if let Some(seconds) = self.idle_stop {
             spec.upkeep.idle_stop_seconds = seconds;

@@ -337,8 +337,8 @@ async fn a_tool_that_breaks_the_protocol_is_done() {
         ("hello world\n".to_owned(), ErrorCode::E3401, "not acceptable JSON"),
         ("[1]\n".to_owned(), ErrorCode::E3401, "not a JSON-RPC object"),
         ("{\"jsonrpc\":\"2.0\",\"id\":1}\n".to_owned(), ErrorCode::E3401, "neither a request"),
-        (format!("\"{}\"\n", "x".repeat(300)), ErrorCode::E3401, "longer than 200 bytes"),
-        ("x".repeat(6000), ErrorCode::E3401, "longer than 200 bytes"),
+        (format!("\"{}\"\n", "x".repeat(300)), ErrorCode::E3414, "longer than 200 bytes"),
+        ("x".repeat(6000), ErrorCode::E3414, "longer than 200 bytes"),
         ("\n".repeat(6000), ErrorCode::E3407, "output of 5000"),
         ("{\"jsonrpc\":\"2.0\",\"method\":\"p\"}\n".repeat(30), ErrorCode::E3407, "number of messages of 20"),
     ] {

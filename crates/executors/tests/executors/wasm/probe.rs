@@ -33,7 +33,7 @@ async fn each_end_of_a_command_has_the_code_it_has_for_a_process() {
         (&["deep"], ErrorCode::E3401, "not acceptable JSON"),
         (&["bytes"], ErrorCode::E3401, "not acceptable JSON"),
         (&["nothing"], ErrorCode::E3401, "no result"),
-        (&["flood", "stdout"], ErrorCode::E3407, "larger than 1048576 bytes"),
+        (&["flood", "stdout"], ErrorCode::E3414, "larger than 1048576 bytes"),
         (&["eat"], ErrorCode::E3403, "ran out of the memory"),
         (&["hold", "64"], ErrorCode::E3403, "ran out of the memory"),
     ] {

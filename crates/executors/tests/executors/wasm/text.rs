@@ -133,7 +133,7 @@ async fn each_end_of_a_guest_has_its_code() {
         ("(call $err (i32.const 1) (i32.const 0) (i32.const 0))", ErrorCode::E3401, "without saying why"),
         ("(call $ok (i32.const 1031) (i32.const 8))", ErrorCode::E3401, "not acceptable JSON"),
         ("(call $ok (i32.const 0) (i32.const 0))", ErrorCode::E3401, "no result"),
-        (large, ErrorCode::E3407, "larger than 1048576 bytes"),
+        (large, ErrorCode::E3414, "larger than 1048576 bytes"),
         ("(unreachable)", ErrorCode::E3404, "`unreachable`"),
         ("(i32.div_u (i32.const 1) (local.get $n))", ErrorCode::E3404, "divide by zero"),
         ("(i32.load (i32.const -8))", ErrorCode::E3404, "out of bounds memory access"),
