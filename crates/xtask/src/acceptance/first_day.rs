@@ -78,7 +78,7 @@ fn rows(place: &Place, stage: &Stage) -> Result<Vec<Row>> {
         let mut row = expectation.judge(&name, named(&imported, &name).as_ref(), place)?;
         let runs = named(&planned, &name).and_then(|one| one.get("runs")?.as_str().map(str::to_owned));
         row.written = runs.unwrap_or_default().replace(&work, "…");
-        if let Outcome::Own { message, .. } = &mut row.outcome {
+        if let Outcome::Own { message, .. } | Outcome::Gap { message, .. } = &mut row.outcome {
             *message = message.replace(&work, "…");
         }
         rows.push(row);

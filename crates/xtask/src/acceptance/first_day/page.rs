@@ -12,7 +12,8 @@ const INTRODUCTION: &str = "\
 
 Written by `cargo xtask acceptance first-day --write`. One `mcpServers` file with servers of npm and PyPI, in every way in which
 people start them, is imported by `gantry import mcp FILE --yes`; each server is listed, and two tools of it are called. A server
-works, or it cannot for a reason of its own, which is shown as Gantry shows it. The command fails when something else happens.
+works, or it cannot for a reason of its own, which is shown as Gantry shows it; or it would work without Gantry and does not yet with
+it, and the table says why. The command fails when something else happens.
 The file and what is expected of it are in `crates/xtask/src/acceptance/first_day/`; packages have the newest version of the day
 unless the file names one.
 ";
@@ -29,6 +30,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         let result = match outcome {
             Outcome::Works => "works".to_owned(),
             Outcome::Own { needs, message } => format!("needs {needs}: *{}*", escaped(message)),
+            Outcome::Gap { why, message } => format!("**not behind Gantry**: {why}: *{}*", escaped(message)),
             Outcome::Unexpected(what) => format!("**unexpected**: {}", escaped(what)),
         };
         // Writing to a string cannot fail.
@@ -37,7 +39,12 @@ pub(super) fn table(rows: &[Row]) -> String {
     let count = |wanted: fn(&Outcome) -> bool| rows.iter().filter(|row| wanted(&row.outcome)).count();
     let works = count(|outcome| matches!(outcome, Outcome::Works));
     let own = count(|outcome| matches!(outcome, Outcome::Own { .. }));
-    let _ = writeln!(text, "\n{} servers: {works} work, {own} cannot here for a reason of their own.", rows.len());
+    let gaps = count(|outcome| matches!(outcome, Outcome::Gap { .. }));
+    let _ = writeln!(
+        text,
+        "\n{} servers: {works} work, {own} cannot here for a reason of their own, {gaps} start and cannot do their work behind Gantry.",
+        rows.len()
+    );
     text
 }
 

@@ -20,6 +20,8 @@ const SHOWN_CHARS_MAX: usize = 160;
 pub(super) struct Expectation {
     /// What it needs besides, if it cannot work everywhere.
     needs: Option<String>,
+    /// What Gantry cannot do yet, if it would work without Gantry.
+    gap: Option<String>,
     /// Words of the table of the import, for one that does not start.
     fails: Option<String>,
     /// The same for one that is not taken, or kept and not started.
@@ -64,6 +66,11 @@ pub(super) enum Outcome {
         needs: String,
         message: String,
     },
+    /// It would work without Gantry, and it is known why not with it.
+    Gap {
+        why: String,
+        message: String,
+    },
     Unexpected(String),
 }
 
@@ -94,7 +101,11 @@ impl Expectation {
     }
 
     fn own(&self, message: &str) -> Outcome {
-        Outcome::Own { needs: self.needs.clone().unwrap_or_else(|| "something else".into()), message: shown(message) }
+        let message = shown(message);
+        match &self.gap {
+            Some(why) => Outcome::Gap { why: why.clone(), message },
+            None => Outcome::Own { needs: self.needs.clone().unwrap_or_else(|| "something else".into()), message },
+        }
     }
 
     fn called(&self, name: &str, place: &Place) -> Result<Outcome> {
@@ -110,7 +121,7 @@ impl Expectation {
         for call in &self.calls {
             let tool = format!("{}.{}", name.replace('-', "_"), call.tool);
             let with = filled_in(&Value::Object(call.with.clone()).to_string(), place);
-            let output = place.cli(&["--json", "call", &tool, "--params", &with])?;
+            let output = place.cli(&["call", &tool, "--params", &with])?;
             let said = said(&output.stdout, &output.stderr);
             let is_expected = |words: &Option<String>| words.as_ref().is_some_and(|words| said.contains(words));
             if is_expected(&call.otherwise) {
@@ -135,10 +146,10 @@ fn said(stdout: &[u8], stderr: &[u8]) -> String {
         Ok(answer) => collect(&answer, &mut texts),
         Err(_) => texts.push(String::from_utf8_lossy(stdout).into_owned()),
     }
-    match serde_json::from_slice::<Value>(stderr) {
-        Ok(answer) => collect(&answer, &mut texts),
-        Err(_) => texts.push(String::from_utf8_lossy(stderr).into_owned()),
-    }
+    // What the tool said stands in a frame; the rest is Gantry's.
+    let words = String::from_utf8_lossy(stderr);
+    let framed: Vec<&str> = words.lines().filter_map(|line| line.trim_start().strip_prefix('│')).collect();
+    texts.push(if framed.is_empty() { words.into_owned() } else { framed.join("\n") });
     texts.join("\n")
 }
 
@@ -171,7 +182,7 @@ mod tests {
             assert!(machine.contains(&format!("\"{written}\": {{")), "{name} is not in the file");
             let told = [&expectation.fails, &expectation.refused, &expectation.off].into_iter().flatten().count();
             assert_eq!((told, expectation.calls.len()), if told == 0 { (0, 2) } else { (1, 0) }, "{name}");
-            let has_reason = expectation.needs.is_some();
+            let has_reason = expectation.needs.is_some() != expectation.gap.is_some();
             let needs_reason = told > 0 || expectation.calls.iter().any(|call| call.otherwise.is_some());
             assert_eq!(has_reason, needs_reason, "{name}");
             assert!(expectation.calls.iter().all(|call| call.says.is_some() || call.otherwise.is_some()), "{name}");
@@ -183,6 +194,7 @@ mod tests {
         let answer = br#"{"content":[{"type":"text","text":"a \"b\""}]}"#;
         assert!(said(answer, b"").contains("a \"b\""));
         assert!(said(b"plain", b"warning").contains("plain\nwarning"));
+        assert_eq!(said(b"", "error: x\n  │ its own words\nhint: y".as_bytes()).trim(), "its own words");
         assert_eq!(shown("a\n  b"), "a b");
     }
 }
