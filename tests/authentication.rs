@@ -42,8 +42,15 @@ async fn a_forged_token_with_a_broken_body_is_401_on_every_route_of_the_document
         }
     }
     assert!(walked > 60, "{walked}");
-    let mcp = send_broken(&gantry, "POST", "/mcp", &token).await;
-    assert_eq!(mcp.refusal(), (401, "E3202"));
+    for path in ["/mcp", "/mcp/desk", "/mcp/%20x", "/mcp/%FF"] {
+        for method in ["POST", "GET", "DELETE", "PUT"] {
+            let mcp = send_broken(&gantry, method, path, &token).await;
+            assert_eq!(mcp.refusal(), (401, "E3202"), "{method} {path}: {}", mcp.text);
+        }
+    }
+    // Whoever is known hears what is wrong, as everywhere.
+    let unread = send_broken(&gantry, "POST", "/mcp/%FF", &gantry.token).await;
+    assert_eq!(unread.refusal(), (400, "E3004"), "{}", unread.text);
     let exchange = json!({ "grant_type": "something", "subject_token": token, "nonsense": 1 });
     let exchanged = gantry.request(Method::POST, "/oauth/token", None, Some(exchange)).await;
     assert_eq!((exchanged.status, exchanged.body["code"].as_str()), (401, Some("E3202")), "{}", exchanged.text);
@@ -53,13 +60,45 @@ async fn a_forged_token_with_a_broken_body_is_401_on_every_route_of_the_document
 async fn forged_tokens_count_as_failed_authentications_whatever_the_body() {
     let gantry = Start::new().env("GANTRY_IDENTITY__AUTH_FAILURES_PER_MINUTE", "5").run().await;
     let token = forged(&gantry).await;
-    for path in ["/v1/tools/invoke", "/v1/tokens", "/v1/tools/compare", "/rpc", "/v1/tools/invoke/batch"] {
+    for path in ["/v1/tools/invoke", "/v1/tokens", "/mcp/%FF", "/rpc", "/v1/tools/invoke/batch"] {
         assert_eq!(send_broken(&gantry, "POST", path, &token).await.status, 401, "{path}");
     }
     let held = send_broken(&gantry, "POST", "/v1/tools/invoke", &token).await;
     assert_eq!(held.refusal(), (429, "E3003"), "{}", held.text);
     // Whoever has a good token does not wait for it.
     assert_eq!(gantry.invoke("calculator", json!({ "expression": "1" })).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_stands_in_a_query_that_nothing_reads_is_refused_where_tokens_are_narrowed_and_at_the_mcp_door() {
+    let gantry = Gantry::start().await;
+    let ann = gantry.mint(json!({ "sub": "ann" })).await;
+    let exchange = json!({ "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": ann,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt" });
+    let wide = gantry.request(Method::POST, "/oauth/token?ttl_seconds=60", None, Some(exchange.clone())).await;
+    assert_eq!((wide.status, wide.body["code"].as_str()), (400, Some("E3004")), "{}", wide.text);
+    assert_eq!(gantry.request(Method::POST, "/oauth/token", None, Some(exchange)).await.status, 200);
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let asked = gantry.request(Method::POST, "/mcp?dry_run=true", Some(&ann), Some(ping)).await;
+    assert_eq!(asked.refusal(), (400, "E3004"), "{}", asked.text);
+}
+
+#[tokio::test]
+async fn calls_without_a_token_fill_no_audit_log() {
+    const RECORDED: u64 = 5;
+    let gantry = Start::new().env("GANTRY_IDENTITY__AUTH_FAILURES_PER_MINUTE", RECORDED.to_string()).run().await;
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
+    for _ in 0..40 {
+        let refused = gantry.request(Method::POST, "/v1/tools/invoke", None, Some(body.clone())).await;
+        assert_eq!(refused.refusal(), (401, "E3203"), "{}", refused.text);
+    }
+    assert_eq!(gantry.invoke("calculator", json!({ "expression": "1" })).await.status, 200);
+    let log = std::fs::read_dir(gantry.data.join("audit")).unwrap();
+    let texts = log.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok());
+    let recorded = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+    let recorded = recorded.filter(|line| line.contains("E3203")).count() as u64;
+    // On a slow machine some are given back meanwhile.
+    assert!((RECORDED..20).contains(&recorded), "{recorded} of 40 are on record");
 }
 
 #[tokio::test]

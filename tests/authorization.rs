@@ -42,6 +42,7 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
         (Method::POST, "/v1/tools/register", Some(manifest(json!({}))), [401, 401, 403, 200, 403, 200]),
         (Method::POST, "/v1/tools/demo.echo_sum/restore", Some(json!({})), [401, 401, 403, 403, 200, 200]),
         (Method::GET, "/v1/tools/demo.echo_sum/deprecation", None, [401, 401, 404, 403, 200, 200]),
+        (Method::GET, "/v1/tools/demo.echo_sum/logs", None, [401, 401, 403, 403, 200, 200]),
         (
             Method::POST,
             "/v1/tools/demo.echo_sum/quarantine",

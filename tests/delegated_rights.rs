@@ -128,6 +128,22 @@ async fn names_of_an_agents_own_making_share_its_limit_and_take_nothing_from_oth
 }
 
 #[tokio::test]
+async fn what_an_agent_uses_under_a_name_that_it_took_is_counted_as_its_own() {
+    let gantry = Gantry::start().await;
+    let loud = gantry.mint(json!({ "sub": "loud" })).await;
+    let borrowed = renamed(&gantry, &loud, "neighbour").await;
+    for token in [&borrowed, &loud] {
+        assert_eq!(call(&gantry, token, "calculator").await.status, 200);
+    }
+    let used = gantry.get("/v1/usage?by=agent").await;
+    let calls = |agent: &str| {
+        let rows = used.body["usage"].as_array().unwrap_or_else(|| panic!("{}", used.text));
+        rows.iter().filter(|row| row["agent"] == agent).map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((calls("loud"), calls("neighbour")), (2, 0), "{}", used.text);
+}
+
+#[tokio::test]
 async fn explaining_a_call_counts_nothing_and_says_when_a_limit_is_used_up() {
     let gantry = Gantry::start().await;
     let limited = manifest(json!({ "tool_id": "limited_sum", "rate_limit": { "max_per_day": 1 } }));

@@ -1,10 +1,14 @@
 //! The files in `deploy/`: what can be known of them without a cluster or a builder of images.
 //!
 //! Each is read by the linter of its kind, which `cargo xtask test` installs: the schemas of Kubernetes, the schema of
-//! compose files, and hadolint.
+//! compose files, hadolint, and promtool.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use reqwest::Method;
+
+use crate::support::Start;
 
 fn linters() -> PathBuf {
     test_servers::kit("linters").unwrap()
@@ -43,6 +47,27 @@ fn the_compose_file_is_what_compose_expects() {
 fn the_image_is_described_without_a_fault() {
     let output = Command::new(linters().join("bin/hadolint")).arg(deploy("container/Dockerfile")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
+async fn what_prometheus_is_told_to_ask_with_opens_the_page_that_is_closed_to_everybody_else() {
+    // Annotations name no token, and without one every scrape is 401.
+    let pods = std::fs::read_to_string(deploy("kubernetes/stateful-set.yaml")).unwrap();
+    assert!(!pods.contains("prometheus.io/"), "a scrape by annotations cannot work");
+    let mut promtool = Command::new("promtool");
+    let checked = promtool.args(["check", "config", "--syntax-only"]).arg(deploy("prometheus/scrape.yml")).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let job = std::fs::read_to_string(deploy("prometheus/scrape.yml")).unwrap();
+    assert!(job.contains("credentials_file:"), "{job}");
+    // The command that its first lines name.
+    let command = job.lines().find_map(|line| line.strip_prefix("#   gantry ")).unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    let gantry = Start::new().env("GANTRY_SERVER__METRICS_PUBLIC", "false").run().await;
+    let token = gantry.cli(&words).ok().out();
+    assert_eq!(gantry.request(Method::GET, "/metrics", None, None).await.status, 401);
+    let scraped = gantry.request(Method::GET, "/metrics", Some(token.trim()), None).await;
+    assert_eq!(scraped.status, 200, "{}", scraped.text);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 //! answers each call as the test says, and counts what it was asked to do (`bank`).
 
 mod bank;
+mod tokens;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::bank::{Bank, Counter, pay};
+use self::tokens::TokenPlace;
 use crate::support::{Answer, Gantry, PATIENCE, Start, client, manifest};
 
 #[tokio::test]
@@ -49,6 +52,12 @@ async fn a_call_that_may_have_run_is_never_sent_a_second_time_under_its_key() {
         ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#),
         ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"half done"}}"#),
         ("500 Internal Server Error", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#),
+        // Some servers answer whatever a tool fails with like this.
+        ("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#),
+        ("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"half done"}}"#),
+        ("422 Unprocessable Content", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"half done"}}"#),
+        ("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#),
+        ("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}"#),
         ("408 Request Timeout", "{}"),
         ("303 See Other", "{}"),
     ]
@@ -60,12 +69,46 @@ async fn a_call_that_may_have_run_is_never_sent_a_second_time_under_its_key() {
         let before = bank.calls();
         let first = pay(&gantry, &key).await;
         // An error of the server is told with its words.
-        let told = if body.contains("error") { "E3502" } else { "E3413" };
+        let told = if body.contains("\"error\"") { "E3502" } else { "E3413" };
         assert_eq!(first.refusal().1, told, "{status} {body}: {}", first.text);
         let again = pay(&gantry, &key).await;
         assert_eq!(again.refusal().1, "E3413", "{status} {body}: {}", again.text);
         assert_eq!(bank.calls() - before, 1, "{status} {body}: it was sent once");
     }
+}
+
+#[tokio::test]
+async fn a_session_is_taken_for_gone_only_if_its_server_does_not_say_that_the_work_failed() {
+    let bank = Bank::with(Counter { has_sessions: true, ..Counter::default() }).await;
+    let gantry = bank.behind_gantry().await;
+    bank.says("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#);
+    assert_eq!(pay(&gantry, "half").await.refusal().1, "E3502");
+    assert_eq!(pay(&gantry, "half").await.refusal().1, "E3413");
+    assert_eq!(bank.calls(), 1, "it was sent once");
+    // A session that is gone is begun anew, and the call is sent in it.
+    bank.says("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}"#);
+    let done = pay(&gantry, "whole").await;
+    assert_eq!((done.status, bank.calls()), (200, 3), "{}", done.text);
+}
+
+#[tokio::test]
+async fn a_call_that_was_turned_away_and_ends_while_it_waits_for_a_token_can_be_made_again() {
+    let bank = Bank::open().await;
+    let tokens = TokenPlace::open().await;
+    let oauth = json!({ "token_url": tokens.url, "client_id": "gantry" });
+    let gantry = bank.behind_with(Start::new(), oauth).await;
+    bank.says("401 Unauthorized", "{}");
+    tokens.is_silent.store(true, Ordering::SeqCst);
+    let asked = tokens.asked.load(Ordering::SeqCst);
+    let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+        "execution_options": { "idempotency_key": "bill" }, "resource_limits": { "timeout_seconds": 4 } });
+    let first = gantry.post("/v1/tools/invoke", call.clone()).await;
+    assert_eq!(first.refusal().1, "E3402", "{}", first.text);
+    assert_eq!((bank.calls(), tokens.asked.load(Ordering::SeqCst) - asked), (1, 1), "it waited for a token");
+    tokens.is_silent.store(false, Ordering::SeqCst);
+    let again = gantry.post("/v1/tools/invoke", call).await;
+    assert_eq!((again.status, &again.body["cached"]), (200, &json!(false)), "{}", again.text);
+    assert_eq!(bank.calls(), 2, "turned away once, done once");
 }
 
 #[tokio::test]
@@ -378,6 +421,23 @@ async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_i
         assert_eq!(pay(&gantry, key).await.body["cached"], true, "{key}");
         assert_eq!(bank.bills(), number + 1, "{key}: it was done once");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_time_is_over_before_its_intent_is_written_can_be_made_again_under_its_key() {
+    let bank = Bank::open().await;
+    let gantry = bank.behind_gantry().await;
+    // Somebody else writes to the database, and takes longer than the call has.
+    let database = rusqlite::Connection::open(gantry.data.join("gantry.db")).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let hasty = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+        "execution_options": { "idempotency_key": "hasty" }, "resource_limits": { "timeout_seconds": 0.2 } });
+    let hasty = gantry.post("/v1/tools/invoke", hasty).await;
+    assert_eq!(hasty.refusal().1, "E3402", "no other call has its key: {}", hasty.text);
+    database.execute_batch("COMMIT").unwrap();
+    let again = pay(&gantry, "hasty").await;
+    assert_eq!((again.status, &again.body["cached"]), (200, &json!(false)), "it was never sent: {}", again.text);
+    assert_eq!(bank.bills(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -35,12 +35,12 @@ while [ -n "$gate" ] && [ ! -e "$gate" ]; do sleep 0.05; done
 printf '{"done": true}'
 "#;
 
-struct Stage {
+pub(crate) struct Stage {
     home: TempDir,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         open_to_all(home.path());
         let tool = home.path().join("tools/gated");
@@ -64,22 +64,22 @@ impl Stage {
         self.home.path().join(name)
     }
 
-    fn start(&self) -> Start {
+    pub(crate) fn start(&self) -> Start {
         let start = Start::new().data(&self.path("data")).arg("--tools").arg(self.path("tools").to_str().unwrap());
         start.arg("--unsandboxed-processes")
     }
 
     /// What a call waits for, unless `gate` is empty, and what it notes.
-    fn parameters(&self, gate: &str, word: &str) -> Value {
+    pub(crate) fn parameters(&self, gate: &str, word: &str) -> Value {
         let gate = if gate.is_empty() { String::new() } else { self.path(gate).to_str().unwrap().to_owned() };
         json!({ "gate": gate, "note": self.path("notes"), "word": word })
     }
 
-    fn open(&self, gate: &str) {
+    pub(crate) fn open(&self, gate: &str) {
         std::fs::write(self.path(gate), "").unwrap();
     }
 
-    fn noted(&self) -> Vec<String> {
+    pub(crate) fn noted(&self) -> Vec<String> {
         lines(&self.path("notes"))
     }
 }
@@ -306,7 +306,7 @@ fn guest_tool(stage: &Stage, authority: &str) {
         "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
         "parameters": { "type": "object" }, "result_schema": {},
         "required_permissions": [format!("network:http://{authority}")],
-        "resource_limits": { "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" },
+        "resource_limits": { "cpu": "1", "memory": "64Mi" },
         "execution": { "type": "wasm", "component": "probe.wasm" },
     });
     std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();

@@ -66,6 +66,7 @@ mod telemetry;
 mod tenant_servers;
 mod tenants;
 mod tls;
+mod tool_authors;
 mod tool_folders;
 mod usage_figures;
 mod visibility;

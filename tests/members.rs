@@ -527,6 +527,16 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
         }
         "resource_limits" => bench.refused(json!({ member: { "memory": "64Mi" } }), "/resource_limits").await,
         "resource_limits.cpu" | "resource_limits.memory" | "resource_limits.ephemeral_storage" => {
+            if member.ends_with("ephemeral_storage") {
+                let component = json!({ "type": "wasm", "component": "main.wasm" });
+                let limits = json!({ "memory": "64Mi", "ephemeral_storage": "8Mi" });
+                bench
+                    .refused(
+                        json!({ "execution": component, "resource_limits": limits }),
+                        "/resource_limits/ephemeral_storage",
+                    )
+                    .await;
+            }
             Bench::shown_by(
                 member,
                 "tests/sandbox/limits.rs",

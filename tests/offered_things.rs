@@ -160,6 +160,14 @@ async fn obligations_of_policies_are_kept_for_resources_and_prompts_or_they_are_
 }
 
 #[tokio::test]
+async fn isolation_that_the_operator_demands_is_demanded_of_resources_and_prompts() {
+    let house = House::with(Start::new().env("GANTRY_ISOLATION__DEMANDS", "gvisor tool=inside.*")).await;
+    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    refused(&house.read(&token).await, "E3405");
+    refused(&house.prompt(&token).await, "E3405");
+}
+
+#[tokio::test]
 async fn rate_limits_hold_for_resources() {
     let house = House::with(Start::new().env("GANTRY_RESILIENCE__TENANT_CALLS_PER_MINUTE", "2")).await;
     let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;

@@ -157,7 +157,7 @@ async fn bounded(gantry: &Gantry, id: &str, parameters: Value, limits: Value) ->
 }
 
 async fn call(gantry: &Gantry, id: &str, parameters: Value) -> Answer {
-    gantry.invoke(&format!("t.{id}"), parameters).await
+    gantry.invoke_to_the_end(&format!("t.{id}"), parameters).await
 }
 
 /// The result of a call that went well.

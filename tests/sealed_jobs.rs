@@ -118,7 +118,18 @@ async fn jobs_from_before_the_seal_are_read_and_sealed() {
         [former.to_string(), fails.clone()],
     );
     assert_eq!(changed.unwrap(), 1);
+    // What it has deleted is on pages that are free.
+    let spare = format!("{PLANTED} ").repeat(1_000);
+    database.execute_batch("PRAGMA secure_delete = OFF; CREATE TABLE spare (text TEXT)").unwrap();
+    database.execute("INSERT INTO spare VALUES (?1)", [&spare]).unwrap();
+    database.execute_batch("DROP TABLE spare").unwrap();
+    database.execute("DELETE FROM store_numbers WHERE name = 'freed_space_overwritten'", []).unwrap();
     drop(database);
+    let is_in = |name: &str| {
+        let bytes = std::fs::read(data.join(name)).unwrap_or_default();
+        bytes.windows(PLANTED.len()).any(|window| window == PLANTED.as_bytes())
+    };
+    assert!(is_in("gantry.db"), "what was in clear is in the file");
     let server = start().run().await;
     let payload = || -> String {
         let database = Connection::open(data.join("gantry.db")).unwrap();
@@ -126,7 +137,10 @@ async fn jobs_from_before_the_seal_are_read_and_sealed() {
         database.query_row(sql, [&fails], |row| row.get(0)).unwrap()
     };
     crate::support::wait_for("the seal", || payload().starts_with("\"gantry-sealed:").then_some(()));
+    // Not in the row only: nowhere in the file, nor in the log beside it, while the server still runs.
+    crate::support::wait_for("the overwriting", || (!is_in("gantry.db") && !is_in("gantry.db-wal")).then_some(()));
     server.stop();
+    assert!(!is_in("gantry.db") && !is_in("gantry.db-wal"));
 }
 
 #[tokio::test]

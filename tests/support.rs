@@ -200,7 +200,7 @@ impl Ran {
 pub(crate) struct Drain(std::sync::Arc<std::sync::Mutex<String>>);
 
 impl Drain {
-    fn of(mut stream: impl std::io::Read + Send + 'static) -> Self {
+    pub(crate) fn of(mut stream: impl std::io::Read + Send + 'static) -> Self {
         let text = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
         let sink = std::sync::Arc::clone(&text);
         std::thread::spawn(move || {

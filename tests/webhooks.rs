@@ -11,6 +11,7 @@ use kernel::webhooks::verify;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::fairness::Stage;
 use crate::support::{Gantry, Start, wait_for};
 
 /// A receiver that answers 204, and keeps what it was sent.
@@ -206,4 +207,68 @@ async fn the_operators_bounds_hold_for_receivers_that_callers_name() {
         Start::new().env("GANTRY_EGRESS__ALLOWED_HOSTS", "").env("GANTRY_AUDIT__SINKS", sinks.to_string()).run().await;
     wait_for("a record at the sink", || (receiver.count() > 0).then_some(()));
     assert!(gantry.stop().success());
+}
+
+/// A job that waits for its gate, submitted with a callback; its id.
+async fn submit_gated(gantry: &Gantry, stage: &Stage, token: &str, hook: &str) -> String {
+    let options = json!({ "async_mode": true, "callback": { "webhook_id": hook } });
+    let parameters = stage.parameters("gate", "held");
+    let body = json!({ "tool_id": "demo.gated", "parameters": parameters, "execution_options": options });
+    let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    answer.body["invocation_id"].as_str().unwrap().to_owned()
+}
+
+/// A subscription of a tenant to what does not happen here: who names it is called back, and nobody else.
+async fn subscribed(gantry: &Gantry, tenant: &str, receiver: &Receiver) -> String {
+    let boss = json!({ "sub": format!("did:example:boss-{tenant}"), "tenant": tenant, "roles": ["admin"] });
+    let boss = gantry.mint(boss).await;
+    let body = json!({ "url": format!("http://{}/hook", receiver.address), "events": ["workflow.completed"] });
+    let answer = gantry.request(Method::POST, "/v1/webhooks", Some(&boss), Some(body)).await;
+    answer.body["id"].as_str().unwrap_or_else(|| panic!("{}", answer.text)).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_tells_no_more_than_a_look_at_the_job_would_show_its_caller_by_then() {
+    let (stage, receiver) = (Stage::new(), Receiver::open());
+    let allow = format!("http://{}", receiver.address);
+    let gantry = stage.start().env("GANTRY_WEBHOOKS__ALLOW", &allow).run().await;
+    let hook = subscribed(&gantry, "acme", &receiver).await;
+    let ann = gantry.mint(json!({ "sub": "ann", "tenant": "acme" })).await;
+    submit_gated(&gantry, &stage, &ann, &hook).await;
+    wait_for("the job runs", || (stage.noted().len() == 1).then_some(()));
+    let off = json!({ "tenant": "acme", "agent_id": "ann", "tool_id": "demo.gated", "enabled": false });
+    let off = json!({ "activations": [off] });
+    let put = gantry.request(Method::PUT, "/v1/activations", Some(&gantry.token), Some(off)).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    stage.open("gate");
+    let (_, body) = receiver.told("invocation.completed");
+    let event: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&event["data"]["status"], &event["data"]["result"]),
+        (&json!("success"), &json!("[REDACTED]")),
+        "{body}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_that_is_switched_off_is_told_nothing_of_its_jobs() {
+    let (stage, receiver, other) = (Stage::new(), Receiver::open(), Receiver::open());
+    let allow = format!("http://{},http://{}", receiver.address, other.address);
+    let gantry = stage.start().env("GANTRY_WEBHOOKS__ALLOW", &allow).run().await;
+    let (hook, others) = (subscribed(&gantry, "acme", &receiver).await, subscribed(&gantry, "zeta", &other).await);
+    let ann = gantry.mint(json!({ "sub": "ann", "tenant": "acme" })).await;
+    let zoe = gantry.mint(json!({ "sub": "zoe", "tenant": "zeta" })).await;
+    let id = submit_gated(&gantry, &stage, &ann, &hook).await;
+    wait_for("the job runs", || (stage.noted().len() == 1).then_some(()));
+    gantry.cli(&["tenant", "set", "acme", "--disable"]).ok();
+    stage.open("gate");
+    wait_for("the job has ended", || {
+        let shown = gantry.cli(&["jobs", "show", &id, "--tenant", "acme", "--json"]).ok().json();
+        (!["pending", "running"].contains(&shown["status"].as_str()?)).then_some(())
+    });
+    // What comes later and is told shows that there was time for it.
+    submit_gated(&gantry, &stage, &zoe, &others).await;
+    other.told("invocation.completed");
+    assert_eq!(receiver.count(), 0, "{:?}", receiver.all());
 }

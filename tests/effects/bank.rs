@@ -74,8 +74,17 @@ impl Bank {
     }
 
     pub(super) async fn behind(&self, start: Start) -> Gantry {
+        self.reached(start, json!({ "type": "http", "url": self.url })).await
+    }
+
+    /// The same, with tokens that another place gives.
+    pub(super) async fn behind_with(&self, start: Start, oauth: Value) -> Gantry {
+        self.reached(start, json!({ "type": "http", "url": self.url, "oauth": oauth })).await
+    }
+
+    async fn reached(&self, start: Start, reach: Value) -> Gantry {
         let gantry = start.env("GANTRY_EGRESS__OPEN_NETWORKS", "127.0.0.0/8").run().await;
-        let spec = json!({ "reach": { "type": "http", "url": self.url } });
+        let spec = json!({ "reach": reach });
         let answer = gantry.request(Method::PUT, "/v1/servers/bank", Some(&gantry.token), Some(spec)).await;
         assert_eq!(answer.status, 200, "{}\n{}", answer.text, gantry.log());
         gantry

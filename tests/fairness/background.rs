@@ -112,6 +112,39 @@ async fn urgent_jobs_of_one_agent_take_no_turns_from_its_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn callbacks_that_nobody_answers_fill_only_the_room_of_the_agent_that_named_them() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    std::fs::create_dir_all(data.join("secrets/acme")).unwrap();
+    std::fs::write(data.join("secrets/acme/hook"), "a secret to sign with, long enough").unwrap();
+    // An address where nobody listens any more.
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let start = Start::new().data(&data).env("GANTRY_WEBHOOKS__ALLOW", format!("http://{away}"));
+    let start = start.env("GANTRY_JOBS__QUEUE_PER_TENANT", "12").env("GANTRY_JOBS__QUEUE_PER_AGENT", "4");
+    let gantry = start.run().await;
+    let scopes = json!(["tool:*", "credentials:hook"]);
+    let loud = gantry.mint(json!({ "sub": "did:example:loud", "tenant": "acme", "scopes": scopes })).await;
+    let quiet = token(&gantry, "acme", "quiet").await;
+    let mut accepted = 0;
+    let full = loop {
+        let callback = json!({ "url": format!("http://{away}?n={accepted}"), "secret": "hook" });
+        let body = json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" },
+            "execution_options": { "async_mode": true, "callback": callback } });
+        let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&loud), Some(body)).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        accepted += 1;
+        assert!(accepted < 40, "its callbacks take no room of its own");
+        let id = answer.body["invocation_id"].as_str().unwrap().to_owned();
+        succeeds(&gantry, &loud, &id).await;
+    };
+    assert_eq!(full.refusal(), (503, "E3701"), "{}", full.text);
+    let id = submit(&gantry, &quiet, "calculator", json!({ "expression": "6 * 7" }), "low").await;
+    succeeds(&gantry, &quiet, &id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_never_answers_holds_up_its_own_deliveries_only() {
     let (tarpit, well) = (receiver(false), receiver(true));
     let start = Start::new().env("GANTRY_WEBHOOKS__ALLOW", format!("{},{}", tarpit.url, well.url));

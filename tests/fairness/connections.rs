@@ -160,6 +160,39 @@ async fn connections_of_one_tenant_with_calls_that_never_end_are_three_quarters_
     assert_eq!((done, refused), (15, 10));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tenants_with_calls_that_never_end_leave_connections_for_a_third() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_SERVER__CONNECTIONS_MAX", "20").run().await;
+    let mut agents = Vec::new();
+    for tenant in ["mallory", "trudy"] {
+        for number in 0..20 {
+            agents.push(token(&gantry, tenant, &format!("{tenant}-{number}")).await);
+        }
+    }
+    let mut held: Vec<_> = Vec::new();
+    for (number, agent) in agents.iter().enumerate() {
+        held.push(begin(&gantry, agent, &stage.parameters("gate", "held")));
+        until("the call runs or is refused", async || {
+            let refused = held.iter().filter(|call| call.is_finished()).count();
+            (stage.noted().len() + refused == number + 1).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(stage.noted().len(), 18, "three quarters of twenty, and three quarters of the five that are left");
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer = call(&gantry, &other).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    stage.open("gate");
+    let mut done = 0;
+    for call in held {
+        done += usize::from(call.await.unwrap().status == 200);
+    }
+    assert_eq!(done, 18);
+}
+
 /// There is room for more streams than for connections, and each has a connection to itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn event_streams_of_one_agent_leave_connections_for_other_tenants() {

@@ -19,7 +19,7 @@ async fn an_operator_is_told_once_that_clients_find_three_tools_and_how_to_chang
     let lines: Vec<String> =
         until("the log has a line", async || Some(told()).filter(|lines: &Vec<String>| !lines.is_empty())).await;
     assert_eq!(lines.len(), 1, "once: {lines:?}");
-    for word in ["exposure", "mcp.auto_tools_max", "auto_tools_max=2"] {
+    for word in ["exposure", "mcp.auto_tools_max", "\"auto_tools_max\":2"] {
         assert!(lines.iter().any(|line| line.contains(word)), "{word}: {lines:?}");
     }
 

@@ -244,3 +244,32 @@ async fn two_who_add_the_same_package_at_once_get_the_same_one() {
     assert_eq!(packages["packages"][0]["servers"].as_array().unwrap().len(), 4, "{packages}");
     assert_eq!(unfinished(&house), 0);
 }
+
+#[tokio::test]
+async fn what_requirements_of_a_tool_name_is_installed_into_its_folder_for_the_python_of_the_sandbox() {
+    let house = House::open().await;
+    let wheel = wheel(&house, "1.0");
+    let folder = house.file("made/from_wheel");
+    let (made, path) = (house.path("made"), house.path("made/from_wheel"));
+    cli(&house, &["tool", "new", "demo.from_wheel", "--dir", &made]).ok();
+    let program =
+        "import json, sys\nimport packaged_python\nprint(json.dumps({'greeting': packaged_python.__file__}))\n";
+    std::fs::write(folder.join("main.py"), program).unwrap();
+    std::fs::write(folder.join("requirements.txt"), format!("packaged-python @ file://{wheel}\n")).unwrap();
+    let built = cli(&house, &["tool", "build", &path, "--json"]);
+    assert_eq!(built.code(), 0, "{}{}", built.out(), built.err());
+    assert!(built.json()["digest"].as_str().unwrap().starts_with("sha256:"), "{}", built.out());
+    let lock = std::fs::read_to_string(folder.join("gantry-packages/requirements.lock")).unwrap();
+    assert!(lock.contains("--hash=sha256:"), "{lock}");
+    std::fs::remove_dir_all(house.file("wheels")).unwrap();
+    let added = cli(&house, &["tool", "add", &path]).ok();
+    assert!(!added.err().contains("tool build"), "{}", added.err());
+    let answer = house.invoke("demo.from_wheel", json!({ "name": "x" })).await;
+    let file = "/tool/gantry-packages/python/packaged_python.py";
+    assert_eq!(answer.body["result"]["greeting"], file, "{}", answer.text);
+    // What is not there is named, and nothing counts as built any more.
+    std::fs::write(folder.join("requirements.txt"), "no-such-package==1\n").unwrap();
+    let failed = cli(&house, &["tool", "build", &path]);
+    assert!(failed.code() == 1 && failed.err().contains("PyPI"), "{}", failed.err());
+    assert!(!folder.join("gantry-packages/gantry-packages.json").try_exists().unwrap());
+}

@@ -8,7 +8,7 @@ fn probe(id: &str) -> Tool {
     let component = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm/probe.wasm")).unwrap();
     let mut tool = Tool::new(id, &[]).file("probe.wasm", component);
     tool.manifest["execution"] = json!({ "type": "wasm", "component": "probe.wasm" });
-    tool.with("resource_limits", json!({ "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" }))
+    tool.with("resource_limits", json!({ "cpu": "1", "memory": "64Mi" }))
 }
 
 async fn tried(gantry: &Gantry, id: &str, words: &[&str]) -> Value {

@@ -4,7 +4,8 @@
 //! a while, by how much they are worth: a document 300 s, its absence 30 s, a host that gave no answer 5 s.
 //!
 //! Invariants
-//! - DID-1: only hosts on the operator's list are contacted, by https, or by http if the host is this machine.
+//! - DID-1: only hosts on the operator's list are contacted, by https, or by http if the host is this machine; and only at
+//!   addresses that are public or that the operator has opened, because whoever holds a token chooses the name.
 //! - DID-2: of any number of concurrent questions for one DID, one makes a request; the others wait for its answer.
 //! - DID-3: an answer is not used when its time is over. If the host is then down, the DID cannot be resolved.
 //! - DID-4: the document is JSON without duplicate members, and its `id` is the DID, letter by letter.
@@ -22,7 +23,9 @@ use kernel::ports::did_resolver::{DidError, DidResolver};
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use reqwest::Url;
 
-use crate::outbound::{Bounds, FetchError, Outbound};
+use ::outbound::Guard;
+
+use crate::outbound::{Bounds, FetchError, get_guarded};
 
 mod hosts;
 mod location;
@@ -47,7 +50,7 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
 /// Resolves `did:web` on listed hosts.
 #[derive(Debug)]
 pub struct DidWeb {
-    out: Outbound,
+    guard: Guard,
     hosts: HostList,
     clock: Arc<dyn Clock>,
     bounds: Bounds,
@@ -63,13 +66,14 @@ struct Remembered {
 
 impl DidWeb {
     /// For the hosts that may be asked: `example.com` (any port), `example.com:8443` (this port), `*.example.com` (what is
-    /// below). With an empty list every `did:web` is unknown.
+    /// below). With an empty list every `did:web` is unknown. `guard` says to which addresses they may lead
+    /// ([`Guard::for_listed_hosts`]).
     ///
     /// # Errors
     /// An entry is not a host.
-    pub fn new(out: &Outbound, hosts: &[String], clock: Arc<dyn Clock>) -> Result<Self, HostListError> {
+    pub fn new(guard: Guard, hosts: &[String], clock: Arc<dyn Clock>) -> Result<Self, HostListError> {
         Ok(Self {
-            out: out.clone(),
+            guard,
             hosts: HostList::new(hosts)?,
             clock,
             bounds: Bounds { time: FETCH_TIME_MAX, bytes_max: DOCUMENT_BYTES_MAX },
@@ -112,7 +116,7 @@ impl DidWeb {
     }
 
     async fn ask(&self, did: &Subject, url: &Url) -> Result<(), DidError> {
-        match self.out.get(url, self.bounds).await {
+        match get_guarded(&self.guard, url, self.bounds).await {
             Ok(document) if is_document_of(&document, did) => Ok(()),
             Ok(_) => {
                 tracing::warn!(%did, "the document of the DID is not valid");

@@ -1,9 +1,11 @@
-//! The one HTTP client behind every adapter of this crate, for hosts that the operator has named.
+//! The one HTTP client behind every adapter of this crate, for hosts that the operator has named; and the way to hosts of
+//! which others choose the name ([`get_guarded`]).
 //!
 //! Invariants
 //! - OUT-1: no redirect is followed and no proxy of the environment is used: a request, with its token, goes to the given
 //!   host or nowhere.
 //! - OUT-2: an answer is read up to its limit and within its time, never further, whatever length was announced.
+//! - OUT-4: where somebody else chooses the name, the addresses it leads to are judged, and only those are connected to.
 //! - OUT-3: only status 200 is an answer. The body of any other is not read and reaches neither log nor caller.
 //!
 //! Not here: retries (the caller of each port knows whether there is time for one), private certificate authorities (the
@@ -11,7 +13,7 @@
 
 use std::time::Duration;
 
-use ::outbound::{ClientOptions, operators_client};
+use ::outbound::{ClientOptions, Denied, Guard, operators_client, pinned_client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 
@@ -45,6 +47,9 @@ pub(crate) enum FetchError {
     TimedOut(Duration),
     #[error("no connection could be made")]
     NotConnected,
+    /// It leads where it must not lead, or nowhere.
+    #[error("{0}")]
+    Denied(Denied),
     #[error("the answer broke off")]
     BrokenOff,
     #[error("the answer has status {0}")]
@@ -87,6 +92,16 @@ impl Outbound {
         }
         read(request, bounds).await
     }
+}
+
+/// Fetches a document from where the guard lets a request go (OUT-4).
+pub(crate) async fn get_guarded(guard: &Guard, url: &Url, bounds: Bounds) -> Result<Vec<u8>, FetchError> {
+    let target = guard.target(url.as_str()).map_err(FetchError::Denied)?;
+    let judging = tokio::time::timeout(bounds.time, guard.addresses(&target));
+    let addresses = judging.await.map_err(|_| FetchError::TimedOut(bounds.time))?.map_err(FetchError::Denied)?;
+    let options = ClientOptions { connect: Some(CONNECT_TIMEOUT), ..ClientOptions::default() };
+    let client = pinned_client(addresses, options).map_err(|_| FetchError::NotConnected)?;
+    read(client.get(url.clone()), bounds).await
 }
 
 /// OUT-2, OUT-3.

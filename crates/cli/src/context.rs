@@ -3,7 +3,7 @@
 //! The environment is read here, once; everything below takes values.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::arguments::GlobalFlags;
 use crate::client::Client;
@@ -40,6 +40,22 @@ impl Context {
         Self { printer: Printer::new(wishes), environment, global }
     }
 
+    /// The surroundings of a server for development: on this data directory, and without any setting that was made for others.
+    pub(crate) fn of_development(&self, data_dir: PathBuf) -> Self {
+        let global = GlobalFlags {
+            config: None,
+            no_config: true,
+            data_dir,
+            server: None,
+            token: None,
+            token_file: None,
+            ..self.global.clone()
+        };
+        let mut environment = self.environment.clone();
+        environment.retain(|name, _| !name.starts_with("GANTRY_"));
+        Self { global, printer: self.printer.clone(), environment }
+    }
+
     /// The variables this process was given.
     pub(crate) fn environment(&self) -> &BTreeMap<String, String> {
         &self.environment
@@ -63,8 +79,8 @@ impl Context {
     }
 
     /// Where this user's files are.
-    pub(crate) fn home(&self) -> Option<std::path::PathBuf> {
-        self.environment.get("HOME").filter(|home| !home.is_empty()).map(std::path::PathBuf::from)
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        self.environment.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
     }
 
     /// Are colours unwanted, whatever the terminal?

@@ -12,6 +12,7 @@ mod commands;
 mod config;
 mod context;
 mod data_dir;
+mod draft_registry;
 mod failure;
 #[cfg(debug_assertions)]
 mod fault_points;

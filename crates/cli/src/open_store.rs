@@ -123,6 +123,14 @@ impl OpenStore {
         matches!(self.behind, Behind::Database(_))
     }
 
+    /// What empties the log of a file; none if a server of its own keeps the store.
+    pub(crate) fn file(&self) -> Option<Arc<SqliteStore>> {
+        match &self.behind {
+            Behind::File(store) => Some(Arc::clone(store)),
+            Behind::Database(_) => None,
+        }
+    }
+
     /// What tells of changes that other instances make in the same store; none if there can be no others.
     pub(crate) async fn news(&self) -> Result<Option<Arc<dyn ChangeBus>>, Failure> {
         match &self.behind {

@@ -13,10 +13,11 @@ use kernel::ports::clock::Clock;
 use kernel::ports::did_resolver::DidResolver;
 use kernel::ports::key_source::KeySource;
 use kernel::ports::policy_engine::PolicyEngine;
+use outbound::{GateLimits, Guard, Resolver, SystemResolver};
 use policy::VerifyingKey;
 
 use crate::config::Config;
-use crate::config::identity::{self, IdentitySection, KeySetPlace, TrustedIssuer};
+use crate::config::identity::{self, KeySetPlace, TrustedIssuer};
 use crate::config::key::Key;
 use crate::config::policy::{self as policy_section, EngineChoice, EngineShape};
 use crate::failure::Failure;
@@ -40,7 +41,7 @@ impl Outside {
         let out = Outbound::new().map_err(|error| Failure::new(error.to_string()))?;
         Ok(Self {
             issuer: identity.trusted.as_ref().map(|trusted| issuer(trusted, &out)).transpose()?,
-            did_resolver: did_web(identity, &out, clock)?,
+            did_resolver: did_web(config, clock)?,
             engine: config.policy.engine.as_ref().map(|choice| engine(choice, &out)).transpose()?,
         })
     }
@@ -89,15 +90,14 @@ fn issuer(trusted: &TrustedIssuer, out: &Outbound) -> Result<ExternalIssuer, Fai
     })
 }
 
-fn did_web(
-    identity: &IdentitySection,
-    out: &Outbound,
-    clock: &Arc<dyn Clock>,
-) -> Result<Option<Arc<dyn DidResolver>>, Failure> {
-    if identity.did_web_hosts.is_empty() {
+fn did_web(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<dyn DidResolver>>, Failure> {
+    let hosts = &config.identity.did_web_hosts;
+    if hosts.is_empty() {
         return Ok(None);
     }
-    let resolver = DidWeb::new(out, &identity.did_web_hosts, Arc::clone(clock))
+    let names: Arc<dyn Resolver> = Arc::new(SystemResolver);
+    let guard = Guard::for_listed_hosts(&config.egress.open_networks, GateLimits::default(), names);
+    let resolver = DidWeb::new(guard, hosts, Arc::clone(clock))
         .map_err(|error| unusable(&identity::DID_WEB_HOSTS, &error.to_string()))?;
     Ok(Some(Arc::new(resolver)))
 }

@@ -33,6 +33,7 @@ use crate::failure::Failure;
 mod installer;
 mod npm;
 mod pypi;
+pub(crate) mod tool_packages;
 mod tree;
 
 pub(crate) use installer::InstallProgress;
@@ -84,6 +85,14 @@ struct Unpacked {
     skipped_scripts: Vec<String>,
 }
 
+/// What an installer has made of the files of a tool's folder.
+#[derive(Debug)]
+struct Installed {
+    /// As of [`Unpacked`].
+    lock: Vec<u8>,
+    skipped_scripts: Vec<String>,
+}
+
 /// A package that was installed, or was there.
 #[derive(Debug)]
 pub(crate) struct Filled {
@@ -115,13 +124,8 @@ impl PackageCache {
             PackageRegistry::Npm => npm::install(&place.folder, request, scripts, progress).await?,
             PackageRegistry::Pypi => pypi::install(&place.folder, request, scripts, progress).await?,
         };
-        let mut hash = Sha256::new();
-        hash.update(&unpacked.lock);
-        // With scripts and without them it is not the same.
-        hash.update([u8::from(scripts)]);
-        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest_of(&unpacked.lock, scripts);
         let Unpacked { name, version, .. } = unpacked;
-        let digest = format!("sha256:{digits}");
         let pin = PackagePin { registry: request.registry, name, version, digest, written: request.written.clone() };
         let below = pin.folder().ok_or_else(|| Failure::new("the package has a name or version that is none"))?;
         let folder = self.keep(&place, &pin, &below, scripts)?;
@@ -338,6 +342,15 @@ impl Drop for Filling {
             let _ = fs::remove_file(&self.lock);
         }
     }
+}
+
+/// The digest of an installation. With scripts and without them it is not the same.
+fn digest_of(lock: &[u8], scripts: bool) -> String {
+    let mut hash = Sha256::new();
+    hash.update(lock);
+    hash.update([u8::from(scripts)]);
+    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
 }
 
 fn scripts_warning(skipped: &[String]) -> String {

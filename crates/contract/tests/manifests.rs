@@ -163,6 +163,10 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
             "/resource_limits",
             json!({ "execution": { "type": "builtin", "handler": "x" }, "resource_limits": { "memory": "64Mi" } }),
         ),
+        (
+            "/resource_limits/ephemeral_storage",
+            json!({ "execution": { "type": "wasm", "component": "a.wasm" }, "resource_limits": { "ephemeral_storage": "8Mi" } }),
+        ),
         ("/errors/0/code", json!({ "errors": [{ "code": "E3201", "description": "Never." }] })),
         (
             "/errors/1/code",
@@ -215,6 +219,16 @@ fn members_of_a_later_release_that_are_left_out_do_not_change_what_was_published
     let mut warm = process;
     warm["warm"] = json!(true);
     assert_eq!(written(warm.clone()), warm);
+}
+
+#[test]
+fn limits_of_a_component_that_were_written_out_are_read_again() {
+    let mut document = smallest();
+    document["execution"] = json!({ "type": "wasm", "component": "a.wasm" });
+    document["resource_limits"] = json!({ "cpu": "1", "memory": "64Mi" });
+    let manifest = Manifest::from_value(document).unwrap();
+    let written = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(Manifest::from_value(written).unwrap(), manifest);
 }
 
 #[test]

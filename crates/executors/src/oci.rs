@@ -75,6 +75,7 @@ impl Executor for OciExecutor {
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         call.dispatch.hold();
+        call.program_log.leave(String::new);
         let (protocol, prepared) = self.prepared(&call).await.map_err(ExecutorError::not_sent)?;
         match protocol {
             ProcessProtocol::Simple => talking::simply(&self.walls, &call, prepared).await,

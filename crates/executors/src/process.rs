@@ -42,6 +42,7 @@ mod attended;
 mod child;
 mod ended;
 pub mod key_block;
+pub mod log_end;
 pub mod output;
 pub(crate) mod prepared;
 mod running;
@@ -49,6 +50,7 @@ pub mod scrub;
 mod service_failure;
 pub mod session;
 pub mod simple;
+mod stray_output;
 pub mod streams;
 pub(crate) mod talking;
 mod unsandboxed;
@@ -60,6 +62,11 @@ const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
 
 /// The variable in which such a program finds the person on whose behalf it is called, if the token names one.
 const USER_VARIABLE: &str = "GANTRY_USER";
+
+/// Where a tool's folder has the packages that were installed into it for Python, and the variable by which Python finds them.
+/// What the manifest's `env` says goes before. (decision 0107)
+const PYTHON_PACKAGES: &str = "gantry-packages/python";
+const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// What a program finds about its call in its environment: the user, and the key of the act. A pure tool does nothing twice,
 /// so it is told no key.
@@ -173,6 +180,8 @@ impl Executor for ProcessExecutor {
             return Err(ExecutorError::not_sent(unbound()));
         };
         call.dispatch.hold();
+        // A program that cannot be started has a log too: an empty one.
+        call.program_log.leave(String::new);
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
         self.admitted(call.isolation, *protocol).map_err(ExecutorError::not_sent)?;
         let home = self.homes.of(&call.tool).map_err(ExecutorError::not_sent)?;

@@ -174,6 +174,7 @@ impl WasmExecutor {
         env: &BTreeMap<String, String>,
     ) -> Result<ToolOutput, ExecutorError> {
         call.dispatch.hold();
+        call.program_log.leave(String::new);
         let Ready { place, guest, scrubber, cpu_millicores } =
             self.prepared(call, component, env).await.map_err(ExecutorError::not_sent)?;
         let threads = self.engine.guest_threads().ok_or_else(|| ExecutorError::not_sent(going()))?;
@@ -230,6 +231,8 @@ impl WasmExecutor {
         let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
         let host = Host::of(companion, Secrets::of(&secrets)?, call);
         let guest = self.guest(call, loaded, host, env, bounds)?;
+        let (log, secrets) = (guest.log.clone(), Arc::clone(&scrubber));
+        call.program_log.leave(move || secrets.text(&log.last_lines()).into_owned());
         Ok(Ready { place, guest, scrubber, cpu_millicores: bounds.cpu_millicores })
     }
 

@@ -29,6 +29,7 @@ mod policies;
 mod servers;
 mod tokens;
 mod tool_folders;
+mod tool_logs;
 mod tools;
 
 pub use audit::{AuditFound, AuditNext, AuditScope};

@@ -173,13 +173,40 @@ impl Companion for Attendant {
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        let Some((audience, _)) = &self.audience else { return Err(nobody_to_ask()) };
+        let Some((audience, words)) = &self.audience else { return Err(nobody_to_ask()) };
         if !self.admitted() || is_too_much(&questions) {
             return Err(asks_too_much());
         }
+        let shown = |question: Question| {
+            let parameters = shown_question(words, question.parameters)?;
+            Some(Question { parameters, ..question })
+        };
+        let questions = questions.into_iter().map(shown).collect::<Option<Vec<_>>>().ok_or_else(unreadable_question)?;
         self.has_asked.store(true, Ordering::Release);
         audience.ask(questions).await
     }
+}
+
+/// What a tool asks, as whoever made the call is shown it: each text in it is masked as the words of a result are. Names of
+/// members stay, because a form is filled in by them. Nothing if nobody can say what is in one.
+fn shown_question(words: &ShownWords, asked: Value) -> Option<Value> {
+    Some(match asked {
+        Value::String(text) => Value::String(words.of(&text)?),
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| shown_question(words, item)).collect::<Option<_>>()?)
+        }
+        Value::Object(members) => {
+            let shown = members.into_iter().map(|(name, value)| Some((name, shown_question(words, value)?)));
+            Value::Object(shown.collect::<Option<_>>()?)
+        }
+        other => other,
+    })
+}
+
+fn unreadable_question() -> Refusal {
+    Refusal::new(ErrorCode::E3304, "nobody can say what has to be masked in a question of the tool")
+        .hint("the question was not asked; tell the tool's author, or ask for a policy without `redact`")
+        .retryable(false)
 }
 
 /// More, or larger, than a tool may ask at once.

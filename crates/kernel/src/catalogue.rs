@@ -135,7 +135,11 @@ impl Kernel {
         };
         let found = self.registry().search(caller.tenant(), query, limit, knows).await?;
         if let Some(insights) = self.insights() {
-            insights.found_out_of_reach(caller.tenant(), caller.subject(), &lacking.into_inner().unwrap_or_default());
+            insights.found_out_of_reach(
+                caller.tenant(),
+                caller.root_subject(),
+                &lacking.into_inner().unwrap_or_default(),
+            );
         }
         Ok(found)
     }
@@ -207,7 +211,7 @@ impl Kernel {
         }
     }
 
-    fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
+    pub(crate) fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
         let access = self.access().snapshot().clone();
         let registry = self.registry().snapshot();
         let sight = self.sight(&access, caller);

@@ -12,7 +12,7 @@
 //! - ID-2: what was remembered under former keys is verified anew under the present ones.
 //! - ID-3: unknown key ids, however many, make at most one fetch per [`keyring::COOLDOWN`].
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,6 +101,8 @@ pub struct Identity {
     keyring: Keyring,
     remembered: Cache<[u8; 32], Arc<Principal>>,
     failures: Failures,
+    /// Records of calls of whom nobody was recognised.
+    strangers: Failures,
     /// Changes of the keys happen one after the other.
     swapping: Mutex<()>,
     observer: Arc<dyn Observer>,
@@ -114,7 +116,8 @@ impl Identity {
         settings: IdentitySettings,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, IdentityError> {
-        let failures = Failures::new(settings.failures_per_minute);
+        let (failures, strangers) =
+            (Failures::new(settings.failures_per_minute), Failures::new(settings.failures_per_minute));
         let keyring = Keyring::new(settings, own_keys);
         let authenticator =
             Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?).map_err(|_| IdentityError::Name)?;
@@ -123,6 +126,7 @@ impl Identity {
             keyring,
             remembered: Cache::new(REMEMBERED_MAX),
             failures,
+            strangers,
             swapping: Mutex::new(()),
             observer,
         })
@@ -209,6 +213,17 @@ impl Identity {
         self.failures.count(source, now);
         self.observer.authentication_failed(refusal.code);
         limited.err().unwrap_or(refusal)
+    }
+
+    /// Is a call of somebody who was not recognised put on record? So many of one address are, and those that follow within
+    /// the minute are only counted: whoever has no token must not fill the disk that every call needs.
+    pub(crate) fn records_stranger(&self, source: Option<IpAddr>, now: UnixMillis) -> bool {
+        let source = Some(source.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        let has_room = self.strangers.room(source, now).is_ok();
+        if has_room {
+            self.strangers.count(source, now);
+        }
+        has_room
     }
 
     async fn verify(&self, secret: &str, now: UnixMillis) -> Result<Principal, AuthenticationError> {

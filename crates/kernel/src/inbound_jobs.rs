@@ -194,6 +194,7 @@ impl InboundJobs {
             attempts_max: STARTS_MAX,
             key,
             window,
+            is_follow_up: false,
         };
         match self.parts.queue.enter(job).await? {
             Entered::New => Ok(Arrived::Queued),

@@ -25,7 +25,7 @@ mod parting;
 mod recommending;
 mod tally;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ const ROUNDS_PER_KEEPING: u32 = 24;
 const ROUNDS_PER_PRUNING: u32 = 720;
 /// Rows that are forgotten in one go.
 const FORGET_AT_ONCE: usize = 1_000;
-/// Alerts that wait to be told; the oldest make room, and are in the log.
+/// Alerts that wait to be told. Beyond, the oldest of the tenant that has most of them makes room, and is in the log.
 const UNTOLD_MAX: usize = 256;
 /// Tenants whose approvals are watched.
 const QUEUES_MAX: usize = 1_024;
@@ -182,7 +182,7 @@ impl Insights {
         }
         let whose = Whose {
             tenant: &call.who.tenant,
-            agent: &call.who.subject,
+            agent: call.who.root(),
             session: call.session,
             user: call.who.user.as_ref(),
         };
@@ -247,11 +247,11 @@ impl Insights {
         {
             let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
             for alert in news {
-                if untold.len() >= UNTOLD_MAX {
-                    untold.pop_front();
+                untold.push_back(alert);
+                if untold.len() > UNTOLD_MAX {
+                    drop_of_the_most(&mut untold);
                     tracing::error!("an alert is not delivered: too many wait; it is in the log above");
                 }
-                untold.push_back(alert);
             }
         }
         self.tell().await;
@@ -302,19 +302,18 @@ impl Insights {
         }
     }
 
-    /// Tells in order; whoever cannot be told of now is told of next time.
+    /// Tells the alerts of each tenant in order. A tenant whose alert cannot be told now is told next time, and holds up
+    /// nobody else's.
     async fn tell(&self) {
-        let Some(webhooks) = self.webhooks.get() else {
-            self.untold.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            return;
-        };
-        loop {
-            let first = self.untold.lock().unwrap_or_else(PoisonError::into_inner).front().cloned();
-            let Some(alert) = first else { return };
-            if webhooks.announce_alert(&alert).await.is_err() {
-                return;
+        let waiting = std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(webhooks) = self.webhooks.get() else { return };
+        let mut left = Untold { insights: self, alerts: waiting, kept: VecDeque::new() };
+        let mut later: HashSet<TenantId> = HashSet::new();
+        while let Some(alert) = left.alerts.front() {
+            if !later.contains(&alert.tenant) && webhooks.announce_alert(alert).await.is_err() {
+                later.insert(alert.tenant.clone());
             }
-            self.untold.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            left.next(&later);
         }
     }
 
@@ -342,6 +341,41 @@ impl Insights {
             }));
         }
         news
+    }
+}
+
+/// Alerts of a round of telling. Those that were not told are put back when it ends, also if whoever tells stops half way.
+struct Untold<'a> {
+    insights: &'a Insights,
+    alerts: VecDeque<Alert>,
+    kept: VecDeque<Alert>,
+}
+
+impl Untold<'_> {
+    /// The first was told, or its tenant is told later.
+    fn next(&mut self, later: &HashSet<TenantId>) {
+        self.kept.extend(self.alerts.pop_front().filter(|alert| later.contains(&alert.tenant)));
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        let mut untold = self.insights.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kept.append(&mut self.alerts);
+        self.kept.append(&mut untold);
+        *untold = std::mem::take(&mut self.kept);
+    }
+}
+
+/// Takes the oldest alert of the tenant that has most of them.
+fn drop_of_the_most(untold: &mut VecDeque<Alert>) {
+    let mut numbers: HashMap<&TenantId, usize> = HashMap::new();
+    for alert in &*untold {
+        *numbers.entry(&alert.tenant).or_default() += 1;
+    }
+    let most = numbers.into_iter().max_by_key(|(tenant, number)| (*number, *tenant)).map(|(tenant, _)| tenant.clone());
+    if let Some(oldest) = untold.iter().position(|alert| Some(&alert.tenant) == most.as_ref()) {
+        untold.remove(oldest);
     }
 }
 

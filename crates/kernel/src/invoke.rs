@@ -39,6 +39,7 @@ use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::resilience::Resilience;
+use crate::tool_logs::ToolLogs;
 
 /// Everything a kernel needs.
 #[derive(Debug)]
@@ -91,6 +92,8 @@ pub struct Kernel {
     pub(crate) ids: InvocationIds,
     /// The jobs that this process does at the moment.
     pub(crate) running_jobs: RunningJobs,
+    /// What the programs of the last calls wrote.
+    pub(crate) tool_logs: ToolLogs,
 }
 
 /// A call as it comes through a door.
@@ -158,6 +161,7 @@ impl Kernel {
             ending: CancellationToken::new(),
             ids: InvocationIds::default(),
             running_jobs: RunningJobs::default(),
+            tool_logs: ToolLogs::default(),
         }
     }
 
@@ -359,8 +363,9 @@ impl Kernel {
         }
     }
 
-    /// Ends a call of which nothing was read, because nobody was recognised: it is recorded like every call.
-    pub async fn refuse_unread(&self, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
+    /// Ends a call of which nothing was read, because nobody was recognised. It is recorded like every call, unless its address
+    /// has had too many of them recorded within the last minute.
+    pub async fn refuse_unread(&self, source: Option<IpAddr>, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
         let arrival = Arrival {
             credential: None,
             source: None,
@@ -373,6 +378,9 @@ impl Kernel {
         let mut facts = Facts::begin(self, &arrival);
         facts.enter(self, Phase::Receive);
         facts.journey.stopped();
+        if !self.identity().records_stranger(source, self.clock().now()) {
+            return self.turn_away(facts, refusal).await;
+        }
         match facts.reserve_record(self).await {
             Ok(()) => self.turn_away(facts, refusal).await,
             Err(unrecordable) => self.turn_away(facts, unrecordable).await,

@@ -126,6 +126,8 @@ pub struct SystemJob {
     pub delay: Duration,
     pub attempts_max: u32,
     pub dedupe: Option<Dedupe>,
+    /// Does it follow from work that was let in? See [`crate::ports::job_entrance::EnteringJob::is_follow_up`].
+    pub is_follow_up: bool,
 }
 
 impl Jobs {

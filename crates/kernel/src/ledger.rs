@@ -9,6 +9,8 @@
 //!
 //! An end that the store does not take is kept and tried again (`owed`).
 //!
+//! A caller that goes away while the ledger is asked leaves no key behind that nobody holds (`pending_claim`).
+//!
 //! A call without effects that has a key passes `brief` instead, which writes nothing.
 //!
 //! Not here: what the ledger must guarantee (`ports::ledger`), which end is which state (`settlement`), what happens to calls
@@ -18,11 +20,13 @@ mod brief;
 mod kept;
 mod key;
 mod owed;
+mod pending_claim;
 mod recovery;
 mod resolution;
 mod settlement;
 mod waiting;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +36,7 @@ use contract::ids::InvocationId;
 use contract::version::Version;
 use policy::Caller;
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
 use crate::invocation_ids::taken;
 use crate::ports::clock::Clock;
@@ -48,6 +53,7 @@ pub(crate) use kept::{Kept, KeptResult, did_not_happen};
 pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, act_key, demanded, key_scope};
 use owed::Owed;
+use pending_claim::{ClaimAnswer, PendingClaim};
 pub use recovery::Recovered;
 pub(crate) use settlement::{INTERRUPTED, cause, settlement};
 use waiting::{Seat, WaitingRoom};
@@ -61,6 +67,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the end of a call is tried to be written before the caller is told that it could not be.
 const SETTLE_TRIES: u32 = 8;
 const SETTLE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How long a process that ends waits for claims which nobody waits for any more.
+const ABANDONED_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How often a call may find that its id is taken before something is wrong with the ids.
 const IDS_TRIED_MAX: usize = 4;
 
@@ -72,6 +80,8 @@ pub struct Bookkeeper {
     waiting: WaitingRoom,
     brief: Brief,
     owed: Arc<Owed>,
+    /// Claims whose callers went away before they were answered.
+    abandoned: TaskTracker,
     /// When this process last could not say that it lives, by the monotonic clock.
     missed: Mutex<Option<Duration>>,
     clock: Arc<dyn Clock>,
@@ -86,6 +96,8 @@ pub(crate) struct Wish<'a> {
     /// Nobody but this call may have its id: if another one has, it is refused instead of being given a new id.
     pub(crate) is_id_given: bool,
     pub(crate) entropy: &'a dyn Entropy,
+    /// Set while it waits for a call with the same key.
+    pub(crate) waits: &'a AtomicBool,
 }
 
 /// What a call may do.
@@ -144,6 +156,7 @@ impl Bookkeeper {
             waiting: WaitingRoom::default(),
             brief: Brief::default(),
             owed: Arc::new(Owed::new(Arc::clone(&observer))),
+            abandoned: TaskTracker::new(),
             missed: Mutex::default(),
             clock,
             observer,
@@ -198,6 +211,15 @@ impl Bookkeeper {
 
     /// Ends the lease: this process runs nothing any more. What it knows of its calls and has not written is written first.
     pub async fn retire(&self) {
+        self.abandoned.close();
+        tokio::select! {
+            biased;
+            () = self.abandoned.wait() => {}
+            () = self.clock.sleep(ABANDONED_WAIT_MAX) => {
+                tracing::warn!(claims = self.abandoned.len(), "the ledger has not answered; recovery decides about these calls");
+            }
+        }
+        self.abandoned.reopen();
         self.pay_once().await;
         if let Err(error) = self.ledger.retire(self.owner).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "the lease of this process ends by itself");
@@ -209,19 +231,20 @@ impl Bookkeeper {
     pub(crate) async fn claim(&self, mut wish: Wish<'_>) -> Result<Claim, Refusal> {
         let (mut ids_tried, mut has_looked) = (0, false);
         loop {
-            match self.begin(wish.intent.clone()).await? {
-                Begun::Fresh(fence) => {
-                    self.observer.ledger(LedgerEvent::Begun);
-                    let invocation = wish.intent.invocation;
-                    let (seat, owed) = (Some(self.waiting.take_seat(invocation)), Arc::clone(&self.owed));
-                    let dispatch = Arc::new(Dispatch::default());
-                    dispatch.hold();
-                    return Ok(Claim::Run(Held { invocation, fence, dispatch, seat, owed }));
-                }
+            let (begun, held) = self.begin(wish.intent.clone()).await.map_err(|error| error.refusal())?;
+            if let Some(held) = held {
+                self.observer.ledger(LedgerEvent::Begun);
+                return Ok(Claim::Run(held));
+            }
+            match begun {
+                // A contract of `PendingClaim`: who is begun holds its place. Asking again would find it in flight.
+                Begun::Fresh(_) => return Err(lapsed()),
                 Begun::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {
                         self.observer.ledger(LedgerEvent::Waited);
+                        wish.waits.store(true, Ordering::Relaxed);
                         has_looked = self.wait_for(&entry, has_looked).await;
+                        wish.waits.store(false, Ordering::Relaxed);
                     }
                     EntryState::InFlight => return Err(in_flight(entry.intent.invocation)),
                     EntryState::Unknown => return Err(is_unknown(&entry)),
@@ -286,14 +309,17 @@ impl Bookkeeper {
     }
 
     /// Begins; a process whose lease has run out, because it was stopped or has not said anything yet, says it now.
-    async fn begin(&self, intent: Intent) -> Result<Begun, Refusal> {
-        let failed = |error: StoreError| error.refusal();
-        let begun = self.ledger.begin(intent.clone()).await.map_err(failed)?;
-        if begun != Begun::OwnerLapsed {
-            return Ok(begun);
+    async fn begin(&self, intent: Intent) -> ClaimAnswer {
+        let claim = |intent| {
+            let tasks = self.abandoned.clone();
+            PendingClaim::new(Arc::clone(&self.ledger), intent, &self.waiting, &self.owed, tasks)
+        };
+        let answer = claim(intent.clone()).await?;
+        if answer.0 != Begun::OwnerLapsed {
+            return Ok(answer);
         }
-        self.renew().await.map_err(failed)?;
-        self.ledger.begin(intent).await.map_err(failed)
+        self.renew().await?;
+        claim(intent).await
     }
 
     /// Returns when there may be news of the call. True if the next look must be a later one.

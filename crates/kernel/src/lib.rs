@@ -36,6 +36,7 @@ pub mod ports;
 mod recorder;
 pub mod registry;
 pub mod resilience;
+mod tool_logs;
 pub mod webhooks;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
@@ -57,3 +58,4 @@ pub use limits::{ResolvedLimits, ResourceEnvelope};
 pub use mint::{Mint, MintedToken, new_token_id_in};
 pub use offerings::offering_id;
 pub use recorder::{Recorder, RecorderHandle, Slot as RecordSlot};
+pub use tool_logs::{CALLS_MAX as LOGGED_CALLS_MAX, LoggedCall};

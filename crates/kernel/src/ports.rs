@@ -28,6 +28,7 @@ pub mod observer;
 pub mod offerings;
 pub mod policy_engine;
 pub mod presence;
+pub mod program_log;
 pub mod record_archive;
 pub mod redactor;
 pub mod registry_store;

@@ -110,6 +110,17 @@ impl Guard {
         Self { gate, plaintext: Plaintext::Anywhere, only_https: false }
     }
 
+    /// For addresses on hosts that the operator has listed, where others choose which: everything public, and what
+    /// `open_networks` has. The list is not kept here; it may have `*.example.com`, and whoever has a name below that
+    /// decides where it leads.
+    #[must_use]
+    pub fn for_listed_hosts(open_networks: &[Cidr], limits: GateLimits, resolver: Arc<dyn Resolver>) -> Self {
+        let any = Rule { host: HostPattern::Any, ports: Ports::Any };
+        let policy = Policy { rules: vec![any], open_networks: open_networks.to_vec(), ..Policy::default() };
+        let gate = Gate::with_limits(policy, resolver, limits);
+        Self { gate, plaintext: Plaintext::Anywhere, only_https: false }
+    }
+
     /// The address taken apart, if its shape, scheme, host and port are good. What is written as an address is judged here;
     /// a name is judged when it is resolved.
     ///
@@ -241,6 +252,23 @@ mod tests {
         for url in ["http://127.0.0.1:9001/mcp", "https://127.0.0.1/", "http://inside.example/"] {
             assert!(verdict(&opened, url).await.is_err(), "{url}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_on_a_listed_host_leads_to_public_addresses_and_into_open_networks() {
+        let guard = |open: &[&str], says| {
+            let open: Vec<Cidr> = open.iter().map(|text| text.parse().unwrap()).collect();
+            Guard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Says(says)))
+        };
+        assert_eq!(verdict(&guard(&[], "93.184.215.14"), "https://a.example:8443/did.json").await, Ok(()));
+        for inside in ["127.0.0.1", "10.0.0.7", "169.254.169.254", "fd00::1"] {
+            let denied = verdict(&guard(&[], inside), "https://a.example/did.json").await.unwrap_err();
+            assert!(denied.is_violation(), "{inside}: {denied}");
+        }
+        assert_eq!(verdict(&guard(&["10.0.0.0/8"], "10.0.0.7"), "https://a.example/did.json").await, Ok(()));
+        assert_eq!(verdict(&guard(&["127.0.0.0/8"], "10.0.0.7"), "http://127.0.0.1:9000/did.json").await, Ok(()));
+        assert!(verdict(&guard(&[], "10.0.0.7"), "http://127.0.0.1:9000/did.json").await.is_err());
+        assert!(verdict(&guard(&["0.0.0.0/0"], "169.254.169.254"), "https://a.example/").await.is_err());
     }
 
     #[tokio::test]

@@ -31,3 +31,5 @@ pub use client::{
 };
 pub use guard::{Denied, Guard, Target};
 pub use opened::{Opened, OpenedError};
+/// What a guard is made of.
+pub use sandbox::egress::{Cidr, GateLimits, Resolver, SystemResolver};

@@ -66,6 +66,8 @@ pub enum Action {
     ManageBreakers,
     /// Read what a tool of one's own tenant wrote before its call failed.
     SeeToolOutput,
+    /// Read what the programs of tools wrote in the last calls of one's own tenant, whoever called.
+    SeeToolLogs,
 }
 
 impl Role {
@@ -78,9 +80,11 @@ impl Role {
         let who: &[Self] = match action {
             Action::PublishTool => &[Self::Admin, Self::ToolAuthor],
             Action::SeeToolOutput => &[Self::Admin, Self::Operator, Self::ToolAuthor],
-            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations | Action::ManageJobs => {
-                &[Self::Admin, Self::Operator]
-            }
+            Action::ChangeLifecycle
+            | Action::RevokeToken
+            | Action::ManageActivations
+            | Action::ManageJobs
+            | Action::SeeToolLogs => &[Self::Admin, Self::Operator],
             Action::MintToken
             | Action::RotateKeys
             | Action::ManageTenants
@@ -144,6 +148,7 @@ impl Action {
             Self::SeeBreakers => "look at breakers",
             Self::ManageBreakers => "open and close breakers",
             Self::SeeToolOutput => "read what failed tools wrote",
+            Self::SeeToolLogs => "read the logs of tools",
         }
     }
 }

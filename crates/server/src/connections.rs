@@ -8,7 +8,8 @@
 //! ```text
 //! strangers of one peer hold a quarter of all  ─▶ its own stranger that is idle longest makes room
 //! strangers hold half of all                   ─▶ one of the peer that has most of them
-//! one tenant holds three quarters of all       ─▶ one of its own; if none is idle, the newest of them is refused
+//! one tenant holds three quarters of what busy
+//! connections of other tenants leave           ─▶ one of its own; if none is idle, the newest of them is refused
 //! all are taken                                ─▶ idle strangers first, then idle others, of the tenant that has most of them
 //! nobody is idle                               ─▶ the newcomer waits in the listener's backlog until somebody is
 //! ```
@@ -20,7 +21,8 @@
 //! - CONN-1: there are never more than the limit; what has been told to make room counts until it has.
 //! - CONN-2: no connection is closed for another while a request is under way on it that was read to its end.
 //! - CONN-3: half of all is out of reach of strangers, whatever they send.
-//! - CONN-4: a quarter of all is out of reach of each tenant, whatever it sends and however long its calls take.
+//! - CONN-4: a quarter of all is out of reach of each tenant, whatever it sends and however long its calls take; and of what
+//!   some tenants leave, a quarter is out of reach of the next. The last place is for a tenant that has none.
 //!
 //! Not here: how long a client may be idle (`pace`), calls (`kernel`).
 
@@ -183,7 +185,10 @@ impl Connections {
         let candidates = candidates(&open);
         let is_another = |one: &Candidate| one.number != number && one.tenant.as_ref() == Some(tenant);
         let held = candidates.iter().filter(|one| is_another(one) && !one.leaving).count();
-        if held >= self.share() {
+        // Whoever of the others is idle makes room, and so takes nothing away.
+        let is_taken =
+            |one: &&Candidate| one.number != number && !is_another(one) && !one.is_stranger() && one.pause.is_none();
+        if held >= self.share(candidates.iter().filter(is_taken).count()) {
             let Some(idle) = idle_longest(&candidates, is_another) else {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(ShareTaken);
@@ -195,9 +200,10 @@ impl Connections {
         Ok(())
     }
 
-    /// Connections of one tenant at most.
-    fn share(&self) -> usize {
-        (self.most - self.most / LEFT_BY_TENANT_PART).max(1)
+    /// Connections of one tenant at most, if others have taken so many.
+    fn share(&self, taken: usize) -> usize {
+        let left = self.most.saturating_sub(taken);
+        (left - left.div_ceil(LEFT_BY_TENANT_PART)).max(1)
     }
 
     fn tell(&self, open: &HashMap<u64, Open>, number: Option<u64>) {
@@ -370,6 +376,30 @@ mod tests {
         assert!(!seventh.make_room.is_cancelled());
         drop(slow);
         assert_eq!(connections.usage().refused, 1);
+    }
+
+    #[test]
+    fn tenants_that_come_one_after_the_other_leave_a_place_for_the_next() {
+        let connections = Connections::new(20);
+        let mut held = Vec::new();
+        let mut all_that_fit = |of: &str| {
+            let mut count = 0;
+            loop {
+                let progress = Arc::new(Progress::default());
+                progress.asked();
+                let slot = connections.enter(peer(1), Arc::clone(&progress));
+                if slot.own(&progress).shows(&tenant(of)).is_err() {
+                    return count;
+                }
+                held.push(slot);
+                count += 1;
+            }
+        };
+        assert_eq!(all_that_fit("mallory"), 15);
+        assert_eq!(all_that_fit("trudy"), 3);
+        assert_eq!(all_that_fit("acme"), 1);
+        assert_eq!(all_that_fit("zeta"), 1, "the last place is for one that has none");
+        assert_eq!(all_that_fit("mallory"), 0);
     }
 
     #[tokio::test]

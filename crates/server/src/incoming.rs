@@ -1,6 +1,6 @@
 //! A request as handlers see it: who asks, from where, what for, in which trace.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
@@ -26,6 +26,8 @@ use crate::requests::Seat;
 const SCHEME: &str = "bearer ";
 /// How long a caller should wait whose tenant has its share of the connections.
 const SHARE_RETRY_AFTER_MS: u64 = 1000;
+/// The part of an IPv6 address that says whose it is.
+const SUBSCRIBER_MASK: u128 = !0 << 64;
 
 /// A request whose headers have been read.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct Incoming {
     seat: Option<Seat>,
 }
 
-/// The other end of a connection, left in each of its requests by the accept loop.
+/// The other end of a connection, left in each of its requests by the accept loop: the address for which it is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(IpAddr);
 
@@ -74,9 +76,13 @@ impl Peer {
         self.0
     }
 
-    /// An IPv4 address that came in an IPv6 coat is still that address.
+    /// An IPv4 address that came in an IPv6 coat is still that address. Of an IPv6 address only the network counts: whoever
+    /// has one address has 2^64 of them, and would be somebody else with each.
     pub(crate) fn of(address: SocketAddr) -> Self {
-        Self(address.ip().to_canonical())
+        match address.ip().to_canonical() {
+            IpAddr::V6(address) => Self(Ipv6Addr::from_bits(address.to_bits() & SUBSCRIBER_MASK).into()),
+            address @ IpAddr::V4(_) => Self(address),
+        }
     }
 }
 
@@ -263,6 +269,16 @@ fn continued_trace(headers: &HeaderMap) -> Option<TraceContext> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_addresses_of_one_ipv6_network_are_counted_together_and_those_of_ipv4_one_by_one() {
+        let peer = |address: &str| Peer::of(SocketAddr::new(address.parse().unwrap(), 1)).address();
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+        assert_ne!(peer("192.0.2.1"), peer("192.0.2.2"));
+        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
+        assert_ne!(peer("::ffff:192.0.2.1"), peer("::ffff:192.0.2.2"));
+    }
 
     #[test]
     fn the_scheme_is_recognised_in_any_case_and_others_are_not() {

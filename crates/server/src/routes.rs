@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::routing::{MethodFilter, MethodRouter, any, on};
 use axum::{Extension, Router};
 use contract::error::{ErrorCode, Refusal};
@@ -20,7 +20,7 @@ use schemars::{Schema, SchemaGenerator};
 use crate::answer::Handled;
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::mcp::front;
+use crate::mcp::front::{self, Part};
 use crate::problem::{RESOURCE_METADATA, Refused, method_not_allowed, no_such_endpoint};
 use crate::query::Query;
 
@@ -57,6 +57,7 @@ mod tenants;
 mod tokens;
 mod tool_folders;
 mod tool_health;
+mod tool_logs;
 mod tools;
 mod usage;
 mod webhooks;
@@ -210,6 +211,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         tool_health::OPERATIONS,
+        tool_logs::OPERATIONS,
         usage::OPERATIONS,
         health::OPERATIONS,
         instances::OPERATIONS,
@@ -232,12 +234,13 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
     }
     let table = mounted(operations());
     table
-        .route(front::PATH, any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, None)))
+        .route(
+            front::PATH,
+            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, Part::Whole)),
+        )
         .route(
             "/mcp/{toolset}",
-            any(|State(door): State<Arc<Door>>, Path(toolset): Path<String>, request: Request| {
-                front::answer(door, request, Some(toolset))
-            }),
+            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, Part::Toolset)),
         )
         .route(&format!("{RESOURCE_METADATA}/mcp"), to(MethodFilter::GET, oauth::metadata_of_part))
         .route(&format!("{RESOURCE_METADATA}/mcp/{{toolset}}"), to(MethodFilter::GET, oauth::metadata_of_part))

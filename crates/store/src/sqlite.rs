@@ -17,6 +17,7 @@ mod breaker_history;
 mod checkpoints;
 mod columns;
 mod faults;
+mod freed_space;
 mod index;
 mod jobs;
 mod ledger;
@@ -126,6 +127,15 @@ impl SqliteStore {
     /// Changes [`Options::bytes_max`] of an open store.
     pub async fn set_bytes_max(&self, bytes: u64) -> Result<(), StoreError> {
         self.writer()?.run(move |connection| limit_pages(connection, bytes).map_err(Fault::from)).await
+    }
+
+    /// Moves the log of writes into the file and leaves it empty, so that what was replaced is not to be read there either.
+    /// False: somebody was reading from it all the time, and it is emptied when the store is closed.
+    pub async fn empty_log(&self) -> Result<bool, StoreError> {
+        let location = self.readers.location().clone();
+        let done = tokio::task::spawn_blocking(move || location.empty_log().map_err(Fault::from));
+        let emptied = done.await.map_err(|error| StoreError::Unavailable(Box::new(error)))?;
+        Ok(emptied?)
     }
 
     /// Numbers for metrics.

@@ -5,8 +5,10 @@
 //!   answer counts as "may have happened" (DESIGN §5). So does an answer that cannot be understood: whoever gave it has had
 //!   the request.
 //! - FAULT-3: what was turned away has not happened: a connection that was refused, a status that is given in place of an
-//!   execution, an error of the protocol that came with such a status or says by its number that nothing was begun. Every
-//!   other error of a server (-32603, -32000 …) may have come in the middle ([`Fault::reach`]).
+//!   execution, an error of the protocol that says by its number that nothing was begun. Every other error of a server
+//!   (-32603, -32000 …) may have come in the middle ([`Fault::reach`]), whatever status it came with: some answer every
+//!   failure of a tool with 400. Only a transport that turns a request away in words known to be such words is believed
+//!   ([`is_of_transport`], decision 0108).
 //! - FAULT-4: a call that a server has answered with a question has begun. Whatever ends it from there on, nobody can say
 //!   that nothing was done ([`Fault::after_answer`]).
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
@@ -33,6 +35,22 @@ pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 /// A server of 2025-11-25 that wants its caller to visit an address before it does anything.
 pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 
+/// What the transports of servers say in their own name, and servers say of everything else.
+const SERVER_ERROR: i64 = -32000;
+const SESSION_NOT_FOUND: i64 = -32001;
+
+/// How the transports of the SDKs say that a request was turned away, in small letters.
+const WORDS_OF_TRANSPORTS: [&str; 8] = [
+    "no session",
+    "session not found",
+    "no valid session",
+    "invalid session id",
+    "unknown session",
+    "mcp-session-id",
+    "server not initialized",
+    "unsupported protocol version",
+];
+
 /// Bytes of a server's own words that go into the details of a refusal.
 pub(crate) const DETAILS_BYTES_MAX: usize = 64 << 10;
 
@@ -45,7 +63,7 @@ pub(crate) enum Fault {
     /// It was on its way, and no answer will come.
     #[error("the connection was lost before the answer came: {0}")]
     Lost(&'static str),
-    /// The server answered with an error. At the door: with an HTTP status that is given in place of an execution.
+    /// The server answered with an error. At the door: its transport did, before any tool heard of the request.
     #[error("the server answered with the error {}", error.code)]
     Refused { error: RpcError, at_door: bool },
     /// An HTTP status instead of an answer.
@@ -117,6 +135,14 @@ impl Fault {
                 reach => reach,
             },
         }
+    }
+
+    /// The same, for a status that came with an error of the protocol. A session that is gone is believed to a transport only.
+    pub(crate) fn with_reason(self, status: u16, error: RpcError) -> Self {
+        let session_is_gone = matches!(self, Self::NotSent(_));
+        let at_door = is_of_transport(status, session_is_gone, &error);
+        let refused = Self::Refused { error, at_door };
+        if session_is_gone && refused.reach().is_clean() { self } else { refused }
     }
 
     /// The same, of a call that the server has answered before (FAULT-4).
@@ -198,6 +224,19 @@ impl Fault {
             }
         }
     }
+}
+
+/// Did the transport of the server give this error, which by its number might be a tool's as well?
+fn is_of_transport(status: u16, session_is_gone: bool, error: &RpcError) -> bool {
+    if !matches!(error.code, SERVER_ERROR | SESSION_NOT_FOUND) || !ExecutionReach::of_status(status).is_clean() {
+        return false;
+    }
+    // Statuses about the HTTP message as such; no tool is asked about that.
+    if session_is_gone || matches!(status, 405 | 406 | 411 | 413 | 414 | 415 | 417 | 421 | 426 | 431) {
+        return true;
+    }
+    let message = error.message.to_lowercase();
+    WORDS_OF_TRANSPORTS.iter().any(|words| message.contains(words))
 }
 
 fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
@@ -304,9 +343,9 @@ mod tests {
         }
         for code in [-32603, -32000, -32001, -32002, -32099, 0, 1, 500] {
             table.push((rpc(code, false), MayHaveRun));
-            table.push((rpc(code, true), Refused));
         }
         table.push((rpc(-32602, false), Answered));
+        table.push((rpc(-32000, true), Refused));
         for (fault, reach) in table {
             assert_eq!(fault.reach(), reach, "{fault:?}");
             assert!(judged(&fault).is_none_or(|judged| judged == reach), "{fault:?}");
@@ -322,6 +361,47 @@ mod tests {
                 assert_ne!(begun.clone().failure("s", true).refusal.code, ErrorCode::E3413, "{begun:?}");
             }
             assert_eq!(begun.clone().after_answer(), begun);
+        }
+    }
+
+    #[test]
+    fn an_error_under_a_status_is_clean_only_where_it_cannot_be_a_tool_s() {
+        use ExecutionReach::{Answered, MayHaveRun, NotSent, Refused};
+        let gone = || Fault::NotSent("the session is gone");
+        for (fault, status, code, message, reach) in [
+            // What says by its number that nothing was begun, under every status.
+            (Fault::Status(400), 400, -32700, "half done", Refused),
+            (Fault::Status(422), 422, -32600, "half done", Refused),
+            (Fault::Status(500), 500, -32601, "half done", Refused),
+            (Fault::Status(400), 400, -32020, "half done", Refused),
+            // Parameters may have been judged by the tool.
+            (Fault::Status(400), 400, -32602, "no", Answered),
+            (gone(), 404, -32602, "no", Answered),
+            // A failure in the middle, under whatever status.
+            (Fault::Status(400), 400, -32603, "no session", MayHaveRun),
+            (Fault::Status(409), 409, -32603, "half done", MayHaveRun),
+            (Fault::Status(415), 415, -32603, "half done", MayHaveRun),
+            (gone(), 404, -32603, "half done", MayHaveRun),
+            (gone(), 404, -32002, "half done", MayHaveRun),
+            (Fault::Status(400), 400, -32000, "half done", MayHaveRun),
+            (Fault::Status(400), 400, -32000, "Connection closed", MayHaveRun),
+            (Fault::Status(404), 404, -32001, "Request timed out", MayHaveRun),
+            (Fault::Status(422), 422, -32050, "no session", MayHaveRun),
+            (Fault::Status(400), 400, 7, "no session", MayHaveRun),
+            (Fault::Status(500), 500, -32000, "no session", MayHaveRun),
+            // A transport that speaks for itself.
+            (Fault::Status(400), 400, -32000, "no session", Refused),
+            (Fault::Status(400), 400, -32000, "Bad Request: Mcp-Session-Id header is required", Refused),
+            (Fault::Status(400), 400, -32000, "Bad Request: Server not initialized", Refused),
+            (Fault::Status(404), 404, -32001, "Session not found", Refused),
+            (Fault::Status(405), 405, -32000, "Method not allowed.", Refused),
+            (Fault::Status(406), 406, -32000, "Not Acceptable", Refused),
+            (gone(), 404, -32001, "what session?", NotSent),
+            (gone(), 404, -32600, "Session has been terminated", NotSent),
+        ] {
+            let error = RpcError { code, message: message.into(), data: None };
+            let judged = fault.with_reason(status, error);
+            assert_eq!(judged.reach(), reach, "{status} {code} {message}: {judged:?}");
         }
     }
 

@@ -1,12 +1,16 @@
 //! `did:web` documents on hosts that are listed, and those that are not.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use contract::ids::Subject;
-use gantry_authorities::{DidWeb, Outbound};
+use gantry_authorities::DidWeb;
 use kernel::ports::clock::Clock;
 use kernel::ports::did_resolver::{DidError, DidResolver as _};
+use outbound::{GateLimits, Guard, Resolver};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -21,10 +25,31 @@ struct Fixture {
     resolver: Arc<DidWeb>,
 }
 
+/// A name server for which every name is this machine.
+#[derive(Debug)]
+struct Home;
+
+#[async_trait]
+impl Resolver for Home {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+/// With these networks opened by the operator.
+fn guard(open: &[&str]) -> Guard {
+    let open: Vec<_> = open.iter().map(|network| network.parse().unwrap()).collect();
+    Guard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Home))
+}
+
 fn resolver(hosts: &[&str], clock: &Arc<ManualClock>) -> Arc<DidWeb> {
+    guarded(guard(&["127.0.0.0/8"]), hosts, clock)
+}
+
+fn guarded(guard: Guard, hosts: &[&str], clock: &Arc<ManualClock>) -> Arc<DidWeb> {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    Arc::new(DidWeb::new(&Outbound::new().unwrap(), &hosts, clock).unwrap())
+    Arc::new(DidWeb::new(guard, &hosts, clock).unwrap())
 }
 
 fn did_at(port: u16, rest: &str) -> Subject {
@@ -79,6 +104,27 @@ async fn nobody_is_asked_who_is_not_on_the_list() {
 }
 
 #[tokio::test]
+async fn a_listed_name_that_leads_to_a_private_address_is_not_asked_unless_the_operator_has_opened_it() {
+    let Fixture { authority, did, clock, .. } = Fixture::new().await;
+    let port = authority.address.port();
+    // Whoever has a name below a listed one decides where it leads; here to this machine.
+    let inside = TcpListener::bind("127.0.0.1:0").unwrap();
+    inside.set_nonblocking(true).unwrap();
+    let below: Subject =
+        format!("did:web:inside.example.com%3A{}", inside.local_addr().unwrap().port()).parse().unwrap();
+    let local: Subject = format!("did:web:localhost%3A{port}").parse().unwrap();
+    for (host, did) in [("*.example.com", &below), ("127.0.0.1", &did), ("localhost", &local)] {
+        let closed = guarded(guard(&[]), &[host], &clock);
+        assert_eq!(closed.resolve(did).await, Err(DidError::Unreachable), "{host}");
+    }
+    assert_eq!(authority.count(), 0, "nobody was asked");
+    assert_eq!(inside.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "nobody was connected to");
+    // As the operator wants it.
+    let opened = guarded(guard(&["127.0.0.0/8"]), &["127.0.0.1"], &clock);
+    assert_eq!(opened.resolve(&did).await, Ok(()));
+}
+
+#[tokio::test]
 async fn every_answer_but_a_document_is_a_no() {
     let fixture = Fixture::new().await;
     let did = fixture.did.as_str();
@@ -120,7 +166,7 @@ async fn a_host_that_is_down_or_silent_cannot_say() {
     assert_eq!(resolver(&["127.0.0.1"], &clock).resolve(&down).await, Err(DidError::Unreachable));
 
     let authority = Authority::start(Behaviour::Silence).await;
-    let quick = DidWeb::new(&Outbound::new().unwrap(), &["127.0.0.1".into()], clock).unwrap();
+    let quick = DidWeb::new(guard(&["127.0.0.0/8"]), &["127.0.0.1".into()], clock).unwrap();
     let quick = quick.within(Duration::from_millis(60));
     let did = did_at(authority.address.port(), "");
     assert_eq!(quick.resolve(&did).await, Err(DidError::Unreachable));

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 pub(super) mod bringing_in;
 mod machine;
 mod mcp;
-pub(super) mod package_step;
+pub(crate) mod package_step;
 mod plan;
 mod trial;
 

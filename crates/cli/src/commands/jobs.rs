@@ -182,6 +182,13 @@ impl Unknown {
         if let Some(calls) = answer.get_mut("calls").and_then(Value::as_array_mut) {
             let room = usize::from(self.limit).saturating_sub(calls.len());
             calls.extend(in_no_ledger.into_iter().take(room));
+            let is_full = calls.len() >= usize::from(self.limit);
+            if let Some(members) = answer.as_object_mut() {
+                members.insert("has_more".to_owned(), is_full.into());
+            }
+            if is_full {
+                context.printer.note(&format!("the newest {} are shown, there may be more: --limit", self.limit));
+            }
         }
         context.printer.answer(&answer, |printer| {
             let rows = answer.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -85,6 +85,12 @@ impl Restore {
         }
         if !head.has_keys {
             context.printer.note("no keys were in the backup: those of the data directory are used, or new ones made");
+            if head.audit_records > 0 && !data_dir.signing_key_file().try_exists().unwrap_or(false) {
+                context.printer.note(
+                    "the restored audit log goes on only with its own keys: put them into `keys`, or move the folder \
+                     `audit` away (`gantry audit verify --dir` still checks it), and the server begins a new log",
+                );
+            }
         }
         Ok(())
     }

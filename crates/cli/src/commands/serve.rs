@@ -8,6 +8,7 @@
 //! The store comes before the keys, because its lock is what keeps two servers from making keys at once; and before the
 //! port, because "this data directory is in use" is the better message of the two.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::Outcome;
 use crate::config::key::{Key, Value};
-use crate::config::{Config, process, server as server_section, tools};
+use crate::config::{Config, log, process, server as server_section, tools};
 use crate::context::Context;
 use crate::data_dir::RunningServer;
 use crate::failure::Failure;
@@ -37,6 +38,7 @@ mod audit_sinks;
 mod banner;
 mod callbacks;
 mod crew;
+mod development;
 mod insights;
 mod installation;
 mod jobs;
@@ -50,6 +52,7 @@ mod wiring;
 mod worker;
 
 use banner::Banner;
+pub(super) use development::Development;
 use tls::TlsKeeper;
 use wiring::{House, Household};
 
@@ -87,12 +90,30 @@ pub(crate) struct Serve {
     /// Take no calls: do jobs beside other servers on the same PostgreSQL; only /health and /metrics answer
     #[arg(long)]
     worker_only: bool,
+    /// No flag leads here: see `gantry tool dev`.
+    #[arg(skip)]
+    development: Option<Development>,
 }
 
 impl Serve {
     /// The same, without doors for calls.
     pub(super) fn into_worker(self) -> Self {
         Self { worker_only: true, ..self }
+    }
+
+    /// A server for the development of one tool.
+    pub(super) fn of_development(listen: SocketAddr, unsandboxed_processes: bool, development: Development) -> Self {
+        Self {
+            listen: Some(listen.to_string()),
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tools: vec![development.folder.clone()],
+            insecure_plaintext: false,
+            unsandboxed_processes,
+            worker_only: false,
+            development: Some(development),
+        }
     }
 
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
@@ -104,7 +125,7 @@ impl Serve {
         let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
-        let house = wiring::build(context, &config, redacting).await?;
+        let house = wiring::build(context, &config, redacting).await?.with_drafts(self.development.is_some());
         let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
@@ -144,8 +165,14 @@ impl Serve {
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend(watch(folders, &door, &house));
         let tools = kernel.registry().snapshot().tool_count();
-        Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
-            .show(&context.printer);
+        match &self.development {
+            None => Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
+                .show(&context.printer),
+            Some(development) => {
+                keepers.push(development::show_calls(&kernel, context.printer.clone()));
+                development.greet(&context.printer, &running, context.data_dir().path());
+            }
+        }
         tell_limits(&config);
 
         let drained = tokio::select! {
@@ -224,6 +251,9 @@ impl Serve {
         }
         if self.unsandboxed_processes {
             flags.push((&process::UNSANDBOXED, Value::Flag(true)));
+        }
+        if self.development.is_some() {
+            flags.push((&log::LEVEL, Value::Text(development::LOG_LEVEL.to_owned())));
         }
         if self.worker_only {
             flags.push((&server_section::WORKER_ONLY, Value::Flag(true)));

@@ -7,23 +7,32 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 mod add;
+mod build;
+mod call_line;
 mod classify;
+mod dev;
 mod diff;
 mod lifecycle;
 mod list;
+mod logs;
 mod new;
 mod quarantine;
 mod scan;
 mod search;
 mod show;
 
+pub(crate) use call_line::CallLine;
+
 /// Make, register, look at and retire tools
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     Add(add::Add),
     New(new::New),
+    Dev(dev::Dev),
+    Build(build::Build),
     List(list::List),
     Show(show::Show),
+    Logs(logs::Logs),
     Search(search::Search),
     Diff(diff::Diff),
     Classify(classify::Classify),
@@ -40,10 +49,13 @@ impl Tool {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
             Self::Scan(command) => return command.run(context).await,
+            Self::Dev(command) => return command.run(context).await,
             Self::Add(command) => command.run(context).await?,
+            Self::Build(command) => command.run(context).await?,
             Self::New(command) => command.run(context)?,
             Self::List(command) => command.run(context).await?,
             Self::Show(command) => command.run(context).await?,
+            Self::Logs(command) => command.run(context).await?,
             Self::Search(command) => command.run(context).await?,
             Self::Diff(command) => command.run(context).await?,
             Self::Classify(command) => command.run(context).await?,

@@ -144,7 +144,8 @@ pub(crate) const DID_WEB_HOSTS: Key = Key {
     default: Some(""),
     unset: "",
     doc: "Hosts that may be asked for the documents of `did:web` subjects: `example.com`, `example.com:8443`, \
-          `*.example.com`. Empty: none is asked, and a `did:web` is known only if an administrator has introduced it.",
+          `*.example.com`. They are asked at public addresses only, and in the networks of `[egress] open_networks`. Empty: \
+          none is asked, and a `did:web` is known only if an administrator has introduced it.",
     since: "0.1",
 };
 

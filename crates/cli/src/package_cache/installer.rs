@@ -25,6 +25,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Of what an installer says, so much is kept: its end.
 const SAID_BYTES_MAX: usize = 64 << 10;
 
+/// Lines of it that are shown.
+const SAID_LINES_MAX: usize = 4;
+
 /// Who hears how far an installation has come.
 pub(crate) trait InstallProgress: Sync {
     /// So many bytes are there, after so many seconds.
@@ -121,6 +124,11 @@ async fn last_words(mut stream: impl AsyncRead + Unpin) -> String {
         }
     }
     String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// What an installer said first, for somebody whose files name many packages.
+pub(super) fn first_lines(said: &str) -> Vec<String> {
+    said.lines().map(str::trim).filter(|line| !line.is_empty()).take(SAID_LINES_MAX).map(str::to_owned).collect()
 }
 
 /// The registry is away, as far as this text goes: what to say.

@@ -1,13 +1,14 @@
 //! Packages of npm, installed by the machine's own `npm`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use upstreams::import::PackageRequest;
 
-use super::installer::{InstallProgress, Step, away, run};
-use super::{Unpacked, tree};
+use super::installer::{InstallProgress, Step, away, first_lines, run};
+use super::{Installed, Unpacked, tree};
 use crate::failure::Failure;
 use crate::printer::visible;
 
@@ -26,47 +27,58 @@ pub(super) async fn install(
     // A name of its own, or that of the folder would stand in the lock file.
     let project = json!({ "name": "gantry-package", "private": true });
     fs::write(folder.join("package.json"), project.to_string()).map_err(unusable)?;
-    let mut args: Vec<std::ffi::OsString> = ["install", "--location=project", "--prefix"].map(Into::into).into();
-    args.push(folder.into());
-    args.extend(
-        [
-            "--save-exact",
-            "--install-links",
-            "--omit=dev",
-            "--no-audit",
-            "--no-fund",
-            "--no-progress",
-            "--loglevel=error",
-        ]
-        .map(Into::into),
-    );
-    // CACHE-2.
-    args.push(if scripts { "--ignore-scripts=false" } else { "--ignore-scripts" }.into());
-    args.extend(request.options.iter().map(Into::into));
-    args.push("--".into());
-    args.extend(request.packages.iter().map(Into::into));
+    let mut words = vec![OsString::from("--save-exact")];
+    words.extend(request.options.iter().map(Into::into));
+    words.push("--".into());
+    words.extend(request.packages.iter().map(Into::into));
     let remedy = "install Node.js with npm, or add the server with --no-package";
-    let step = Step { program: "npm", args, cwd: folder, watched: folder, input: String::new(), remedy };
-    let (content, said) = run(step, progress).await?;
+    let (content, said) = run(npm_step(folder, words, scripts, remedy), progress).await?;
     if !content {
-        return Err(refused(request, &said));
+        return Err(refused(&request.packages.join(", "), request.package_name(), &said));
     }
     unpacked(folder, request, scripts)
 }
 
-/// What was installed.
-fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Unpacked, Failure> {
-    let unread =
-        || Failure::new("npm has left no lock file that can be read").hint("a newer npm may: version 7 or later");
-    let mut lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
+/// Installs what `package.json` of this folder names, as its lock file says if it has one.
+pub(super) async fn install_project(
+    folder: &Path,
+    scripts: bool,
+    progress: &dyn InstallProgress,
+) -> Result<Installed, Failure> {
+    let step = npm_step(folder, Vec::new(), scripts, "install Node.js with npm");
+    let (content, said) = run(step, progress).await?;
+    if !content {
+        // The file names many packages; npm says which one it is about.
+        let missing = said.split_once("' is not in this registry").and_then(|(before, _)| before.rsplit('\'').next());
+        return Err(refused(missing.unwrap_or("package.json"), None, &said).reasons(first_lines(&said)));
+    }
+    let lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
     let document: Value = serde_json::from_slice(&lock).map_err(|_| unread())?;
     let packages = document.get("packages").and_then(Value::as_object).ok_or_else(unread)?;
-    let wanted = document.pointer("/packages//dependencies").and_then(Value::as_object).ok_or_else(unread)?;
-    let name =
-        request.package_name().or_else(|| wanted.keys().next().map(String::as_str)).ok_or_else(unread)?.to_owned();
-    let entry = packages.get(&format!("node_modules/{name}")).ok_or_else(unread)?;
-    let version = entry.get("version").and_then(Value::as_str).ok_or_else(unread)?.to_owned();
-    // A folder of this machine has no digest in the lock file.
+    let lock = with_digests(lock, packages, folder)?;
+    Ok(Installed { lock, skipped_scripts: skipped_scripts(packages, scripts) })
+}
+
+/// `npm install` in a folder with these words at its end.
+fn npm_step<'a>(folder: &'a Path, words: Vec<OsString>, scripts: bool, remedy: &'static str) -> Step<'a> {
+    let mut args: Vec<OsString> = ["install", "--location=project", "--prefix"].map(Into::into).into();
+    args.push(folder.into());
+    args.extend(
+        ["--install-links", "--omit=dev", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error"]
+            .map(Into::into),
+    );
+    // CACHE-2.
+    args.push(if scripts { "--ignore-scripts=false" } else { "--ignore-scripts" }.into());
+    args.extend(words);
+    Step { program: "npm", args, cwd: folder, watched: folder, input: String::new(), remedy }
+}
+
+fn unread() -> Failure {
+    Failure::new("npm has left no lock file that can be read").hint("a newer npm may: version 7 or later")
+}
+
+/// What the digest of an installation is taken of: a folder of this machine has no digest in the lock file.
+fn with_digests(mut lock: Vec<u8>, packages: &Map<String, Value>, folder: &Path) -> Result<Vec<u8>, Failure> {
     for (path, entry) in packages.iter().filter(|(path, entry)| !path.is_empty() && entry.get("integrity").is_none()) {
         let is_link = entry.get("link").is_some();
         let optional = entry.get("optional").is_some();
@@ -77,9 +89,27 @@ fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Un
             Err(error) => return Err(Failure::new(format!("what npm has installed cannot be read: {error}"))),
         }
     }
+    Ok(lock)
+}
+
+/// Packages whose install scripts were not run.
+fn skipped_scripts(packages: &Map<String, Value>, scripts: bool) -> Vec<String> {
     let has_script = |entry: &&Value| entry.get("hasInstallScript").and_then(Value::as_bool) == Some(true);
     let with_scripts = packages.iter().filter(|(_, entry)| !scripts && has_script(entry));
-    let skipped_scripts = with_scripts.map(|(path, _)| path.rsplit("node_modules/").next().unwrap_or(path).to_owned());
+    with_scripts.map(|(path, _)| path.rsplit("node_modules/").next().unwrap_or(path).to_owned()).collect()
+}
+
+/// What was installed.
+fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Unpacked, Failure> {
+    let lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
+    let document: Value = serde_json::from_slice(&lock).map_err(|_| unread())?;
+    let packages = document.get("packages").and_then(Value::as_object).ok_or_else(unread)?;
+    let wanted = document.pointer("/packages//dependencies").and_then(Value::as_object).ok_or_else(unread)?;
+    let name =
+        request.package_name().or_else(|| wanted.keys().next().map(String::as_str)).ok_or_else(unread)?.to_owned();
+    let entry = packages.get(&format!("node_modules/{name}")).ok_or_else(unread)?;
+    let version = entry.get("version").and_then(Value::as_str).ok_or_else(unread)?.to_owned();
+    let lock = with_digests(lock, packages, folder)?;
     let command = command(&name, entry, request.command.as_deref())?;
     let command = PathBuf::from("node_modules/.bin").join(command);
     if fs::metadata(folder.join(&command)).is_err() {
@@ -88,7 +118,7 @@ fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Un
             Failure::new(format!("`{name}` {version} has no command `{file}`")).hint(commands_hint(&bins(entry)))
         );
     }
-    let skipped_scripts = skipped_scripts.collect();
+    let skipped_scripts = skipped_scripts(packages, scripts);
     Ok(Unpacked { name, version, lock, command, leading: Vec::new(), skipped_scripts })
 }
 
@@ -136,17 +166,14 @@ fn is_command(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != ".."
 }
 
-fn refused(request: &PackageRequest, said: &str) -> Failure {
-    let package = request.packages.join(", ");
+fn refused(package: &str, name: Option<&str>, said: &str) -> Failure {
     if said.contains("code E404") {
         return Failure::new(format!("there is no package `{package}` on npm, or it is not yours to see"))
             .hint("check its name; a private one needs `npm login`");
     }
     if said.contains("code ETARGET") || said.contains("code ENOVERSIONS") {
-        return Failure::new(format!("there is no such version: `{package}`")).hint(format!(
-            "`npm view {} versions` shows those there are",
-            request.package_name().unwrap_or("PACKAGE")
-        ));
+        return Failure::new(format!("there is no such version: `{package}`"))
+            .hint(format!("`npm view {} versions` shows those there are", name.unwrap_or("PACKAGE")));
     }
     if let Some(failure) = away("npm", said) {
         return failure;
@@ -195,7 +222,7 @@ mod tests {
                 "`@a/b@9`: code EWEIRD; something",
             ),
         ] {
-            let failure = refused(&request, said);
+            let failure = refused(&request.packages.join(", "), request.package_name(), said);
             assert!(failure.message.contains(message), "{said}: {}", failure.message);
             assert!(failure.hint.is_some(), "{said}");
         }

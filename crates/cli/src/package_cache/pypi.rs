@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use upstreams::import::PackageRequest;
 
-use super::Unpacked;
-use super::installer::{InstallProgress, Step, away, run};
+use super::installer::{InstallProgress, Step, away, first_lines, run};
+use super::{Installed, Unpacked};
 use crate::failure::Failure;
 use crate::printer::visible;
 
@@ -27,43 +27,118 @@ pub(super) async fn install(
     progress: &dyn InstallProgress,
 ) -> Result<Unpacked, Failure> {
     let cwd = folder.parent().unwrap_or(folder);
-    let python = folder.join("bin").join("python");
-    let step = |args: Vec<OsString>, input: String| {
-        run(Step { program: "uv", args, cwd, watched: folder, input, remedy: REMEDY }, progress)
-    };
     let mut args: Vec<OsString> = ["venv", "--quiet", "--no-project", "--relocatable"].map(Into::into).into();
     if let Some(version) = &request.python {
         args.extend(["--python".into(), version.into()]);
     }
     args.push(folder.into());
-    done(request, step(args, String::new()).await?)?;
+    let (packages, version) = (request.packages.join(", "), request.python.as_deref());
+    let step = Step { program: "uv", args, cwd, watched: folder, input: String::new(), remedy: REMEDY };
+    let (content, said) = run(step, progress).await?;
+    if !content {
+        return Err(refused(&packages, version, &said));
+    }
+    let resolution = Resolution {
+        cwd,
+        watched: folder,
+        python: folder.join("bin").join("python"),
+        files: Vec::new(),
+        wanted: request.packages.iter().map(|package| requirement(package)).collect::<Vec<_>>().join("\n"),
+        lock: folder.join(LOCK_FILE),
+        target: None,
+        options: &request.options,
+        scripts,
+        remedy: REMEDY,
+    };
+    let installed = resolution.install(progress).await?;
+    installed.map_err(|said| refused(&packages, version, &said))?;
+    unpacked(folder, request)
+}
 
-    let common = |args: &mut Vec<OsString>| {
-        args.extend(["--quiet".into(), "--python".into(), OsString::from(&python)]);
+/// Installs what files of a folder name into `target`, for this Python. Answers what the digest is taken of.
+pub(super) async fn install_project(
+    (folder, files): (&Path, Vec<PathBuf>),
+    (python, target): (PathBuf, PathBuf),
+    scripts: bool,
+    progress: &dyn InstallProgress,
+) -> Result<Installed, Failure> {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let above = target.parent().unwrap_or(&target).to_owned();
+    let lock = above.join(LOCK_FILE);
+    let resolution = Resolution {
+        cwd: folder,
+        watched: &above,
+        python,
+        files,
+        wanted: String::new(),
+        lock: lock.clone(),
+        target: Some(target),
+        options: &[],
+        scripts,
+        remedy: "install uv (`pip install uv`)",
+    };
+    let installed = resolution.install(progress).await?;
+    installed.map_err(|said| {
+        // The files name many packages; uv says which one it is about.
+        let missing = said.split_once(" was not found").and_then(|(before, _)| before.rsplit(' ').next());
+        refused(missing.unwrap_or(&names.join(", ")), None, &said).reasons(first_lines(&said))
+    })?;
+    let lock = fs::read(&lock).map_err(|_| Failure::new("uv has left no lock file that can be read"))?;
+    // Nothing is built without leave, so there are no scripts that could have been left out.
+    Ok(Installed { lock, skipped_scripts: Vec::new() })
+}
+
+/// What uv resolves to versions with digests, and then installs exactly so.
+struct Resolution<'a> {
+    cwd: &'a Path,
+    /// What grows.
+    watched: &'a Path,
+    python: PathBuf,
+    /// Files that name packages; where there are none, `wanted` names them.
+    files: Vec<PathBuf>,
+    wanted: String,
+    lock: PathBuf,
+    /// Where packages go that do not go into the environment of `python`.
+    target: Option<PathBuf>,
+    options: &'a [String],
+    scripts: bool,
+    remedy: &'static str,
+}
+
+impl Resolution<'_> {
+    /// The inner error is what uv said.
+    async fn install(&self, progress: &dyn InstallProgress) -> Result<Result<(), String>, Failure> {
+        let mut args: Vec<OsString> =
+            ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"].map(Into::into).into();
+        match self.files.as_slice() {
+            [] => args.push("-".into()),
+            files => args.extend(files.iter().map(Into::into)),
+        }
+        args.extend(["--output-file".into(), OsString::from(&self.lock)]);
+        let (content, said) = run(self.step(args, self.wanted.clone()), progress).await?;
+        if !content {
+            return Ok(Err(said));
+        }
+        let mut args: Vec<OsString> =
+            ["pip", "install", "--require-hashes", "--link-mode", "copy"].map(Into::into).into();
+        match &self.target {
+            Some(target) => args.extend(["--target".into(), OsString::from(target)]),
+            None => args.push("--compile-bytecode".into()),
+        }
+        args.extend(["--requirement".into(), OsString::from(&self.lock)]);
+        let (content, said) = run(self.step(args, String::new()), progress).await?;
+        Ok(if content { Ok(()) } else { Err(said) })
+    }
+
+    fn step(&self, mut args: Vec<OsString>, input: String) -> Step<'_> {
+        args.extend(["--quiet".into(), "--python".into(), OsString::from(&self.python)]);
         // CACHE-2: what is built runs code of its author.
-        if !scripts {
+        if !self.scripts {
             args.push("--no-build".into());
         }
-        args.extend(request.options.iter().map(Into::into));
-    };
-    let lock = folder.join(LOCK_FILE);
-    let mut args: Vec<OsString> =
-        ["pip", "compile", "-", "--generate-hashes", "--no-header", "--no-annotate", "--output-file"]
-            .map(Into::into)
-            .into();
-    args.push(OsString::from(&lock));
-    common(&mut args);
-    let wanted = request.packages.iter().map(|package| requirement(package)).collect::<Vec<_>>().join("\n");
-    done(request, step(args, wanted).await?)?;
-
-    let mut args: Vec<OsString> =
-        ["pip", "install", "--require-hashes", "--link-mode", "copy", "--compile-bytecode", "--requirement"]
-            .map(Into::into)
-            .into();
-    args.push(OsString::from(&lock));
-    common(&mut args);
-    done(request, step(args, String::new()).await?)?;
-    unpacked(folder, request)
+        args.extend(self.options.iter().map(Into::into));
+        Step { program: "uv", args, cwd: self.cwd, watched: self.watched, input, remedy: self.remedy }
+    }
 }
 
 /// A file of this machine is named by its address.
@@ -135,12 +210,7 @@ fn normalized(name: &str) -> String {
     parts.join("-").to_ascii_lowercase()
 }
 
-fn done(request: &PackageRequest, (content, said): (bool, String)) -> Result<(), Failure> {
-    if content { Ok(()) } else { Err(refused(request, &said)) }
-}
-
-fn refused(request: &PackageRequest, said: &str) -> Failure {
-    let package = request.packages.join(", ");
+fn refused(package: &str, python: Option<&str>, said: &str) -> Failure {
     if let Some(failure) = away("PyPI", said) {
         return failure;
     }
@@ -162,7 +232,7 @@ fn refused(request: &PackageRequest, said: &str) -> Failure {
             .hint("PyPI's page of the package shows those there are");
     }
     if said.contains("No interpreter found") {
-        return Failure::new(format!("there is no Python {} for uv", request.python.as_deref().unwrap_or_default()))
+        return Failure::new(format!("there is no Python {} for uv", python.unwrap_or_default()))
             .hint("`uv python install VERSION` gets one");
     }
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
@@ -195,7 +265,7 @@ mod tests {
             ("cause: Because all versions of docopt have no usable wheels and", "has to be built"),
             ("error: something else\n  cause: x", "error: something else; cause: x"),
         ] {
-            let failure = refused(&request, said);
+            let failure = refused(&request.packages.join(", "), request.python.as_deref(), said);
             assert!(failure.message.contains(message), "{said}: {}", failure.message);
             assert!(failure.hint.is_some(), "{said}");
         }

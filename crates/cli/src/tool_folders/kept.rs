@@ -25,6 +25,9 @@ const BYTES_MAX: u64 = 1 << 30;
 /// What tools make for themselves, and what version control keeps: none of it belongs to the tool.
 const LEFT_OUT: [&str; 5] = [".git", ".hg", ".svn", "__pycache__", ".DS_Store"];
 
+/// By this file a folder says that it is a cache.
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+
 /// The directory, made if it is not there.
 pub(crate) fn folder(data_dir: &DataDir) -> Result<PathBuf, Failure> {
     data_dir.tools_dir()
@@ -94,6 +97,10 @@ fn listed(root: &Path) -> Result<Vec<(PathBuf, Kind)>, Failure> {
             }
             let way = dir.join(entry.file_name());
             let facts = entry.metadata().map_err(|error| unreadable(&way, &error))?;
+            // What says of itself that it is a cache can be made again: the `target` of Cargo, caches of test programs.
+            if facts.is_dir() && root.join(&way).join(CACHE_TAG).is_file() {
+                continue;
+            }
             let kind = if facts.is_dir() {
                 open.push(way.clone());
                 Kind::Folder
@@ -194,6 +201,8 @@ mod tests {
         let tool = dir.path().join("greet");
         fs::create_dir_all(tool.join("lib")).unwrap();
         fs::create_dir_all(tool.join("__pycache__")).unwrap();
+        fs::create_dir_all(tool.join("target")).unwrap();
+        fs::write(tool.join("target/CACHEDIR.TAG"), "x").unwrap();
         fs::write(tool.join("tool.toml"), "x").unwrap();
         fs::write(tool.join("lib/run.sh"), "echo").unwrap();
         fs::set_permissions(tool.join("lib/run.sh"), Permissions::from_mode(0o700)).unwrap();
@@ -212,7 +221,7 @@ mod tests {
         let Ok(Kept::New(place)) = keep_it(&data, &tool) else { panic!("not kept") };
         assert_eq!(place.file_name().unwrap(), "demo.greet-1.0.0");
         assert_eq!(fs::read_to_string(place.join("run")).unwrap(), "echo");
-        assert!(!place.join("__pycache__").try_exists().unwrap());
+        assert!(!place.join("__pycache__").try_exists().unwrap() && !place.join("target").try_exists().unwrap());
         assert_eq!(fs::metadata(place.join("lib/run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(keep_it(&data, &tool).unwrap(), Kept::AsBefore);
         assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 1, "nothing half-made is left");

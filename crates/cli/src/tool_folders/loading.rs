@@ -33,6 +33,7 @@ use policy::BearerSecret;
 use super::{Found, ToolFolder, find};
 use crate::failure::Failure;
 use crate::manifest_file::ManifestFileError;
+use crate::package_cache::tool_packages;
 
 /// Publishes what is found in some directories.
 pub(crate) struct Loader {
@@ -203,6 +204,9 @@ impl Loader {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
                 self.settle(folder, &id, manifest, claimed);
+                if claimed {
+                    round.warnings.extend(tool_packages::unbuilt_warning(folder));
+                }
                 Ok(())
             }
             // LOAD-4.
@@ -242,6 +246,10 @@ impl Loader {
     /// Looks after a published version in its folder.
     fn settle(&mut self, folder: &Path, id: &ToolId, manifest: &Manifest, is_new: bool) {
         let version = &manifest.version;
+        // Where versions are drafts, another manifest may have taken the place of the former (HOMES-3).
+        if self.tool_homes.digest(id, &version.to_string()) != Some(manifest.digest()) {
+            self.tool_homes.set(id, version, manifest.digest(), folder.to_owned());
+        }
         let now = stamp(folder);
         if self.stamps.insert(folder.to_owned(), now).is_some_and(|before| before != now)
             && let Some(processes) = &self.processes

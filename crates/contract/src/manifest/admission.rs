@@ -11,7 +11,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Execution, InputGuard, Isolation, Manifest, ProcessProtocol, Protocol, SideEffectPolicy, TimeoutClass};
+use super::{
+    Execution, InputGuard, Isolation, Manifest, ProcessProtocol, Protocol, ResourceLimits, SideEffectPolicy,
+    TimeoutClass,
+};
 use crate::guard::{self, Guards};
 use crate::ids::ToolId;
 use crate::license;
@@ -247,6 +250,15 @@ fn resources(manifest: &Manifest, out: &mut Vec<Finding>) {
     let Some(limits) = &manifest.resource_limits else { return };
     if let Some(execution) = manifest.execution.as_ref().filter(|execution| !execution.keeps_limits()) {
         out.push(Finding::new("/resource_limits", limits_not_kept(execution)));
+    }
+    // Limits are written out with all their members, so the usual amount is what a manifest has that does not name one.
+    if let Some(Execution::Wasm { .. }) = &manifest.execution
+        && limits.ephemeral_storage != ResourceLimits::default().ephemeral_storage
+    {
+        out.push(Finding::new(
+            "/resource_limits/ephemeral_storage",
+            "a tool of type `wasm` has no scratch space, so there is nothing to limit: leave this out",
+        ));
     }
     let values = [
         ("cpu", limits.cpu_millicores()),

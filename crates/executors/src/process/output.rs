@@ -20,9 +20,14 @@ use serde_json::{Value, json};
 use super::STDOUT_BYTES_MAX;
 use super::service_failure::{self, ServiceFailure};
 use super::simple::Broken;
+use super::stray_output::{self, StrayLine};
 
 /// The exit code that stands for "unknown" (EXEC-010).
 const EXIT_CODE_UNKNOWN: i32 = FailedProgram::EXIT_CODE_UNKNOWN;
+
+/// Where what a tool wrote is found.
+const STDERR_HINT: &str =
+    "`gantry tool logs` shows administrators what the tool wrote to stderr, and so does the server's log";
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +82,19 @@ pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
     let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
     json::read(result, &limits).map_err(|error| match error {
         JsonError::Empty => failed("the tool gave no result: it must write JSON to stdout"),
-        error => failed(format!("the tool's result is not acceptable JSON: {error}")).details(unreadable()),
+        error => unacceptable(&error, result),
     })
+}
+
+/// Of a result with something beside it, everybody reads which line that is. What stands there is for those who may read the log.
+fn unacceptable(error: &JsonError, result: &[u8]) -> Refusal {
+    let refusal = failed(format!("the tool's result is not acceptable JSON: {error}")).details(unreadable());
+    match stray_output::find(result) {
+        None => refusal,
+        Some(StrayLine { number, .. }) => refusal.hint(format!(
+            "line {number} of stdout is not part of the result: print to stderr, stdout is for the result alone; `gantry tool logs` shows the line to administrators"
+        )),
+    }
 }
 
 /// The refusal for a process that ended without having answered, whatever the protocol.
@@ -107,7 +123,7 @@ pub fn broken(error: &Broken) -> Refusal {
 fn failed_end(exit: Exit) -> Refusal {
     match exit {
         Exit::Signal(signal) => Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
-            .hint("look at the server's log for what the tool wrote to stderr")
+            .hint(STDERR_HINT)
             .details(json!({ "signal": signal, "exit_code": EXIT_CODE_UNKNOWN })),
         Exit::Code(code) => {
             failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
@@ -122,9 +138,7 @@ pub(super) fn unreadable() -> Value {
 
 /// The tool's own failure (E3401).
 pub(super) fn failed(message: impl Into<String>) -> Refusal {
-    Refusal::new(ErrorCode::E3401, message)
-        .hint("look at the server's log for what the tool wrote to stderr")
-        .retryable(false)
+    Refusal::new(ErrorCode::E3401, message).hint(STDERR_HINT).retryable(false)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use sandbox::egress::Gate;
 use sandbox::{Access, Network, OwnFile, PROXY_PORT, Spec};
 
 use super::scrub::Scrubber;
-use super::tool_dir;
+use super::{PYTHON_PACKAGES, PYTHON_PATH, tool_dir};
 use crate::confinement::Confinement;
 use crate::walls::Container;
 
@@ -71,6 +71,11 @@ impl Prepared {
         // Links in the way to the folder are the operator's; a mount follows none.
         let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
         confinement.without_private(&home, "the tool's folder")?;
+        let has_packages = tokio::fs::metadata(home.join(PYTHON_PACKAGES)).await.is_ok_and(|found| found.is_dir());
+        if has_packages {
+            let inside = tool_dir().join(PYTHON_PACKAGES).display().to_string();
+            self.spec.env.entry(PYTHON_PATH.to_owned()).or_insert(inside);
+        }
         self.spec = self.spec.mount(home, tool_dir(), Access::Read);
         self.spec.cwd = tool_dir().to_owned();
         Ok(self)

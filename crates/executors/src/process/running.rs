@@ -9,7 +9,9 @@ use sandbox::egress::{Gate, Proxy, ProxyHandle};
 use sandbox::{Child, Ended};
 
 use super::ended;
+use super::log_end::LogEnd;
 use super::prepared::Prepared;
+use super::scrub::Scrubber;
 use super::session::Session;
 use super::streams::Streams;
 use crate::walls::Walls;
@@ -20,6 +22,8 @@ pub struct Running {
     /// There between the first call and the last, if it speaks in sessions.
     pub(super) session: Option<Session>,
     pub(super) child: Child,
+    /// The end of what it writes to stderr in the call it serves.
+    log: LogEnd,
     gate: Option<Arc<Gate>>,
     proxy: Option<ProxyHandle>,
     /// What earlier calls used: a warm process is asked for the difference.
@@ -47,14 +51,23 @@ impl Running {
             .as_ref()
             .zip(child.proxy.take())
             .map(|(gate, listener)| Proxy::serve(listener, Arc::clone(gate)));
-        Ok(Self { session: None, child, gate: prepared.gate.clone(), proxy, counted: Counted::default() })
+        let (gate, log) = (prepared.gate.clone(), LogEnd::default());
+        Ok(Self { session: None, child, log, gate, proxy, counted: Counted::default() })
     }
 
     /// The streams, once.
     pub(super) fn streams(&mut self) -> io::Result<Streams> {
         let streams = self.child.stdin.take().zip(self.child.stdout.take()).zip(self.child.stderr.take());
         let ((stdin, stdout), stderr) = streams.ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Streams::new(stdin, stdout, stderr))
+        Ok(Streams { log: self.log.clone(), ..Streams::new(stdin, stdout, stderr) })
+    }
+
+    /// Lets the log of this call be read when it is over, without the secrets that the tool was given.
+    pub(super) fn leave_log(&self, call: &ToolCall, secrets: &Arc<Scrubber>) {
+        // What a warm process wrote in its last call is not this one's, also if it is not asked any more.
+        self.log.clear();
+        let (log, secrets) = (self.log.clone(), Arc::clone(secrets));
+        call.program_log.leave(move || secrets.text(&log.text()).into_owned());
     }
 
     /// Ends it and waits until nothing is left.

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::log_end::LogEnd;
 use super::scrub::Scrubber;
-use super::streams::{FromTool, Streams, Tail, ToTool};
+use super::streams::{FromTool, Streams, ToTool};
 
 /// How much is read of a tool, and for how long after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub async fn talk_until<E>(
     bounds: &Bounds,
     ended: impl Future<Output = E>,
 ) -> Result<(E, Conversation), Broken> {
-    let mut heard = Heard::new(bounds);
+    let mut heard = Heard::new(streams.log.clone(), bounds);
     let end = {
         let listening = heard.listen(streams, input, bounds);
         tokio::pin!(listening, ended);
@@ -116,21 +117,22 @@ impl Conversation {
 /// What has been heard so far. Kept outside the futures that read, so that stopping them loses nothing.
 struct Heard {
     stdout: Vec<u8>,
-    stderr: Tail,
+    stderr: LogEnd,
 }
 
 impl Heard {
-    fn new(bounds: &Bounds) -> Self {
-        Self { stdout: Vec::new(), stderr: Tail::new(bounds.log_bytes_kept) }
+    fn new(log: LogEnd, bounds: &Bounds) -> Self {
+        log.keep(bounds.log_bytes_kept);
+        Self { stdout: Vec::new(), stderr: log }
     }
 
     async fn listen(&mut self, streams: Streams, input: &[u8], bounds: &Bounds) -> Result<(), Broken> {
-        let Streams { stdin, stdout, stderr } = streams;
+        let Streams { stdin, stdout, stderr, log: _ } = streams;
         // SIMPLE-1.
         tokio::try_join!(
             feed(stdin, input),
             whole(stdout, &mut self.stdout, bounds.result_bytes_max),
-            end_of(stderr, &mut self.stderr, bounds.log_bytes_max),
+            end_of(stderr, &self.stderr, bounds.log_bytes_max),
         )
         .map(drop)
     }
@@ -155,7 +157,7 @@ async fn whole(stream: FromTool, into: &mut Vec<u8>, limit: usize) -> Result<(),
 }
 
 /// Reads a log to its end, of which the last is kept.
-async fn end_of(mut stream: FromTool, into: &mut Tail, limit: u64) -> Result<(), Broken> {
+async fn end_of(mut stream: FromTool, into: &LogEnd, limit: u64) -> Result<(), Broken> {
     let mut chunk = vec![0_u8; 8192];
     loop {
         let count = stream.read(&mut chunk).await?;

@@ -17,6 +17,7 @@ use std::fmt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::key_block::KeyBlock;
+use super::log_end::LogEnd;
 
 /// A stream that a tool writes and Gantry reads.
 pub type FromTool = Box<dyn AsyncRead + Send + Unpin>;
@@ -33,6 +34,8 @@ pub struct Streams {
     pub stdin: ToTool,
     pub stdout: FromTool,
     pub stderr: FromTool,
+    /// Where the end of what came from `stderr` is kept.
+    pub log: LogEnd,
 }
 
 impl Streams {
@@ -42,7 +45,7 @@ impl Streams {
         stdout: impl AsyncRead + Send + Unpin + 'static,
         stderr: impl AsyncRead + Send + Unpin + 'static,
     ) -> Self {
-        Self { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr) }
+        Self { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr), log: LogEnd::default() }
     }
 }
 
@@ -92,6 +95,16 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) fn new(kept_max: usize) -> Self {
         Self { kept: VecDeque::with_capacity(kept_max), kept_max, seen: 0, lost: KeyBlock::default() }
+    }
+
+    /// Keeps so many bytes from now on.
+    pub(super) fn keep(&mut self, kept_max: usize) {
+        self.kept_max = kept_max;
+    }
+
+    /// Would what comes next begin a line?
+    pub(super) fn ends_with_line(&self) -> bool {
+        self.kept.back().is_none_or(|byte| *byte == b'\n')
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {

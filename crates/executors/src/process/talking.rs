@@ -10,6 +10,7 @@ use sandbox::Ended;
 use serde_json::Value;
 
 use super::attended::{Attended, Holder};
+use super::log_end::LogEnd;
 use super::output::{self, ended_early, judged};
 use super::prepared::Prepared;
 use super::running::Running;
@@ -17,7 +18,7 @@ use super::scrub::Scrubber;
 use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
 use super::streams::last_lines;
 use super::warm::{Warm, WarmKey, WarmPool};
-use super::{call_environment, ended, simple};
+use super::{call_environment, ended, simple, stray_output};
 use crate::confinement::settled;
 use crate::walls::Walls;
 
@@ -36,6 +37,8 @@ pub(crate) async fn simply(
     prepared.spec.env.extend(call_environment(call));
     let mut running = Running::start(walls, call, &prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
+    running.leave_log(call, &prepared.scrubber);
+    let log_end = streams.log.clone();
     let input = call.parameters.to_string().into_bytes();
     let attended = Attended::new(call, running);
     let talked = {
@@ -53,10 +56,14 @@ pub(crate) async fn simply(
             return Err(ExecutorError::may_have_run(output::broken(&error)));
         }
     };
-    let lines = said.log(&prepared.scrubber);
-    log(call, &end, &lines);
     let mut usage = ended::usage(end.usage);
     let exit = ended::exit(&end);
+    let judged = judged(exit, said.result());
+    if exit.is_success() && judged.is_err() {
+        note_stray(&log_end, said.result());
+    }
+    let lines = prepared.scrubber.text(&log_end.text()).into_owned();
+    log(call, &end, &lines);
     let gate = settled(call, running.closed_gate().await, &mut usage);
     let failed = |refusal, reach| {
         let output = call.companion.redacted(&lines);
@@ -69,7 +76,7 @@ pub(crate) async fn simply(
     {
         return Err(failed(refusal, ended::reach_under(&end, exit.reach())));
     }
-    let value = judged(exit, said.result()).map_err(|refusal| refused(prepared.scrubber.refusal(refusal)))?;
+    let value = judged.map_err(|refusal| refused(prepared.scrubber.refusal(refusal)))?;
     Ok(ToolOutput { value: prepared.scrubber.value(value), usage })
 }
 
@@ -121,7 +128,9 @@ async fn asked<H: Holder>(
     let attended = Attended::new(call, holder);
     let answer = {
         let mut holder = attended.holder().await;
-        conversed(call, holder.process(), secrets).await
+        let running = holder.process();
+        running.leave_log(call, secrets);
+        conversed(call, running, secrets).await
     };
     Ok((attended.back().ok_or_else(broken)?, answer))
 }
@@ -228,6 +237,13 @@ async fn kept(
 fn reported(session: Option<&Session>, usage: &mut Usage) {
     let said = session.map(Session::reported).unwrap_or_default();
     (usage.cost_incurred, usage.tokens) = (said.cost, said.tokens);
+}
+
+/// The line that spoiled a result joins the log, where those who may read it look.
+pub(super) fn note_stray(log: &LogEnd, output: &[u8]) {
+    if let Some(stray) = stray_output::find(output) {
+        log.note_stray(Some(stray.number), stray.text);
+    }
 }
 
 fn broken() -> ExecutorError {

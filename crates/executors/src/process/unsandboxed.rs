@@ -14,9 +14,8 @@ use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 
 use super::child::Child;
 use super::output::{self, Exit, judged};
-use super::scrub::Scrubber;
 use super::streams::last_lines;
-use super::{call_environment, simple};
+use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, simple, talking};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -28,15 +27,27 @@ pub(super) async fn run(
     call.dispatch.release();
     let mut env = env.clone();
     env.extend(call_environment(call));
+    let packages = home.join(PYTHON_PACKAGES);
+    if tokio::fs::metadata(&packages).await.is_ok_and(|found| found.is_dir()) {
+        env.entry(PYTHON_PATH.to_owned()).or_insert_with(|| packages.display().to_string());
+    }
     let child = Child::start(command, &env, home);
     let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, &error)))?;
     let broken = |error| ExecutorError::may_have_run(output::broken(&error));
     let streams = child.streams().ok_or_else(|| broken(simple::Broken::Io(io::ErrorKind::BrokenPipe.into())))?;
+    let log_end = streams.log.clone();
+    let read = log_end.clone();
+    call.program_log.leave(move || read.text());
     let input = call.parameters.to_string().into_bytes();
     let (status, said) =
         simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait()).await.map_err(broken)?;
     let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
-    let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
+    let exit = Exit::from(status);
+    let value = judged(exit, said.result());
+    if exit.is_success() && value.is_err() {
+        talking::note_stray(&log_end, said.result());
+    }
+    let lines = log_end.text();
     if !exit.is_success() {
         let lines = last_lines(&call.companion.redacted(&lines));
         tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %status, stderr = %lines, "the tool failed");
@@ -44,7 +55,6 @@ pub(super) async fn run(
         let lines = last_lines(&call.companion.redacted(&lines));
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
-    let value = judged(exit, said.result());
     value.map(ToolOutput::of).map_err(|refusal| {
         let output = call.companion.redacted(&lines);
         ExecutorError::new(refusal, exit.reach()).ending(exit.told_code(), output)

@@ -129,7 +129,9 @@ fn said(error: &ToolError) -> Refusal {
 }
 
 fn tool_failed(message: impl Into<String>) -> Refusal {
-    Refusal::new(ErrorCode::E3401, message).hint("look at the server's log for what the tool wrote").retryable(false)
+    Refusal::new(ErrorCode::E3401, message)
+        .hint("`gantry tool logs` shows administrators what the tool wrote, and so does the server's log")
+        .retryable(false)
 }
 
 /// VERDICT-1: the kind of a trap is a closed set of words; everything else the engine says stays in the log.
@@ -141,7 +143,8 @@ fn trapped(error: &wasmtime::Error) -> Refusal {
             format!("the tool crashed: {}", words.strip_prefix("wasm trap: ").unwrap_or(&words))
         },
     );
-    Refusal::new(ErrorCode::E3404, message).hint("look at the server's log for what the tool wrote")
+    Refusal::new(ErrorCode::E3404, message)
+        .hint("`gantry tool logs` shows administrators what the tool wrote, and so does the server's log")
 }
 
 /// The tool's own words are for the log of the operator, never for the caller.

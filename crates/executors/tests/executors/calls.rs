@@ -76,6 +76,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         resume: None,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),
+        program_log: Arc::default(),
         idempotency_key: "key-of-the-act".into(),
     }
 }

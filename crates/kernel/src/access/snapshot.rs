@@ -111,6 +111,11 @@ impl AccessSnapshot {
         Self { epoch: state.epoch, grounds, home, platform, visibility }
     }
 
+    /// Is the tenant known here, and switched on? One that is switched off gets nothing.
+    pub(crate) fn is_open(&self, tenant: &TenantId) -> bool {
+        self.grounds.get(tenant).is_some_and(|ground| ground.record.enabled)
+    }
+
     /// May a caller who proved itself act at all? Asked at every call; nothing remembers the answer.
     pub(crate) fn standing(&self, caller: &Caller) -> Result<(), Refusal> {
         if caller.kind() == CallerKind::AdminToken {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::envelope::InvokeRequest;
+use contract::envelope::{Callback, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ impl Jobs {
         let Some(webhooks) = self.webhooks.get() else { return };
         for _ in 0..TELL_TRIES_MAX {
             let refusal = match self.store.find(key).await {
-                Ok(Some(detail)) => match announce(webhooks, &detail).await {
+                Ok(Some(detail)) => match self.announce(webhooks, detail).await {
                     Ok(()) => return,
                     Err(refusal) => refusal,
                 },
@@ -79,7 +79,7 @@ impl Jobs {
             {
                 if let Ok(Some(detail)) = self.store.find(&record.key).await {
                     // What cannot be told now is told at the next start, or was told before.
-                    let _ = announce(webhooks, &detail).await;
+                    let _ = self.announce(webhooks, detail).await;
                 }
             }
             before = page.next;
@@ -88,14 +88,29 @@ impl Jobs {
             }
         }
     }
+
+    /// Tells of an end what its reader may know by now: whoever is called back is told what a look at the job would show it,
+    /// and a tenant that is switched off nothing.
+    async fn announce(&self, webhooks: &Webhooks, detail: JobDetail) -> Result<(), Refusal> {
+        let record = &detail.record;
+        let is_told = record.kind == TOOL_CALL && record.state.is_end();
+        if !is_told || !self.kernel.access().snapshot().is_open(&record.key.tenant) {
+            return Ok(());
+        }
+        match Errand::read(&detail.payload) {
+            Ok(errand) => {
+                let owner = errand.principal(self.kernel.identity());
+                let detail = self.as_its_owner_sees_it(detail, &owner).await;
+                announced(webhooks, &detail, errand.request.execution_options.callback.as_ref()).await
+            }
+            // Nobody is called back.
+            Err(_) => announced(webhooks, &detail, None).await,
+        }
+    }
 }
 
-async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal> {
+async fn announced(webhooks: &Webhooks, detail: &JobDetail, callback: Option<&Callback>) -> Result<(), Refusal> {
     let record = &detail.record;
-    if record.kind != TOOL_CALL || !record.state.is_end() {
-        return Ok(());
-    }
-    let callback = Errand::read(&detail.payload).ok().and_then(|errand| errand.request.execution_options.callback);
     let response = detail.result.as_ref();
     let mut error = record.error.clone();
     error.as_mut().map(view::FailedRun::take_out_of);
@@ -107,7 +122,8 @@ async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal
         status: view::status(record),
         result: response.and_then(|response| response.get("result")),
         error: error.as_ref(),
-        callback: callback.as_ref(),
+        callback,
+        agent: record.owner.root(),
     };
     webhooks.announce(completion).await.map(drop)
 }

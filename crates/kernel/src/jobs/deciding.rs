@@ -201,10 +201,10 @@ impl Jobs {
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
             .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
         let registry = self.kernel.registry().snapshot().clone();
-        let tool = registry
+        let named = registry
             .find(caller.tenant(), &request.tool_id)
-            .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?
-            .resolve(&spec, now)?;
+            .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?;
+        let tool = named.resolve_named(&spec, now, |version| caller.may_call(&named.id, version))?;
         let arguments = prepared(tool, request.parameters.clone()).ok_or_else(|| no_longer_fit(tool))?;
         let needs_approval = request.execution_options.require_approval;
         // Boxed: it is seldom asked, and every retry would carry the room.

@@ -35,7 +35,7 @@ impl JobEntrance for LateEntrance {
         /// In the middle: neither more urgent than calls nor less.
         const PRIORITY: u8 = 5;
         let jobs = self.jobs()?;
-        let EnteringJob { kind, tenant, label, flow, payload, delay, attempts_max, key, window } = job;
+        let EnteringJob { kind, tenant, label, flow, payload, delay, attempts_max, key, window, is_follow_up } = job;
         let job = SystemJob {
             kind,
             tenant,
@@ -46,6 +46,7 @@ impl JobEntrance for LateEntrance {
             delay,
             attempts_max,
             dedupe: Some(Dedupe { key, window }),
+            is_follow_up,
         };
         match jobs.enqueue(job).await? {
             Enqueued::New => Ok(Entered::New),

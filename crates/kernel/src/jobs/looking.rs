@@ -54,6 +54,20 @@ impl Jobs {
         Ok(events)
     }
 
+    /// A job as whoever made its call may see it now, for who is called back.
+    pub(super) async fn as_its_owner_sees_it(&self, mut detail: JobDetail, owner: &Principal) -> JobDetail {
+        let (identity, access, now) = (self.kernel.identity(), self.kernel.access(), self.kernel.clock().now());
+        let mask = match identity.welcome(access, owner, now).await {
+            Ok(()) => self.mask_of(owner, &detail.record).await,
+            Err(_) => Some(ReaderMask::withholding(&self.kernel, owner.tenant())),
+        };
+        if let Some(mask) = mask {
+            detail.result.iter_mut().for_each(|answer| mask_answer(&mask, answer));
+            mask_record(&mask, &mut detail.record);
+        }
+        detail
+    }
+
     /// What is masked for the caller of what is told of a job; nothing is of a job that calls no tool.
     async fn mask_of(&self, caller: &Principal, record: &JobRecord) -> Option<ReaderMask<'_>> {
         let tool = (record.kind == TOOL_CALL).then(|| record.label.parse::<ToolId>().ok())??;

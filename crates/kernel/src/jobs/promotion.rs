@@ -179,7 +179,9 @@ impl Jobs {
         let now = self.kernel.clock().now();
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default()).ok()?;
         let registry = self.kernel.registry().snapshot();
-        let tool = Arc::clone(registry.find(principal.tenant(), &request.tool_id)?.resolve(&spec, now).ok()?);
+        let named = registry.find(principal.tenant(), &request.tool_id)?;
+        let tool = named.resolve_named(&spec, now, |version| principal.may_call(&named.id, version)).ok()?;
+        let tool = Arc::clone(tool);
         let key = JobKey { tenant: principal.tenant().clone(), id: request.invocation_id.or(made)? };
         // A call without effects has asked only whether another one runs under the id it brought. As a job it would stand
         // before a call that the ledger knows under it.

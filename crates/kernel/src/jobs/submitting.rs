@@ -130,7 +130,7 @@ impl Jobs {
             delay: job.delay,
             attempts_max: job.attempts_max.max(1),
             dedupe: job.dedupe,
-            bounds: self.settings.bounds,
+            bounds: if job.is_follow_up { self.settings.bounds.doubled() } else { self.settings.bounds },
         };
         self.bounded(&new)?;
         let enqueued = self.store.enqueue(new).await.map_err(|error| error.refusal())?;

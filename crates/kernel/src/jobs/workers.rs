@@ -30,6 +30,7 @@ use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::{DedupeKey, End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
 use crate::ports::registry_store::StoreError;
+use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
 const TAKE_MAX: usize = 16;
@@ -262,6 +263,11 @@ impl Jobs {
             let refusal = Refusal::new(ErrorCode::E3010, "this server has no handler for jobs of this kind");
             return Err(failed(&refusal, false));
         };
+        // A tenant that is switched off gets nothing, also not what was on its way. It may be switched on again meanwhile.
+        if job.record.kind == DELIVERY_JOB && !self.kernel.access().snapshot().is_open(&job.record.key.tenant) {
+            let refusal = Refusal::new(ErrorCode::E3206, "the tenant is switched off").retryable(true);
+            return Err(failed(&refusal, true));
+        }
         let by = system_subject().map_err(|refusal| failed(&refusal, false))?;
         // What cannot be recorded is not done.
         let slot = self.kernel.parts.recorder.reserve().await.map_err(|refusal| failed(&refusal, true))?;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 type Seats = HashMap<InvocationId, watch::Sender<()>>;
 
 /// All seats.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct WaitingRoom {
     seats: Arc<Mutex<Seats>>,
 }

@@ -35,6 +35,7 @@ use crate::ports::executor::{
     Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS, Usage, UsageAtEnd,
 };
 use crate::ports::observer::Step;
+use crate::ports::program_log::ProgramLog;
 use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
 use crate::resilience::backoff::chance;
@@ -105,7 +106,13 @@ impl<'a> Run<'a> {
         dispatch.release();
         let tool = Arc::clone(&call.tool);
         let at_end = Arc::new(UsageAtEnd::default());
-        let call = ToolCall { dispatch: Arc::clone(&dispatch), usage_at_end: Arc::clone(&at_end), ..call };
+        let program_log = Arc::new(ProgramLog::default());
+        let call = ToolCall {
+            dispatch: Arc::clone(&dispatch),
+            usage_at_end: Arc::clone(&at_end),
+            program_log: Arc::clone(&program_log),
+            ..call
+        };
         let time_left = self.time_left();
         let ended = |refusal| Err(ExecutorError::new(refusal, dispatch.reach()));
         // Asked before the executor is: what was never sent is not begun any more, also if its turn comes just now, because
@@ -128,6 +135,7 @@ impl<'a> Run<'a> {
         if facts.reach.is_clean() {
             dispatch.hold();
         }
+        facts.program_log = program_log.take().map(|log| facts.redactor.text(&log).into_owned());
         let read = match &output {
             Err(error) if error.used.is_none() => self.read_usage(&at_end).await,
             Err(_) | Ok(_) => None,

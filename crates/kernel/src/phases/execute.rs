@@ -113,19 +113,27 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             &key,
             kernel.parts.books.owner(),
         );
+        // Does it wait for another call with its key, and not for the ledger?
+        let waits = AtomicBool::new(!has_effects);
         let claiming = async {
             if !has_effects {
                 return kernel.parts.books.claim_lightly(intent, key.wait).await;
             }
             kernel.parts.observer.step(Step::Intending);
             let (wait, is_id_given) = (key.wait, facts.is_id_given);
-            kernel.parts.books.claim(Wish { intent, wait, is_id_given, entropy: kernel.entropy() }).await
+            let wish = Wish { intent, wait, is_id_given, entropy: kernel.entropy(), waits: &waits };
+            kernel.parts.books.claim(wish).await
         };
         let claim = tokio::select! {
             biased;
             claim = claiming => claim?,
             () = facts.cancellation.cancelled() => return Err(cancelled(kernel, facts, &tool)),
-            () = kernel.clock().sleep(time_allowed) => return Err(still_running(&tool)),
+            () = kernel.clock().sleep(time_left()) => {
+                return Err(match waits.load(Ordering::Relaxed) {
+                    true => still_running(&tool),
+                    false => timed_out(&tool, millis(time_allowed)),
+                });
+            }
         };
         match claim {
             Claim::Run(held) => {
@@ -214,6 +222,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         resume,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),
+        program_log: Arc::default(),
         idempotency_key: act.into(),
     };
     let prices = tool.manifest.cost_config.as_ref();
@@ -227,8 +236,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         "tool_execution_started"
     );
     // EXEC-010: only for those who look after the tool, and not where a policy hides parts of its results from them.
-    facts.shows_output =
-        caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !conditions.hides_members();
+    facts.hides_words = conditions.hides_members();
+    facts.shows_output = caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !facts.hides_words;
     let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
     let output = match run.guard(&tool) {
         None => run.once(facts, call).await.map(Output::Fresh),
@@ -347,7 +356,7 @@ fn isolation(kernel: &Kernel, caller: &Caller, tool: &ToolVersion, conditions: &
     conditions.isolation.map_or(demanded, |level| level.max(demanded))
 }
 
-fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
+pub(super) fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
     let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
     let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant };
     kernel.parts.isolation.effective(asked, facts)

@@ -92,6 +92,10 @@ pub struct Facts {
     pub(super) failed_usage: Option<Usage>,
     /// How its program ended, if it had one that failed.
     pub(super) failed_program: Option<Box<FailedProgram>>,
+    /// What the program of the last attempt wrote to its log, redacted; also of one that succeeded.
+    pub(super) program_log: Option<String>,
+    /// A policy masks members of what the tool says to this caller.
+    pub(super) hides_words: bool,
     /// The caller may read what the program wrote.
     pub(super) shows_output: bool,
     /// Times that it was tried again.
@@ -140,6 +144,8 @@ impl Facts {
             used: None,
             failed_usage: None,
             failed_program: None,
+            program_log: None,
+            hides_words: false,
             shows_output: false,
             repeats: 0,
             offering: None,

@@ -23,6 +23,7 @@ use crate::ports::audit_sink::{AuditAction, Shape, Who};
 use crate::ports::clock::UnixMillis;
 use crate::ports::observer::{Finished, Phase, Traced};
 use crate::registry::ToolVersion;
+use crate::tool_logs::LoggedCall;
 
 /// Most names in the note of a record.
 const NAMES_MAX: usize = 20;
@@ -78,6 +79,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
         });
     }
     told(&facts, status, took);
+    keep_log(kernel, &mut facts, carried.as_ref().err(), (completed_at, took));
     let mut recorded = Ok(());
     if let Some(slot) = facts.slot.take() {
         let action = match facts.offering {
@@ -186,6 +188,40 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
         result: verified.result,
         trace_id,
     }))
+}
+
+/// Keeps what the program of a tenant's own tool wrote, for those who look after it (TLOG-1, TLOG-3).
+fn keep_log(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    refusal: Option<&Refusal>,
+    (completed_at, took): (UnixMillis, Duration),
+) {
+    let log = facts.program_log.take();
+    let (Some(log), Some(caller), Some(tool)) = (log, &facts.caller, &facts.tool) else { return };
+    if *caller.tenant() != tool.tenant {
+        return;
+    }
+    let shown = |text: String| (!facts.hides_words).then_some(text);
+    let exit_code = match refusal {
+        None => exit_code_of(tool),
+        Some(_) => facts.failed_program.as_deref().map(|program| program.exit_code),
+    };
+    kernel.tool_logs.keep(
+        caller.tenant(),
+        &tool.id,
+        LoggedCall {
+            invocation_id: facts.invocation_id,
+            at: completed_at,
+            version: tool.version.clone(),
+            subject: caller.subject().clone(),
+            duration_ms: millis(took),
+            code: refusal.map(|refusal| refusal.code),
+            message: refusal.and_then(|refusal| shown(facts.redactor.text(&refusal.message).into_owned())),
+            exit_code,
+            log: shown(log),
+        },
+    );
 }
 
 /// Times and usage of a call that came to no result. Strangers are told nothing, and of the tool's life only those who may

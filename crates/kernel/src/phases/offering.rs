@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::authorize::{Authorized, authorize_from};
 use super::conditions::Conditions;
-use super::execute::{cancelled, spend};
+use super::execute::{cancelled, demanded, spend};
 use super::facts::Facts;
 use super::finish::finish;
 use super::settle::Settled;
@@ -177,6 +177,10 @@ async fn admit(
     if let Some(level) = authorized.conditions.isolation.filter(|level| *level > Isolation::Builtin) {
         return Err(not_kept(&authorized.tool.id, &format!("isolation={}", level.as_str())));
     }
+    let demand = demanded(kernel, authorized.caller.tenant(), &authorized.tool);
+    if demand > Isolation::Builtin {
+        return Err(not_isolated(&authorized.tool.id, demand));
+    }
     facts.note_decision(&authorized);
     // As a call does: in its agent's turn, and before anything is counted durably.
     let within = time_allowed(kernel, &authorized.caller, &authorized.conditions).unwrap_or(PATIENCE).min(PATIENCE);
@@ -204,6 +208,14 @@ fn verify(facts: &Facts, authorized: Authorized, answer: Result<Value, Refusal>)
     }
     let (usage, coercions) = (Usage::default(), Vec::new());
     Ok(Verified { tool, coercions, result, usage, truncation: None, ran: None, to_keep: None })
+}
+
+/// OFF-2, and ISO-3: what the operator demands of a server's tools holds for whatever else it offers.
+fn not_isolated(tool: &ToolId, demand: Isolation) -> Refusal {
+    let level = demand.as_str();
+    Refusal::new(ErrorCode::E3405, format!("`{tool}` must be isolated by `{level}`, and its server is not"))
+        .hint("it runs as it was entered; less isolation than `[isolation] demands` says is never given")
+        .retryable(false)
 }
 
 /// OFF-2.

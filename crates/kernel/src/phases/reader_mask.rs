@@ -67,9 +67,19 @@ impl<'k> ReaderMask<'k> {
         Self { kernel, tenant: reader.tenant().clone(), conditions }
     }
 
+    /// For somebody who is not welcome any more.
+    pub(crate) fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
+        Self { kernel, tenant: tenant.clone(), conditions: None }
+    }
+
     /// Is nothing of the tool's words shown?
     pub(crate) fn withholds(&self) -> bool {
         self.conditions.is_none()
+    }
+
+    /// Is text shown as it was said? Text has no members that could be masked.
+    pub(crate) fn shows_text(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| !conditions.hides_members())
     }
 
     /// Words of the tool, as the reader may see them.

@@ -136,11 +136,7 @@ fn visible_tool(
         return Err(not_named(&tool.id));
     }
     let named = tool;
-    let mut tool = named.resolve(&spec, now)?;
-    // Whoever names no version means the newest that its token names: a new one that it does not takes nothing from it.
-    if spec == VersionSpec::Latest && !caller.may_call(&tool.id, &tool.version) {
-        tool = named.latest_of(now, |version| caller.may_call(&named.id, version)).unwrap_or(tool);
-    }
+    let tool = named.resolve_named(&spec, now, |version| caller.may_call(&named.id, version))?;
     if occasion == Occasion::Call {
         kernel.registry().warn_of_match(caller.tenant(), named, &spec, tool, now);
     }

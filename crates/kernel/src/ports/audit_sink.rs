@@ -81,6 +81,14 @@ pub struct Who {
     pub chain: Vec<Link>,
 }
 
+impl Who {
+    /// The root of the delegation chain: whatever is counted for a subject is counted for it, because names below it are of
+    /// the holder's own making.
+    pub fn root(&self) -> &Subject {
+        self.chain.last().map_or(&self.subject, |link| &link.subject)
+    }
+}
+
 /// One hand a right went through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {

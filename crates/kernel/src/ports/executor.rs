@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::companion::Companion;
+use super::program_log::ProgramLog;
 use super::redactor::Given;
 use super::tool_origin::ToolOrigin;
 use crate::checkpoints::record::SavedState;
@@ -69,6 +70,8 @@ pub struct ToolCall {
     pub dispatch: Arc<Dispatch>,
     /// Where the executor leaves how to find out what the call used, should the kernel end it.
     pub usage_at_end: Arc<UsageAtEnd>,
+    /// Where the executor leaves how to read what the tool's program wrote to its log, if it has one.
+    pub program_log: Arc<ProgramLog>,
     /// What tells a repetition of this act from a new one: the same for every attempt, another for every other act, tenant and
     /// tool. Handed to the tool, so that it, or a service behind it, can honour it.
     pub idempotency_key: Arc<str>,

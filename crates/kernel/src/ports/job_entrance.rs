@@ -26,6 +26,9 @@ pub struct EnteringJob {
     /// Unique per tenant and kind for `window`: of any number of jobs with one key, one is kept (IDEM-017).
     pub key: String,
     pub window: Duration,
+    /// Does it follow from work that was let in? Then it finds as much room again as there is for new work: what was accepted
+    /// is told, however full somebody keeps the queue.
+    pub is_follow_up: bool,
 }
 
 /// What became of it.

@@ -91,6 +91,18 @@ pub struct QueueBounds {
     pub total: u64,
 }
 
+impl QueueBounds {
+    /// For what follows from work that was let in within these bounds.
+    pub(crate) fn doubled(self) -> Self {
+        let Self { per_flow, per_tenant, total } = self;
+        Self {
+            per_flow: per_flow.saturating_mul(2),
+            per_tenant: per_tenant.saturating_mul(2),
+            total: total.saturating_mul(2),
+        }
+    }
+}
+
 /// A job on its way into the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {

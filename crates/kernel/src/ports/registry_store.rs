@@ -117,6 +117,12 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
     /// `New`. `New` and `Same` are answered only once the version is durable. A published version is never changed.
     async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError>;
 
+    /// Are the versions here drafts, whose content a publication replaces? Only a store that nothing else uses says yes, on a
+    /// server for the development of a tool; [`publish`](Self::publish) answers `New` then for other content too.
+    fn holds_drafts(&self) -> bool {
+        false
+    }
+
     /// Moves a version from one lifecycle record to another, atomically, if it still has the first.
     /// `Done` is answered only once the change is durable.
     async fn change_lifecycle(

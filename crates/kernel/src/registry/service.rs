@@ -175,11 +175,12 @@ impl Registry {
             if known.lifecycle.state(now) == LifecycleState::Removed {
                 return Err(gone(&id, &manifest.version));
             }
-            return if known.digest == digest {
-                Ok(Registration { version: Arc::clone(known), created: false })
-            } else {
-                Err(conflict(&id, &manifest.version))
-            };
+            if known.digest == digest {
+                return Ok(Registration { version: Arc::clone(known), created: false });
+            }
+            if !self.store.holds_drafts() {
+                return Err(conflict(&id, &manifest.version));
+            }
         }
         let findings = rules::findings(&id, &manifest, Seen { snapshot: &snapshot, tenant }, now);
         if !findings.is_empty() {

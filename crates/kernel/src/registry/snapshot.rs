@@ -106,6 +106,22 @@ impl Tool {
         }
     }
 
+    /// The version that somebody means of those that its token names. Whoever names none means the newest of these: one that
+    /// the token does not name takes nothing from it. If there is none, it is what is meant without a token, which is refused
+    /// later.
+    pub fn resolve_named(
+        &self,
+        spec: &VersionSpec,
+        now: UnixMillis,
+        may_call: impl Fn(&Version) -> bool,
+    ) -> Result<&Arc<ToolVersion>, Refusal> {
+        let found = self.resolve(spec, now)?;
+        if *spec != VersionSpec::Latest || may_call(&found.version) {
+            return Ok(found);
+        }
+        Ok(self.latest_of(now, may_call).unwrap_or(found))
+    }
+
     /// The version a caller means (REG-005…008, X-21).
     pub fn resolve(&self, spec: &VersionSpec, now: UnixMillis) -> Result<&Arc<ToolVersion>, Refusal> {
         let candidates = self.versions.iter().map(|v| (&v.version, v.lifecycle.availability(now)));

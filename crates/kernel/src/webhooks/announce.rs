@@ -36,6 +36,8 @@ pub struct Completion<'a> {
     pub error: Option<&'a Value>,
     /// Whom the call itself wants told.
     pub callback: Option<&'a Callback>,
+    /// Whose call it was: the root of its delegation chain.
+    pub agent: &'a str,
 }
 
 /// What an event is about: its name, and the call if it is one.
@@ -83,7 +85,7 @@ impl Webhooks {
     pub async fn announce(&self, completion: Completion<'_>) -> Result<usize, Refusal> {
         let Some(event) = completion.event() else { return Ok(0) };
         let about = About::invocation(completion.invocation);
-        self.tell(completion.tenant, event, about, completion.data(), completion.callback).await
+        self.tell(completion.tenant, event, about, completion.data(), Some(completion)).await
     }
 
     /// The same for a workflow outside.
@@ -120,7 +122,7 @@ impl Webhooks {
         event: EventKind,
         about: About,
         data: Map<String, Value>,
-        callback: Option<&Callback>,
+        completion: Option<Completion<'_>>,
     ) -> Result<usize, Refusal> {
         let subscriptions = self.parts.store.webhooks(tenant).await.map_err(|error| error.refusal())?;
         let mut targets: Vec<Target> = subscriptions
@@ -128,6 +130,7 @@ impl Webhooks {
             .filter(|webhook| webhook.events.is_empty() || webhook.events.contains(&event))
             .map(|webhook| Target::Webhook(webhook.id))
             .collect();
+        let callback = completion.and_then(|completion| completion.callback);
         if let Some(target) = callback.map(target_of).transpose()?
             && !targets.contains(&target)
         {
@@ -155,7 +158,8 @@ impl Webhooks {
             };
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
-            self.enqueue(tenant, Turn::first(id, 1), target, Duration::ZERO).await?;
+            let agent = completion.map(|completion| completion.agent.to_owned());
+            self.enqueue(tenant, Turn { agent, ..Turn::first(id, 1) }, target, Duration::ZERO).await?;
         }
         Ok(targets.len())
     }

@@ -28,30 +28,38 @@ const STARTS_MAX: u32 = 20;
 const TURN_WINDOW: Duration = Duration::from_secs(48 * 3600);
 
 /// Which attempt of which delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     pub delivery: DeliveryId,
     pub round: u32,
     /// 1 is the first of its round.
     pub number: u32,
+    /// The agent whose call named the callback: it is one of that agent's turns.
+    pub agent: Option<String>,
 }
 
 impl Turn {
     /// The first of a round.
     pub(super) fn first(delivery: DeliveryId, round: u32) -> Self {
-        Self { delivery, round, number: 1 }
+        Self { delivery, round, number: 1, agent: None }
     }
 
     /// As the payload of a job.
-    fn payload(self) -> Value {
-        json!({ "delivery": self.delivery.0.to_string(), "round": self.round, "number": self.number })
+    fn payload(&self) -> Value {
+        let delivery = self.delivery.0.to_string();
+        let mut payload = json!({ "delivery": delivery, "round": self.round, "number": self.number });
+        if let (Some(members), Some(agent)) = (payload.as_object_mut(), &self.agent) {
+            members.insert("agent".into(), agent.as_str().into());
+        }
+        payload
     }
 
     /// From the payload of a job.
     pub fn of_payload(payload: &Value) -> Option<Self> {
         let number = |name: &str| payload.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
         let delivery = payload.get("delivery")?.as_str()?.parse().ok()?;
-        Some(Self { delivery: DeliveryId(delivery), round: number("round")?, number: number("number")? })
+        let agent = payload.get("agent").and_then(Value::as_str).map(str::to_owned);
+        Some(Self { delivery: DeliveryId(delivery), round: number("round")?, number: number("number")?, agent })
     }
 }
 
@@ -88,7 +96,7 @@ impl Webhooks {
     /// Makes one attempt, and puts the next into the queue if there is to be one. An error means that nothing could be read
     /// or written down: try again.
     pub async fn deliver(&self, tenant: &TenantId, turn: Turn) -> Result<Delivered, Refusal> {
-        let Turn { delivery: id, round, number } = turn;
+        let Turn { delivery: id, round, number, .. } = turn;
         let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
         let Some(DeliveryDetail { record, body }) = found else { return Ok(Delivered::Nothing) };
         if record.state != DeliveryState::Pending || record.round != round {
@@ -138,12 +146,13 @@ impl Webhooks {
             kind: DELIVERY_JOB,
             tenant: tenant.clone(),
             label: turn.delivery.0.to_string(),
-            flow: flow_of(target),
+            flow: flow_of(target, turn.agent.as_deref()),
             payload: turn.payload(),
             delay,
             attempts_max: STARTS_MAX,
             key: format!("{} {} {}", turn.delivery.0, turn.round, turn.number),
             window: TURN_WINDOW,
+            is_follow_up: true,
         };
         self.parts.queue.enter(job).await.map(drop)
     }
@@ -204,15 +213,15 @@ impl Webhooks {
     }
 }
 
-/// Deliveries to one address take turns with those to others, so that one that never answers holds up its own only.
-fn flow_of(target: &Target) -> String {
-    match target {
-        Target::Webhook(id) => format!("webhook {}", id.0),
-        // Scheme and host: what follows is the caller's to vary.
-        Target::Callback { url, .. } => {
-            let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
-            format!("callback {}", host.chars().take(256).collect::<String>())
-        }
+/// Whose turns a delivery takes. Those of one subscription take turns with those of others, so that a receiver that never
+/// answers holds up its own only. A callback takes the turns, and the room, of the agent whose call named it, whatever
+/// address it names: addresses are the caller's to vary.
+fn flow_of(target: &Target, agent: Option<&str>) -> String {
+    match (target, agent) {
+        (Target::Webhook(id), _) => format!("webhook {}", id.0),
+        (Target::Callback { .. }, Some(agent)) => agent.to_owned(),
+        // One that somebody has sent again.
+        (Target::Callback { .. }, None) => "callback".to_owned(),
     }
 }
 

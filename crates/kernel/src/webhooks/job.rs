@@ -32,6 +32,7 @@ impl JobHandler for DeliveryJobs {
         let Some(turn) = Turn::of_payload(&job.payload) else {
             return Err(failed(&Refusal::new(ErrorCode::E3000, "the job names no delivery"), false));
         };
+        let delivery = turn.delivery;
         let delivering = self.0.deliver(&job.record.key.tenant, turn);
         let delivered = tokio::select! {
             delivered = delivering => delivered,
@@ -47,7 +48,7 @@ impl JobHandler for DeliveryJobs {
             Delivered::Nothing => Ok(json!({ "state": "nothing" })),
             // WHK-3: the end of the job, and so of the audit record, is E3704.
             Delivered::Dead { error } => {
-                let text = format!("delivery `{}` was given up: {error}", turn.delivery.0);
+                let text = format!("delivery `{}` was given up: {error}", delivery.0);
                 let refusal = Refusal::new(ErrorCode::E3704, text).hint("`gantry webhook resend` sends it again");
                 Err(failed(&refusal, false))
             }

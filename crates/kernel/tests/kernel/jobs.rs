@@ -139,7 +139,8 @@ impl Backstage {
                 if wanted(&view) {
                     return view;
                 }
-                tokio::task::yield_now().await;
+                // Looking without a pause would take the time of the workers that it waits for.
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(PATIENCE, looking).await.unwrap()
@@ -507,6 +508,30 @@ pub(crate) fn unrepeatable() -> Arc<dyn JobHandler> {
 }
 
 #[tokio::test]
+async fn what_follows_from_accepted_work_finds_room_in_a_queue_that_is_full_of_new_work() {
+    let bounds = QueueBounds { per_flow: 1, per_tenant: 1, total: 1 };
+    let settings = JobsSettings { bounds, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), vec![Arc::new(Errands::default())]).await;
+    let enqueue = async |is_follow_up| {
+        let job = SystemJob {
+            kind: "errand",
+            flow: "agent-1".into(),
+            tenant: "acme".parse().unwrap(),
+            label: "a letter".into(),
+            payload: json!({}),
+            priority: JobPriority::near(5),
+            delay: Duration::ZERO,
+            attempts_max: 1,
+            dedupe: None,
+            is_follow_up,
+        };
+        stage.jobs.enqueue(job).await.unwrap()
+    };
+    assert_eq!((enqueue(false).await, enqueue(false).await), (Enqueued::New, Enqueued::Full));
+    assert_eq!((enqueue(true).await, enqueue(true).await), (Enqueued::New, Enqueued::Full), "and that room has an end");
+}
+
+#[tokio::test]
 async fn other_kinds_are_done_by_their_handlers_under_the_server_s_own_name() {
     let errands = Arc::new(Errands::default());
     let stage = Backstage::with(JobsSettings::default(), json!({}), vec![Arc::clone(&errands) as _]).await;
@@ -520,6 +545,7 @@ async fn other_kinds_are_done_by_their_handlers_under_the_server_s_own_name() {
         delay: Duration::ZERO,
         attempts_max: 5,
         dedupe: None,
+        is_follow_up: false,
     };
     assert_eq!(stage.jobs.enqueue(job("unheard_of")).await.unwrap_err().code, ErrorCode::E3010);
     stage.work();

@@ -254,6 +254,36 @@ async fn a_call_that_is_dropped_before_it_was_sent_leaves_its_key_free_and_anoth
 }
 
 #[tokio::test]
+async fn a_call_that_is_ended_or_dropped_while_its_claim_is_written_leaves_its_key_free() {
+    for impatient in [true, false] {
+        let blotter = Arc::new(Blotter::telling_late());
+        let stage = stage(Props { impatient, blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
+        let told = blotter.tells_late.as_ref().unwrap();
+        stage.kernel.books().renew().await.unwrap();
+        says(&stage, Act::Answer(json!({ "paid": 5 })));
+        if impatient {
+            assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3402, "no other call has its key");
+        } else {
+            let mut calling = Box::pin(stage.call(call("pay", "k")));
+            while stage.kernel.ledger_lines(admin(), EntryFilter::default(), 10).await.unwrap().is_empty() {
+                tokio::select! {
+                    biased;
+                    ended = &mut calling => panic!("it has ended: {:?}", ended.is_ok()),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            drop(calling);
+        }
+        // One for the claim that nobody waits for, and the others for what comes.
+        told.add_permits(8);
+        stage.kernel.books().retire().await;
+        assert_eq!(stage.runs(), 0);
+        assert!(!stage.call(call("pay", "k")).await.unwrap().cached);
+        assert_eq!(stage.runs(), 1);
+    }
+}
+
+#[tokio::test]
 async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
     let stage = stage(Props::default()).await;
     let told = |stage: &Stage| stage.puppet.keys.lock().unwrap().last().unwrap().to_string();

@@ -218,6 +218,7 @@ async fn other_work_that_was_interrupted_is_resolved_too() {
         delay: Duration::ZERO,
         attempts_max: 5,
         dedupe: None,
+        is_follow_up: false,
     };
     assert_eq!(stage.jobs.enqueue(job).await.unwrap(), Enqueued::New);
     let id = stage.jobs.list(admin(), JobFilter::default(), None, 10).await.unwrap().jobs[0].1.key.id;

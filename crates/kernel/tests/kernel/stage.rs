@@ -372,11 +372,18 @@ impl DidResolver for Almanac {
 pub(crate) struct Blotter {
     ledger: OnceLock<Arc<dyn Ledger>>,
     pub(crate) cannot_begin: AtomicBool,
+    /// What is begun is written, and told only when the test lets it be told.
+    pub(crate) tells_late: Option<tokio::sync::Semaphore>,
     pub(crate) cannot_settle: AtomicBool,
     pub(crate) cannot_renew: AtomicBool,
 }
 
 impl Blotter {
+    /// One that tells of what was begun when it is given permits.
+    pub(crate) fn telling_late() -> Self {
+        Self { tells_late: Some(tokio::sync::Semaphore::new(0)), ..Self::default() }
+    }
+
     fn ledger(&self) -> &dyn Ledger {
         &**self.ledger.get().unwrap()
     }
@@ -397,7 +404,11 @@ impl Ledger for Blotter {
     }
     async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
         blot(&self.cannot_begin)?;
-        self.ledger().begin(intent).await
+        let begun = self.ledger().begin(intent).await;
+        if let Some(told) = &self.tells_late {
+            told.acquire().await.unwrap().forget();
+        }
+        begun
     }
     async fn settle(&self, id: InvocationId, fence: Fence, end: Settlement) -> Result<Settled, StoreError> {
         blot(&self.cannot_settle)?;

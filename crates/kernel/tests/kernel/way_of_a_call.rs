@@ -206,9 +206,9 @@ async fn output_that_breaks_the_manifests_promise_is_not_returned() {
     stage.publish(json!({})).await;
     let secret = "the-value-nobody-may-see";
     for (output, code, words) in [
-        (json!({ "text": [secret] }), ErrorCode::E3303, "at `/text`: expected a string"),
+        (json!({ "text": [secret] }), ErrorCode::E3303, "at `/text`: expected string"),
         (json!({ "other": secret }), ErrorCode::E3303, "`text` is required"),
-        (json!(null), ErrorCode::E3303, "expected an object"),
+        (json!(null), ErrorCode::E3303, "expected object"),
         (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3407, "larger than"),
     ] {
         *stage.puppet.act.lock().unwrap() = Act::Answer(output);

@@ -1,6 +1,6 @@
 //! Webhooks with the receiver, the queue and the time in the test's hand.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use gantry_kernel::webhooks::{
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
-use crate::stage::{CountingEntropy, HeldClock, Stage, admin};
+use crate::stage::{CountingEntropy, HeldClock, Props, Stage, admin};
 
 /// What was sent to the receiver: where to, its headers, its body.
 type Sent = (String, Vec<(String, String)>, String);
@@ -62,13 +62,16 @@ impl Receiver {
     }
 }
 
-/// Keeps jobs in order and each key once.
+/// Keeps jobs in order and each key once, and none of a tenant whose queue is full.
 #[derive(Debug, Default)]
-pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
+pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>, Mutex<Option<TenantId>>);
 
 #[async_trait]
 impl JobEntrance for Queue {
     async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+        if self.1.lock().unwrap().as_ref() == Some(&job.tenant) {
+            return Err(Refusal::new(ErrorCode::E3701, "the queue of this tenant is full"));
+        }
         let mut jobs = self.0.lock().unwrap();
         let same_key =
             |known: &&EnteringJob| known.key == job.key && known.kind == job.kind && known.tenant == job.tenant;
@@ -109,7 +112,10 @@ struct Post {
 
 impl Post {
     async fn with(answers: impl IntoIterator<Item = Result<(u16, Value), CallOutError>>) -> Self {
-        let stage = Stage::new().await;
+        Self::of(Stage::new().await, answers)
+    }
+
+    fn of(stage: Stage, answers: impl IntoIterator<Item = Result<(u16, Value), CallOutError>>) -> Self {
         let clock: Arc<HeldClock> = Arc::clone(&stage.clock);
         let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
         let (queue, receiver) = (Arc::new(Queue::default()), Receiver::answers(answers));
@@ -145,6 +151,7 @@ impl Post {
                 result: Some(&result),
                 error: None,
                 callback,
+                agent: "agent-1",
             })
             .await
     }
@@ -264,10 +271,10 @@ async fn a_turn_that_was_taken_before_a_crash_is_not_taken_again_and_the_next_on
     post.announce(InvocationStatus::Success, None).await.unwrap();
     let first = post.queue.0.lock().unwrap()[0].clone();
     let turn = Turn::of_payload(&first.payload).unwrap();
-    post.hooks.deliver(&first.tenant, turn).await.unwrap();
+    post.hooks.deliver(&first.tenant, turn.clone()).await.unwrap();
     // The server dies before the next turn is in the queue, and takes the first one again after its start.
     post.queue.0.lock().unwrap().clear();
-    let again = post.hooks.deliver(&first.tenant, turn).await.unwrap();
+    let again = post.hooks.deliver(&first.tenant, turn.clone()).await.unwrap();
     assert!(matches!(again, Delivered::Again { .. }));
     assert_eq!(post.receiver.count(), 1, "nothing was sent");
     assert_eq!(post.next_turn().await, Some(Delivered::Done));
@@ -346,4 +353,40 @@ async fn a_subscription_that_was_removed_gets_nothing_more() {
     assert_eq!(post.receiver.count(), 0);
     let refusal = post.hooks.remove(&post.stage.kernel, admin(), None, record.id).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3702);
+}
+
+#[tokio::test]
+async fn a_tenant_whose_queue_is_full_holds_up_nobody_else_s_alerts() {
+    let post = Post::of(Stage::with(Props { insights: true, ..Props::default() }).await, [ok()]);
+    let tenants: Vec<TenantId> = (0..6).map(|number| format!("tenant_{number}").parse().unwrap()).collect();
+    let insights = Arc::clone(post.stage.kernel.insights().unwrap());
+    for tenant in &tenants {
+        let wish = WebhookWish { url: "https://r.example/hook".into(), events: Vec::new(), secret: None };
+        post.hooks.add(&post.stage.kernel, admin(), Some(tenant), wish).await.unwrap();
+        insights.approvals_pending(tenant, 1_000_000);
+    }
+    let Post { stage, hooks, queue, .. } = post;
+    insights.tell_through(Arc::new(hooks));
+    *queue.1.lock().unwrap() = Some(tenants[0].clone());
+    insights.look().await;
+    stage.step(24 * 3600);
+    insights.look().await;
+    let told = || -> BTreeSet<TenantId> { queue.0.lock().unwrap().iter().map(|job| job.tenant.clone()).collect() };
+    assert_eq!(told(), tenants[1..].iter().cloned().collect());
+    *queue.1.lock().unwrap() = None;
+    insights.look().await;
+    assert_eq!(told(), tenants.iter().cloned().collect(), "and is told when there is room again");
+}
+
+#[tokio::test]
+async fn a_callback_takes_the_turns_of_the_agent_that_named_it_whatever_its_address() {
+    for url in ["https://r.example/a", "https://r.example?n=1", "https://R.example:443/b"] {
+        let post = Post::with([Ok((500, Value::Null)), ok()]).await;
+        let callback = Callback { webhook_id: None, url: Some(url.into()), secret: Some("hook".into()) };
+        post.announce(InvocationStatus::Success, Some(&callback)).await.unwrap();
+        let flow = || post.queue.0.lock().unwrap().iter().map(|job| job.flow.clone()).collect::<Vec<_>>();
+        assert_eq!(flow(), ["agent-1"], "{url}");
+        assert!(matches!(post.next_turn().await, Some(Delivered::Again { .. })));
+        assert_eq!(flow(), ["agent-1"], "{url}: the next attempt, too");
+    }
 }

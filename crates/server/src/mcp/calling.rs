@@ -49,7 +49,9 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mcp = self.door.mcp();
-        if mcp.config.mode == McpMode::Discovery && !is_looking(&request.name) {
+        let listing = mcp.listing(self.door.kernel(), &visit);
+        // A published tool may have the name of one that looks, and is a tool all the same.
+        if mcp.config.mode == McpMode::Discovery && !(listing.meta.is_some() && is_looking(&request.name)) {
             return Err(ErrorData::method_not_found::<CallToolRequestMethod>());
         }
         let trace_id = trace_of(&visit, &context);
@@ -60,7 +62,6 @@ impl Handler {
             let turn = round.rejoin(state, request.input_responses.unwrap_or_default()).await?;
             return round.tool_response(turn).await;
         }
-        let listing = mcp.listing(self.door.kernel(), &visit);
         let target = match self.target(&visit, &listing, &request.name, arguments).await {
             Ok(Aim::Call(target)) => target,
             Ok(Aim::Answer(result)) => return Ok((*result).into()),

@@ -39,6 +39,15 @@ use crate::problem::{RESOURCE_METADATA, Refused, wrong_way};
 /// Where the door is.
 pub(crate) const PATH: &str = "/mcp";
 
+/// Which of its paths was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything that the caller may call.
+    Whole,
+    /// A toolset, named in the path.
+    Toolset,
+}
+
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The first revision without sessions.
@@ -86,10 +95,15 @@ impl PeekParams {
 }
 
 /// Answers a request to `/mcp` or `/mcp/{toolset}`.
-pub(crate) async fn answer(door: Arc<Door>, request: Request, toolset: Option<String>) -> Response<Body> {
-    let incoming = Incoming::new(&door, request);
+pub(crate) async fn answer(door: Arc<Door>, request: Request, part: Part) -> Response<Body> {
+    let mut incoming = Incoming::new(&door, request);
     let mut asked = incoming.asked();
-    asked.resource = resource(toolset.as_deref());
+    // A name that cannot be read is refused when it is known who asks, as everything else about the request.
+    let toolset = match part {
+        Part::Whole => Ok(None),
+        Part::Toolset => incoming.path_values().await.map(|[name]| Some(name)),
+    };
+    asked.resource = resource(toolset.as_ref().ok().and_then(Option::as_deref));
     let trace_id = incoming.trace_id;
     let mut response = match handed_on(&door, incoming, toolset).await {
         Ok(response) => response,
@@ -110,7 +124,7 @@ fn resource(toolset: Option<&str>) -> String {
 async fn handed_on(
     door: &Arc<Door>,
     mut incoming: Incoming,
-    toolset: Option<String>,
+    toolset: Result<Option<String>, Refused>,
 ) -> Result<Response<Body>, Refused> {
     let config = &door.mcp().config;
     let headers_max = door.config().headers_max;
@@ -124,7 +138,8 @@ async fn handed_on(
     }
     let who = incoming.credential()?;
     let caller = incoming.recognise(door, &who).await?;
-    let toolset: Option<Arc<str>> = match toolset {
+    incoming.query(&[])?;
+    let toolset: Option<Arc<str>> = match toolset? {
         None => None,
         Some(name) if config.toolsets.contains_key(&name) => Some(Arc::from(name)),
         Some(_) => return Err(Refusal::new(ErrorCode::E3008, "there is no toolset of this name").into()),

@@ -94,7 +94,8 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     if !incoming.is_recognised()
         && let Err(refusal) = incoming.recognise(&door, &who).await
     {
-        return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
+        let source = who.actor().source;
+        return Err(Box::pin(door.kernel().refuse_unread(source, who.trace().clone(), refusal)).await.into());
     }
     // The table that would ask this is passed by for calls.
     incoming.query(&[])?;

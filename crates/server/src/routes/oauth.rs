@@ -179,6 +179,8 @@ async fn exchange(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn exchanged(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let body = exchange_body(&door, &mut incoming).await?;
+    // Most parameters make the token narrower: where nothing reads them, they are refused as unknown ones are.
+    incoming.query(&[])?;
     let who = door.placed(&credential(&incoming, &body.subject_token)?).await?;
     let issued_token_type = token_types(&body)?;
     target_is_here(&door, &incoming, &body)?;

@@ -142,6 +142,16 @@ async fn in_discovery_nothing_can_be_called() {
     assert_eq!(names(&stage.new_style("tools/list", json!({})).await), DEMO);
     let called = stage.call("demo__echo_tool", json!({ "text": "x" })).await;
     assert_eq!(called["error"]["code"], -32601, "{called}");
+    // A tool is one whatever it is called: without tools that look, nothing here has their names but it.
+    let asked = |method: &str, params| stage.ask().token(ADMIN).new_style(1, method, params, &json!({})).message();
+    for name in ["search_tools", "describe_tool", "call_tool"] {
+        stage.publish(manifest("echo", &json!({ "tool_id": name, "namespace": null }))).await;
+        let called = asked("tools/call", json!({ "name": name, "arguments": { "text": "x" } })).await;
+        assert_eq!(called["error"]["code"], -32601, "{name}: {called}");
+    }
+    let listed = asked("tools/list", json!({})).await;
+    assert!(names(&listed).contains(&"search_tools"), "{listed}");
+    assert!(stage.paper.ends().is_empty());
     let lazy =
         Stage::with(McpConfig { mode: McpMode::Discovery, exposure: Exposure::Lazy, ..McpConfig::default() }).await;
     assert_eq!(names(&lazy.new_style("tools/list", json!({})).await), ["search_tools", "describe_tool"]);

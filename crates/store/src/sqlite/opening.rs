@@ -22,7 +22,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::faults::is_damage;
-use super::{index, migrations, vector_functions};
+use super::{freed_space, index, migrations, vector_functions};
 use crate::Steps;
 
 /// "GNTR": marks our files among all SQLite files.
@@ -133,6 +133,8 @@ impl Location {
         self.prepare_writer(&connection, &found).map_err(|error| self.classify(error))?;
         self.check_shape(&connection, &found)?;
         migrations::migrate(&connection).map_err(|error| self.classify(error))?;
+        let is_new = matches!(found, Found::Nothing);
+        freed_space::clean_former(&connection, is_new).map_err(|error| self.classify(error))?;
         index::bring_up_to_date(&connection).map_err(|fault| match fault {
             super::faults::Fault::Sqlite(error) => self.classify(error),
             super::faults::Fault::Unreadable(_) => OpenError::Damaged { file: self.file.clone(), source: None },
@@ -176,6 +178,13 @@ impl Location {
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         vector_functions::provide(&connection)?;
         Ok(connection)
+    }
+
+    /// Moves the log of writes into the file and leaves it empty. False: somebody was reading from it all the time.
+    pub(super) fn empty_log(&self) -> rusqlite::Result<bool> {
+        let connection = Connection::open_with_flags(&self.path, flags(OpenFlags::SQLITE_OPEN_READ_WRITE))?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
     }
 
     /// Is the file one of ours that this program can open or migrate?
@@ -285,6 +294,7 @@ impl Location {
         }
         // An acknowledged write must survive a power cut (DESIGN §5): the log is synced at every commit.
         connection.pragma_update(None, "synchronous", "FULL")?;
+        freed_space::overwrite(connection)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "trusted_schema", false)?;

@@ -31,6 +31,11 @@ impl Readers {
         Self { location, idle: Arc::default(), turns: Arc::new(Semaphore::new(READERS_MAX)) }
     }
 
+    /// The file they read.
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
     /// Runs `work` on a connection that sees everything committed before.
     pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where

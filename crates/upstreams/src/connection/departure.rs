@@ -39,7 +39,7 @@ impl Departure {
         moved.is_ok() || moved == Err(LEFT)
     }
 
-    /// Not a byte of it could be written after all.
+    /// Nothing was done with it: not a byte of it could be written after all, or the server has turned it away.
     pub(crate) fn stayed(&self) {
         if self.state.compare_exchange(LEFT, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
             && let Some(dispatch) = &self.dispatch

@@ -18,8 +18,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use super::outbound::{failed, is_of_type, judged};
-use super::router::Router;
-use super::streamable::Remote;
+use super::router::{Router, Transmission};
+use super::streamable::{Remote, rejection};
 use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, within};
 use crate::fault::Fault;
 use crate::sse_events::{SseEvent, SseEvents};
@@ -98,16 +98,10 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
     }
 }
 
-async fn post(
-    remote: &Remote,
-    endpoint: &Url,
-    body: Vec<u8>,
-    leaves: impl Fn() + Clone + Send + Sync + 'static,
-) -> Result<(), Fault> {
+async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, transmission: &Transmission) -> Result<Response, Fault> {
     let json = HeaderValue::from_static(JSON_MIME_TYPE);
     let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, json)]);
-    let response = remote.post_noting(endpoint, &body.into(), &headers, leaves).await?;
-    judged(&response, true).map_or(Ok(()), Err)
+    remote.post_noting(endpoint, &body.into(), &headers, transmission).await
 }
 
 #[async_trait]
@@ -115,8 +109,8 @@ impl Channel for LegacySse {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
         let (mut answer, _) = router.wait_for(request.id)?;
         let bytes = request.bytes();
-        let leaves = router.leaving(request.id, bytes.len());
-        let posting = post(&self.remote, &self.endpoint, bytes, leaves);
+        let transmission = router.transmission(request.id, bytes.len());
+        let posting = post(&self.remote, &self.endpoint, bytes, &transmission);
         tokio::pin!(posting);
         let outcome = tokio::select! {
             // Some servers answer on the stream before they let the POST go.
@@ -124,17 +118,25 @@ impl Channel for LegacySse {
             outcome = &mut answer => return outcome.unwrap_or(Err(Fault::Lost("the connection was closed"))),
             outcome = &mut posting => outcome,
         };
-        if let Err(fault) = outcome {
-            if let Fault::NotSent(why) = fault {
-                router.end(why);
+        match outcome {
+            Ok(response) => {
+                if let Some(fault) = judged(&response, true) {
+                    return Err(rejection(fault, response, request.id, router).await);
+                }
             }
-            return Err(fault);
+            Err(fault) => {
+                if let Fault::NotSent(why) = fault {
+                    router.end(why);
+                }
+                return Err(fault);
+            }
         }
         answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
     }
 
     async fn tell(&self, message: Vec<u8>) -> Result<(), Fault> {
-        post(&self.remote, &self.endpoint, message, || {}).await
+        let response = post(&self.remote, &self.endpoint, message, &Transmission::default()).await?;
+        judged(&response, true).map_or(Ok(()), Err)
     }
 
     fn cancelled(&self, message: Vec<u8>) {
@@ -143,7 +145,7 @@ impl Channel for LegacySse {
             runtime.spawn(async move {
                 let clock = Arc::clone(&remote.clock);
                 // A courtesy: nobody waits for the call any more, nor for whether this was heard.
-                let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message, || {})).await;
+                let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message, &Transmission::default())).await;
             });
         }
     }

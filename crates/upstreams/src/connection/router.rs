@@ -86,6 +86,34 @@ struct Running {
     over: CancellationToken,
 }
 
+/// What is told of a request that has a line of its own, while it is sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Transmission {
+    departure: Option<Arc<Departure>>,
+    traffic: Option<Arc<CallTraffic>>,
+    bytes: usize,
+}
+
+impl Transmission {
+    /// Its first byte is about to leave.
+    pub(crate) fn leaves(&self) {
+        // Nobody who has taken it back is left to send it: the line was closed with that.
+        if let Some(departure) = &self.departure {
+            let _ = departure.leaves();
+        }
+        if let Some(traffic) = &self.traffic {
+            traffic.add_sent(self.bytes);
+        }
+    }
+
+    /// The server has turned it away, and nothing of it was executed. It may leave once more.
+    pub(crate) fn turned_away(&self) {
+        if let Some(departure) = &self.departure {
+            departure.stayed();
+        }
+    }
+}
+
 impl Router {
     pub(crate) fn new(hearing: Arc<dyn Hearing>, relay: Relay) -> Arc<Self> {
         Arc::new(Self {
@@ -131,19 +159,10 @@ impl Router {
         Ok((answer, Arc::clone(&running.departure)))
     }
 
-    /// What is to be called when the first of so many bytes of a request that has a line of its own is about to leave.
-    pub(crate) fn leaving(&self, id: CallId, bytes: usize) -> impl Fn() + Clone + Send + Sync + 'static {
+    /// The transmission of a request of so many bytes that has a line of its own.
+    pub(crate) fn transmission(&self, id: CallId, bytes: usize) -> Transmission {
         let departure = self.table().calls.get(&id).map(|running| Arc::clone(&running.departure));
-        let traffic = self.traffic_of(id);
-        move || {
-            // Nobody who has taken it back is left to send it: the line was closed with that.
-            if let Some(departure) = &departure {
-                let _ = departure.leaves();
-            }
-            if let Some(traffic) = &traffic {
-                traffic.add_sent(bytes);
-            }
-        }
+        Transmission { departure, traffic: self.traffic_of(id), bytes }
     }
 
     /// So many bytes of a request are about to leave.

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use super::outbound::{self, failed, is_of_type, judged};
-use super::router::Router;
+use super::router::{Router, Transmission};
 use super::{Channel, Ending, Era, MESSAGE_BYTES_MAX, Met, Outgoing, within};
 use crate::fault::Fault;
 use crate::headers;
@@ -61,27 +61,29 @@ pub(crate) struct Remote {
 impl Remote {
     /// Sends a request with everything the server wants to see, and once more with a new token if the first is turned away.
     pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, Fault> {
-        self.authorized(|credentials| build().headers(credentials).send()).await
+        self.authorized(|credentials| build().headers(credentials).send(), || {}).await
     }
 
-    /// Posts a body; `leaves` hears when a connection is there and the first byte is about to be written, whatever has to be
-    /// asked of others before.
+    /// Posts a body; `transmission` hears when a connection is there and the first byte is about to be written, whatever has
+    /// to be asked of others before, and when what was sent was turned away.
     pub(crate) async fn post_noting(
         &self,
         url: &Url,
         body: &Bytes,
         headers: &HeaderMap,
-        leaves: impl Fn() + Clone + Send + Sync + 'static,
+        transmission: &Transmission,
     ) -> Result<Response, Fault> {
-        self.authorized(|credentials| {
+        let send = |credentials: HeaderMap| {
             let build = move |request: RequestBuilder| request.headers(headers.clone()).headers(credentials.clone());
-            self.http.post_noting(url, body, build, leaves.clone())
-        })
-        .await
+            let noted = transmission.clone();
+            self.http.post_noting(url, body, build, move || noted.leaves())
+        };
+        self.authorized(send, || transmission.turned_away()).await
     }
 
-    /// Sends a request with these headers, and once more with a new token if the first is turned away.
-    async fn authorized<F>(&self, send: impl Fn(HeaderMap) -> F) -> Result<Response, Fault>
+    /// Sends a request with these headers, and once more with a new token if the first is turned away, which is told before
+    /// the new token is asked for.
+    async fn authorized<F>(&self, send: impl Fn(HeaderMap) -> F, turned_away: impl Fn()) -> Result<Response, Fault>
     where
         F: Future<Output = Result<Response, reqwest::Error>>,
     {
@@ -98,7 +100,8 @@ impl Remote {
             if response.status() != http::StatusCode::UNAUTHORIZED || !std::mem::take(&mut again) {
                 return Ok(response);
             }
-            // What was sent was turned away.
+            // The place that gives tokens may take its time, and a call that is ended meanwhile has not been executed.
+            turned_away();
             token = tokens.header(Some(&token)).await.map_err(ExecutorError::refused)?;
         }
     }
@@ -151,17 +154,12 @@ impl Shared {
     }
 
     /// Posts a message with the headers of the protocol and these.
-    async fn post(
-        &self,
-        body: Vec<u8>,
-        standard: HeaderMap,
-        leaves: impl Fn() + Clone + Send + Sync + 'static,
-    ) -> Result<Response, Fault> {
+    async fn post(&self, body: Vec<u8>, standard: HeaderMap, transmission: &Transmission) -> Result<Response, Fault> {
         let mut headers = self.protocol_headers();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(JSON_MIME_TYPE));
         headers.insert(http::header::ACCEPT, concat_accept());
         headers.extend(standard);
-        self.remote.post_noting(&self.remote.url, &body.into(), &headers, leaves).await
+        self.remote.post_noting(&self.remote.url, &body.into(), &headers, transmission).await
     }
 
     /// Sends what wants no answer.
@@ -175,7 +173,7 @@ impl Shared {
                 _ => None,
             });
         let standard = standard.unwrap_or_default();
-        let response = self.post(body, standard, || {}).await?;
+        let response = self.post(body, standard, &Transmission::default()).await?;
         judged(&response, has_session).map_or(Ok(()), Err)
     }
 
@@ -285,6 +283,29 @@ fn concat_accept() -> HeaderValue {
     HeaderValue::from_static("application/json, text/event-stream")
 }
 
+/// Why a request has no result whose answer has this status: a refusal may come with its reason, and the reason may say that
+/// the work had begun.
+pub(super) async fn rejection(fault: Fault, response: Response, id: CallId, router: &Router) -> Fault {
+    // Whatever is said besides, the connection is of no more use (HTTP-2).
+    if let Fault::NotSent(why) = fault {
+        router.end(why);
+    }
+    if !matches!(fault, Fault::Status(_) | Fault::NotSent(_)) || !is_of_type(&response, JSON_MIME_TYPE) {
+        return fault;
+    }
+    let status = response.status().as_u16();
+    // A reason that breaks off, or is none, changes nothing about the status that came before it.
+    let body = outbound::body(response).await.unwrap_or_default();
+    router.count_received(id, body.len());
+    match answer_in(&body, id, router) {
+        None => fault,
+        Some(Err(Fault::Refused { error, .. })) => fault.with_reason(status, error),
+        Some(Err(other)) => other,
+        // It has done the work, and calls that a failure.
+        Some(Ok(_)) => Fault::Nonsense("answer to the request"),
+    }
+}
+
 /// The answer to `id`, if it is in this text; whatever else is there goes to the router.
 fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, Fault>> {
     let Ok(messages) = wire::read(text) else {
@@ -321,28 +342,10 @@ impl Channel for Streamable {
         }
         headers::trace(request.params, &mut standard);
         let body = request.bytes();
-        let leaves = router.leaving(request.id, body.len());
-        let response = shared.post(body, standard, leaves).await?;
-        match judged(&response, has_session) {
-            None => {}
-            Some(Fault::NotSent(why)) => {
-                router.end(why);
-                return Err(Fault::NotSent(why));
-            }
-            // A refusal may come with its reason.
-            Some(Fault::Status(status)) if is_of_type(&response, JSON_MIME_TYPE) => {
-                // One that breaks off, or says something else, changes nothing about the status that came before it.
-                let body = outbound::body(response).await.unwrap_or_default();
-                router.count_received(request.id, body.len());
-                return match answer_in(&body, request.id, router) {
-                    Some(Err(Fault::Refused { error, .. })) => {
-                        Err(Fault::Refused { error, at_door: Fault::Status(status).reach().is_clean() })
-                    }
-                    Some(Err(fault)) => Err(fault),
-                    _ => Err(Fault::Status(status)),
-                };
-            }
-            Some(fault) => return Err(fault),
+        let transmission = router.transmission(request.id, body.len());
+        let response = shared.post(body, standard, &transmission).await?;
+        if let Some(fault) = judged(&response, has_session) {
+            return Err(rejection(fault, response, request.id, router).await);
         }
         if request.method == "initialize"
             && let Some(session) = response.headers().get(HEADER_SESSION_ID)

@@ -145,8 +145,12 @@ async fn only_what_may_have_been_executed_is_unknown() {
         (status!("403 Forbidden"), E3603, E3603),
         (status!("429 Too Many Requests"), E3504, E3504),
         (broken_off!("400 Bad Request"), E3502, E3502),
-        // Its reason changes nothing about it.
-        (said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no"}}"#), E3502, E3502),
+        // Its reason changes nothing about it, if it is one that only a transport has.
+        (
+            said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no session"}}"#),
+            E3502,
+            E3502,
+        ),
         // It was answered, by an error.
         (said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no"}}"#), E3301, E3301),
         (

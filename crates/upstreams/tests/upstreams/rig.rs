@@ -423,6 +423,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         resume: None,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),
+        program_log: Arc::default(),
         idempotency_key: "key-of-the-act".into(),
     }
 }

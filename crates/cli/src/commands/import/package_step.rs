@@ -67,7 +67,7 @@ impl<'a> PackageStep<'a> {
         let printer = &self.context.printer;
         let (name, packages) = (server.name.clone(), request.packages.join(", "));
         printer.note(&format!("{name}: installing {} …", visible(&packages)));
-        let progress = Shown { printer, name: &name };
+        let progress = InstallBar { printer, name: &name };
         let filled = unless_interrupted(self.cache.fill(request, self.scripts, &progress)).await?;
         printer.redraw("");
         let filled = filled.ok_or_else(|| Failure::new("broken off: nothing of the package was kept"))??;
@@ -89,12 +89,13 @@ impl<'a> PackageStep<'a> {
 }
 
 /// Tells a person who waits.
-struct Shown<'a> {
-    printer: &'a Printer,
-    name: &'a str,
+pub(crate) struct InstallBar<'a> {
+    pub(crate) printer: &'a Printer,
+    /// What is installed for whom.
+    pub(crate) name: &'a str,
 }
 
-impl InstallProgress for Shown<'_> {
+impl InstallProgress for InstallBar<'_> {
     fn at(&self, bytes: u64, seconds: u64) {
         self.printer.redraw(&format!("{}: installing … {} MiB, {seconds} s", self.name, bytes >> 20));
     }

@@ -46,7 +46,7 @@ pub(super) async fn begin(
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
     let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));
-    let (texts, seals) = (Arc::clone(&house.store.texts), house.seals()?);
+    let (texts, seals, file) = (Arc::clone(&house.store.texts), house.seals()?, house.store.file());
     let sealer = tokio::spawn(async move {
         match former_texts::seal_former(&*texts, &seals).await {
             Ok(0) => {}
@@ -71,6 +71,15 @@ pub(super) async fn begin(
                 error = &error as &dyn std::error::Error,
                 "jobs of before could not be looked through; what is readable is sealed when it is taken"
             ),
+        }
+        // The log of writes has whole pages, and on them what was in clear until its turn came.
+        if let Some(file) = file
+            && let Err(error) = file.empty_log().await
+        {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the log of the store could not be emptied; it is when the server ends"
+            );
         }
     });
     Ok(Background { hold, stop, workers, keeper, sealer })

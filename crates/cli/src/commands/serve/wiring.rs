@@ -17,6 +17,7 @@ use kernel::ports::executor::Executor;
 use kernel::ports::key_vault::KeyVault;
 use kernel::ports::observer::Observer;
 use kernel::ports::redactor::Redactor;
+use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::shared_state::SharedState;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::webhook_store::WebhookStore;
@@ -42,6 +43,7 @@ use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
 use crate::context::Context;
 use crate::data_dir::DataDir;
+use crate::draft_registry::DraftRegistry;
 use crate::failure::Failure;
 use crate::key_vault::{self, DataDirVault};
 use crate::machine::{OsEntropy, SystemClock};
@@ -79,6 +81,8 @@ pub(super) struct House {
     /// What this instance has in common with the others on its store.
     installation: Option<Installation>,
     store_keys: StoreKeys,
+    /// Versions are drafts, whose content can be replaced.
+    drafts: bool,
 }
 
 /// The kernel, and what works for it.
@@ -141,10 +145,21 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
         redacting,
         installation,
         store_keys,
+        drafts: false,
     })
 }
 
 impl House {
+    /// The same, where versions are drafts if so wanted: for the development of a tool.
+    pub(super) fn with_drafts(self, drafts: bool) -> Self {
+        Self { drafts, ..self }
+    }
+
+    fn registry(&self) -> Arc<dyn RegistryStore> {
+        let store = Arc::clone(&self.store.registry);
+        if self.drafts { Arc::new(DraftRegistry::before(store)) } else { store }
+    }
+
     /// The secret of whoever administers this installation.
     pub(super) fn admin_token(&self) -> &str {
         &self.admin_token
@@ -217,14 +232,10 @@ impl House {
         let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
         let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
         let handle = LogKeeping::begin(handle, Arc::clone(&log), Arc::clone(&self.metrics) as Arc<dyn Observer>);
-        let registry = Registry::open(
-            Arc::clone(&self.store.registry),
-            Arc::clone(&self.store.search),
-            Arc::clone(&clock),
-            Arc::clone(&observer),
-        )
-        .await
-        .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
+        let registry =
+            Registry::open(self.registry(), Arc::clone(&self.store.search), Arc::clone(&clock), Arc::clone(&observer))
+                .await
+                .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         let homes = Homes::default();
         let confinement = self.confinement(config);
         let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);

@@ -12,6 +12,7 @@ use crate::client::ClientError;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::manifest_file;
+use crate::package_cache::tool_packages;
 use crate::tool_folders::kept::{self, Kept};
 
 /// Has the server look at its folders of tools.
@@ -47,6 +48,10 @@ impl Add {
         }
         if !is_stream && runs_from_its_folder(&manifest) {
             let folder = if self.path.is_dir() { self.path.as_path() } else { parent(&self.path) };
+            component_is_there(folder, &manifest)?;
+            if let Some(warning) = tool_packages::unbuilt_warning(folder) {
+                context.printer.warn(&warning);
+            }
             return add_folder(context, folder, &id, &manifest).await;
         }
         let answer = context.client()?.post("/v1/tools/register", &document).await?;
@@ -65,8 +70,18 @@ fn said(id: &ToolId, manifest: &Manifest, created: bool) -> String {
     format!("{id} {} {what}", manifest.version)
 }
 
-fn runs_from_its_folder(manifest: &Manifest) -> bool {
+pub(super) fn runs_from_its_folder(manifest: &Manifest) -> bool {
     matches!(manifest.execution, Some(Execution::Process { .. } | Execution::Wasm { .. } | Execution::Oci { .. }))
+}
+
+/// A component is made from its source, and a folder that was just made has none.
+fn component_is_there(folder: &Path, manifest: &Manifest) -> Result<(), Failure> {
+    let Some(Execution::Wasm { component, .. }) = &manifest.execution else { return Ok(()) };
+    if folder.join(component).is_file() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("`{component}`, which the manifest names as the component, is not in the folder"))
+        .hint("build it first; the folder that `gantry tool new --template rust` makes has a build.sh for it"))
 }
 
 /// Of a file in the current folder that is the current folder.

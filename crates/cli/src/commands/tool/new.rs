@@ -12,6 +12,8 @@ use serde_json::json;
 use crate::context::Context;
 use crate::failure::Failure;
 
+mod template;
+
 /// Make a folder for a new tool
 ///
 /// gantry tool new demo.word_count --template python
@@ -32,68 +34,16 @@ pub(crate) struct New {
 pub(crate) enum Template {
     Python,
     Node,
+    /// Needs Node.js 22.18 or later
+    #[value(name = "typescript", alias = "ts")]
+    TypeScript,
     Bash,
+    /// A WASM component; needs the target wasm32-wasip2
+    #[value(alias = "wasm")]
+    Rust,
     Session,
-}
-
-impl Template {
-    fn file(self) -> &'static str {
-        match self {
-            Self::Python | Self::Session => "main.py",
-            Self::Node => "main.mjs",
-            Self::Bash => "main.sh",
-        }
-    }
-
-    fn program(self) -> &'static str {
-        match self {
-            Self::Python | Self::Session => "python3",
-            Self::Node => "node",
-            Self::Bash => "bash",
-        }
-    }
-
-    fn source(self) -> &'static str {
-        match self {
-            Self::Python => include_str!("templates/main.py"),
-            Self::Node => include_str!("templates/main.mjs"),
-            Self::Bash => include_str!("templates/main.sh"),
-            Self::Session => include_str!("templates/session.py"),
-        }
-    }
-
-    /// What `[execution]` says about it besides the command.
-    fn protocol(self) -> &'static str {
-        match self {
-            Self::Python | Self::Node | Self::Bash => "",
-            Self::Session => {
-                "protocol = \"gantry/1\"                  # one JSON-RPC message per line, on stdin and stdout\n\
-                 warm = true                            # the process stays for the next call of the same tenant\n"
-            }
-        }
-    }
-
-    /// How one talks to it, for its README.
-    fn talk(self) -> &'static str {
-        match self {
-            Self::Python | Self::Node | Self::Bash => {
-                "parameters as JSON on stdin, result as JSON on stdout, the log on\nstderr, a non-zero exit for an error."
-            }
-            Self::Session => {
-                "one JSON-RPC message per line on stdin and stdout, the log on\nstderr. The process may serve one call after another."
-            }
-        }
-    }
-
-    /// A first call by hand.
-    fn input(self) -> &'static str {
-        match self {
-            Self::Python | Self::Node | Self::Bash => r#"{"name": "Ada"}"#,
-            Self::Session => {
-                r#"{"jsonrpc": "2.0", "id": 1, "method": "invoke", "params": {"parameters": {"name": "Ada"}}}"#
-            }
-        }
-    }
+    /// Not there yet
+    Http,
 }
 
 impl New {
@@ -101,6 +51,7 @@ impl New {
         let id: ToolId = self.name.parse().map_err(|error: contract::ids::NameError| {
             Failure::usage(error.to_string()).hint("for example: gantry tool new demo.word_count")
         })?;
+        self.template.is_possible()?;
         let folder = self.dir.join(id.local());
         let files = files(&id, self.template);
         write(&folder, &files).map_err(|error| match error.kind() {
@@ -111,12 +62,10 @@ impl New {
         let names: Vec<&str> = files.iter().map(|file| file.name).collect();
         context.printer.answer(&json!({ "tool_id": id, "folder": folder, "files": names }), |_| {
             format!(
-                "made {folder}\n\nTry it by itself:\n  cd {folder} && echo '{input}' | {program} {file}\nAdd it to the running server, in a sandbox of its own:\n  \
-                 gantry tool add {folder}\nOr serve it from where it is, while you write it:\n  gantry serve --tools {folder}",
+                "made {folder}\n\n{first}\nRun it while you write it, in a sandbox of its own; what you save is used by the next call:\n  \
+                 gantry tool dev {folder}\nAdd it to the running server:\n  gantry tool add {folder}",
                 folder = folder.display(),
-                input = self.template.input(),
-                program = self.template.program(),
-                file = self.template.file(),
+                first = self.template.first_step(&folder),
             )
         });
         Ok(())
@@ -131,7 +80,6 @@ struct NewFile {
 
 fn files(id: &ToolId, template: Template) -> Vec<NewFile> {
     let namespace = id.namespace().map(|space| format!("namespace = \"{space}\"\n")).unwrap_or_default();
-    let run = format!("{} {}", template.program(), template.file());
     let words = id.local().replace('_', " ");
     let name: String = words.chars().take(1).flat_map(char::to_uppercase).chain(words.chars().skip(1)).collect();
     let fill = |text: &str| {
@@ -139,19 +87,30 @@ fn files(id: &ToolId, template: Template) -> Vec<NewFile> {
             .replace("@NAMESPACE@", &namespace)
             .replace("@NAME@", &name)
             .replace("@PROVIDER@", id.namespace().unwrap_or("me"))
-            .replace("@COMMAND@", &format!("[\"{}\", \"{}\"]", template.program(), template.file()))
-            .replace("@PROTOCOL@", template.protocol())
+            .replace("@EXECUTION@", &template.execution())
             .replace("@TALK@", template.talk())
             .replace("@INPUT@", template.input())
+            .replace("@PACKAGES@", template.packages())
             .replace("@FILE@", template.file())
-            .replace("@RUN@", &run)
+            .replace("@RUN@", &template.run())
             .replace("@FULL_ID@", id.as_str())
     };
-    vec![
+    let readme = if template == Template::Rust {
+        include_str!("templates/README-rust.md")
+    } else {
+        include_str!("templates/README.md")
+    };
+    let mut files = vec![
         NewFile { name: "tool.toml", mode: 0o644, text: fill(include_str!("templates/tool.toml")) },
         NewFile { name: template.file(), mode: 0o755, text: template.source().to_owned() },
-        NewFile { name: "README.md", mode: 0o644, text: fill(include_str!("templates/README.md")) },
-    ]
+        NewFile { name: "README.md", mode: 0o644, text: fill(readme) },
+    ];
+    if template == Template::Rust {
+        let cargo = fill(include_str!("templates/Cargo.toml.in"));
+        files.push(NewFile { name: "Cargo.toml", mode: 0o644, text: cargo });
+        files.push(NewFile { name: "build.sh", mode: 0o755, text: fill(include_str!("templates/build.sh")) });
+    }
+    files
 }
 
 /// Into a folder that was not there: `create_dir` refuses what exists, so nothing is ever overwritten.
@@ -161,7 +120,11 @@ fn write(folder: &Path, files: &[NewFile]) -> std::io::Result<()> {
     }
     fs::create_dir(folder)?;
     for NewFile { name, mode, text } in files {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(*mode).open(folder.join(name))?;
+        let path = folder.join(name);
+        if let Some(above) = path.parent() {
+            fs::create_dir_all(above)?;
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(*mode).open(path)?;
         file.write_all(text.as_bytes())?;
     }
     Ok(())
@@ -176,7 +139,8 @@ mod tests {
     #[test]
     fn every_new_folder_has_a_manifest_that_is_admitted() {
         let dir = tempfile::tempdir().unwrap();
-        for (index, template) in Template::value_variants().iter().enumerate() {
+        let possible = Template::value_variants().iter().filter(|template| **template != Template::Http);
+        for (index, template) in possible.enumerate() {
             for id in ["demo.word_count", "word_count"] {
                 let id: ToolId = id.parse().unwrap();
                 let folder = dir.path().join(format!("{index}{id}"));

@@ -79,7 +79,7 @@ impl Open {
                     continue;
                 }
             };
-            match self.message(heard)? {
+            match self.message(heard, pipe)? {
                 Message::Response { id, outcome, said } if id == *self.id => {
                     self.said = said;
                     return outcome.map_err(SessionError::Failed);
@@ -109,7 +109,7 @@ impl Open {
         pipe.send(&wire::cancel(&clean(reason, WORDS_CHARS_MAX)))?;
         loop {
             let heard = pipe.next().await?;
-            match self.message(heard)? {
+            match self.message(heard, pipe)? {
                 Message::Response { id, .. } if id == *self.id => return Ok(()),
                 Message::Request { id, .. } => pipe.send(&wire::refuse(&id, wire::CANCELLED, WHY))?,
                 Message::Response { .. } | Message::Notification { .. } => {}
@@ -117,13 +117,13 @@ impl Open {
         }
     }
 
-    fn message(&mut self, heard: Heard) -> Result<Message, SessionError> {
+    fn message(&mut self, heard: Heard, pipe: &Pipe) -> Result<Message, SessionError> {
         let Heard::Line(line) = heard else { return Err(SessionError::Ended) };
         self.messages += 1;
         if self.messages > self.bounds.messages_max {
             return Err(SessionError::TooMuch { what: "number of messages", limit: self.bounds.messages_max });
         }
-        Ok(Message::read(&line, self.bounds.line_bytes_max)?)
+        Ok(Message::read(&line, self.bounds.line_bytes_max).inspect_err(|_| pipe.note_stray(&line))?)
     }
 
     // ------------------------------------------------------------------------------------------------ notifications

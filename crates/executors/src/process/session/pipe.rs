@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::wire::Fault;
 use super::{SessionBounds, SessionError};
-use crate::process::streams::{FromTool, Streams, Tail, ToTool};
+use crate::process::log_end::LogEnd;
+use crate::process::streams::{FromTool, Streams, ToTool};
 
 /// Bytes asked of a stream at once.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -37,7 +38,7 @@ pub(super) struct Pipe {
     scanned: usize,
     stderr: FromTool,
     stderr_open: bool,
-    log: Tail,
+    log: LogEnd,
     /// Bytes on stdout during this call.
     heard: u64,
     bounds: SessionBounds,
@@ -54,7 +55,8 @@ pub(super) enum Heard {
 
 impl Pipe {
     pub(super) fn new(streams: Streams, bounds: SessionBounds) -> Self {
-        let Streams { stdin, stdout, stderr } = streams;
+        let Streams { stdin, stdout, stderr, log } = streams;
+        log.keep(bounds.log_bytes_kept);
         Self {
             stdin,
             stdin_open: true,
@@ -67,7 +69,7 @@ impl Pipe {
             scanned: 0,
             stderr,
             stderr_open: true,
-            log: Tail::new(bounds.log_bytes_kept),
+            log,
             heard: 0,
             bounds,
         }
@@ -164,6 +166,11 @@ impl Pipe {
     /// The end of the log of this call.
     pub(super) fn log(&self) -> String {
         self.log.text()
+    }
+
+    /// A line on stdout was no message: whoever may read the log sees which.
+    pub(super) fn note_stray(&self, line: &[u8]) {
+        self.log.note_stray(None, line);
     }
 
     /// A whole line of the inbox that says something.
