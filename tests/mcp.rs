@@ -20,6 +20,7 @@ mod classes;
 mod clients;
 mod exposure;
 mod fidelity;
+mod first_day;
 mod grants;
 mod import;
 mod large_results;

@@ -56,7 +56,7 @@ pub(crate) use settings::ConfigFile;
 use settings::{Problem, Settings};
 
 /// The file that is read when `--config` names none.
-const DEFAULT_FILE: &str = "gantry.toml";
+pub(crate) const DEFAULT_FILE: &str = "gantry.toml";
 /// A configuration file is a page, not a database.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

@@ -11,6 +11,7 @@
 //!   *.replaced             what an instance had before it joined others
 //!   gantry.db              the store, unless `[store] url` says otherwise
 //!   audit/                 the audit log, unless `[audit] dir` says otherwise
+//!   mask/                  the empty folder and file that cover this directory in folders of MCP servers
 //!   server.json            where the running server is; gone when it is not running
 //!   server.crt             the certificate that server shows, if it speaks TLS
 //! ```

@@ -43,6 +43,7 @@ mod secret_file;
 mod secrets_folder;
 mod server_trust;
 mod shared_keys;
+mod shell_word;
 mod store_keys;
 mod store_place;
 mod store_seal;

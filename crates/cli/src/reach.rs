@@ -12,12 +12,15 @@
 //!
 //! Not here: what a declared path is compared with it for (`executors::confinement`).
 
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use executors::Reach;
+use executors::{Masks, Reach};
 
-use crate::config::Config;
 use crate::config::path_settings::{PathRole, paths_in};
+use crate::config::{Config, DEFAULT_FILE};
 
 /// Where people's homes are.
 const HOMES: [&str; 2] = ["/root", "/home"];
@@ -33,6 +36,7 @@ pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Re
         blocked_paths: blocked.flat_map(|path| [absolute(&path), canonical(&path)]).collect(),
         homes: homes(home).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
         private_paths: own_places(config, data_dir).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
+        masks: None,
         egress: config.egress.bounds.clone(),
         open_networks: config.egress.open_networks.clone(),
         pids: section.pids,
@@ -41,6 +45,28 @@ pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Re
         // As they are: what is a link on the machine is the same link inside.
         system: section.system_paths.clone(),
     }
+}
+
+/// The empty folder and file that cover the server's own data in folders of MCP servers. They lie in the data directory.
+pub(crate) fn masks(config: &Config, data_dir: &Path) -> io::Result<Masks> {
+    let place = data_dir.join("mask");
+    let (folder, file) = (place.join("folder"), place.join("file"));
+    for made in [&place, &folder] {
+        match DirBuilder::new().mode(0o755).create(made) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o444).open(&file) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // Nothing is shown that somebody has put there.
+    if fs::read_dir(&folder)?.next().is_some() || fs::metadata(&file)?.len() > 0 {
+        return Err(io::Error::other("the mask is not empty"));
+    }
+    let config_file = config.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+    Ok(Masks { folder: canonical(&folder), file: canonical(&file), config_file: canonical(&config_file) })
 }
 
 /// REACH-3. A home that is the root of everything is none.
@@ -126,6 +152,19 @@ mod tests {
         }
         assert!(reach.private_paths.iter().all(|path| path.is_absolute()));
         assert!(!reach.private_paths.iter().any(|path| path.ends_with("gantry.toml")), "none is in use");
+    }
+
+    #[test]
+    fn masks_are_empty_or_there_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
+        for _ in 0..2 {
+            let masks = masks(&config, dir.path()).unwrap();
+            assert!(masks.folder.is_absolute() && masks.folder.is_dir() && masks.file.is_file());
+            assert!(masks.config_file.is_absolute() && masks.config_file.ends_with("gantry.toml"));
+        }
+        fs::write(dir.path().join("mask/folder/secret"), "x").unwrap();
+        assert!(masks(&config, dir.path()).is_err());
     }
 
     #[test]

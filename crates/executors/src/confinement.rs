@@ -9,6 +9,7 @@
 //! - CONF-2: blocked wins over allowed, and a path that *contains* a blocked one is blocked too.
 //! - CONF-3: a tool without a `network:` permission has no gate at all.
 //! - CONF-4: secrets are fetched for one call, by the names the manifest declares and no other.
+//!   Only MCP servers are given a folder that holds the server's own data, with that data covered ([`masks`](Masks)).
 //! - CONF-5: nothing of a person's home is given to a tool unless the operator has listed it.
 //!
 //! Not here: how a mount or a preopened directory is made (`sandbox`, `wasm`).
@@ -27,6 +28,10 @@ use sandbox::{Access, Limits, Mount};
 
 use crate::process::scrub::Scrubber;
 
+mod masks;
+
+pub use masks::Masks;
+
 /// Paths that are the machine itself and not data: given to no tool, whatever an operator allows.
 const NEVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/tool"];
 
@@ -41,6 +46,8 @@ pub struct Reach {
     pub homes: Vec<PathBuf>,
     /// What is the server's own and nobody else's. Blocked, and no tool's folder or system directory may hold it either.
     pub private_paths: Vec<PathBuf>,
+    /// What covers it in folders that MCP servers are given; without, such folders are not given.
+    pub masks: Option<Masks>,
     /// Where tools may connect to at most.
     pub egress: Bounds,
     /// Private networks into which a declared name may lead.
@@ -62,6 +69,7 @@ impl Default for Reach {
             blocked_paths: Vec::new(),
             homes: Vec::new(),
             private_paths: Vec::new(),
+            masks: None,
             egress: Bounds::default(),
             open_networks: Vec::new(),
             pids: 128,
@@ -96,27 +104,52 @@ impl Confinement {
 
     /// The paths that a tool declares, each as it may be used.
     pub(crate) fn mounts(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
-        Self::mounted(permissions, |path| self.admitted(path))
+        Self::mounted(permissions, |path, _| self.admitted(path).map(|()| Vec::new()))
     }
 
     /// The same for a server behind Gantry, whose paths the operator has named: homes are open to it.
     pub(crate) fn mounts_of_server(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
-        Self::mounted(permissions, |path| self.fenced(path))
+        Self::mounted(permissions, |path, access| self.masked(path, access))
+    }
+
+    /// What has to be mounted besides a path of a server, so that it may be given.
+    fn masked(&self, declared: &str, access: Access) -> Result<Vec<Mount>, Refusal> {
+        let (path, private) = (Path::new(declared), &self.reach.private_paths);
+        match &self.reach.masks {
+            // What is the server's own itself is given to nobody.
+            Some(masks) if !private.iter().any(|own| path.starts_with(own)) => {
+                let covers = masks.over(path, access, private)?;
+                self.fenced_from(declared, &[])?;
+                Ok(covers)
+            }
+            _ => self.fenced(declared).map(|()| Vec::new()),
+        }
     }
 
     fn mounted(
         permissions: &Permissions,
-        admitted: impl Fn(&str) -> Result<(), Refusal>,
+        admitted: impl Fn(&str, Access) -> Result<Vec<Mount>, Refusal>,
     ) -> Result<Vec<Mount>, Refusal> {
         let one = |path: &str, access| {
-            admitted(path)?;
-            Ok(Mount { source: path.into(), target: path.into(), access })
+            let mut mounts = admitted(path, access)?;
+            mounts.push(Mount { source: path.into(), target: path.into(), access });
+            Ok(mounts)
         };
         // What may be written may also be read, because there is no way to mount it otherwise; where a path is declared
         // for both, the wider mount is the only one.
         let written: Vec<&str> = permissions.write.iter().map(|path| &**path).collect();
         let read = permissions.read.iter().map(|path| &**path).filter(|path| !written.contains(path));
-        read.map(|path| one(path, Access::Read)).chain(written.iter().map(|path| one(path, Access::Write))).collect()
+        let all = read.map(|path| one(path, Access::Read)).chain(written.iter().map(|path| one(path, Access::Write)));
+        let mut mounts: Vec<Mount> = Vec::new();
+        for some in all {
+            for mount in some? {
+                // Two folders, one in the other, have the same below them that is covered.
+                if !mounts.contains(&mount) {
+                    mounts.push(mount);
+                }
+            }
+        }
+        Ok(mounts)
     }
 
     /// CONF-5 and CONF-2.
@@ -138,10 +171,14 @@ impl Confinement {
 
     /// CONF-2.
     fn fenced(&self, declared: &str) -> Result<(), Refusal> {
+        self.fenced_from(declared, &self.reach.private_paths)
+    }
+
+    fn fenced_from(&self, declared: &str, private: &[PathBuf]) -> Result<(), Refusal> {
         let path = Path::new(declared);
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(path);
         let blocked = NEVER.iter().any(|never| touches(Path::new(never)))
-            || self.reach.blocked_paths.iter().chain(&self.reach.private_paths).any(|other| touches(other));
+            || self.reach.blocked_paths.iter().chain(private).any(|other| touches(other));
         let allowed = self.reach.allowed_paths.as_ref();
         if blocked || allowed.is_some_and(|allowed| !allowed.iter().any(|other| path.starts_with(other))) {
             return Err(Refusal::new(

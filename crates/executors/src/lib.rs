@@ -30,7 +30,7 @@ pub mod walls;
 pub mod wasm;
 
 pub use builtin::BuiltinExecutor;
-pub use confinement::{Confinement, Reach};
+pub use confinement::{Confinement, Masks, Reach};
 pub use guarded_calls::{CallTimes, GuardedCalls, Opened};
 pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};

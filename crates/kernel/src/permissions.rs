@@ -94,6 +94,8 @@ impl Permissions {
     /// # use gantry_kernel::permissions::Permissions;
     /// let permissions = Permissions::of_words(&["filesystem:read:/srv/data"]).unwrap();
     /// assert_eq!(*permissions.read[0], *"/srv/data");
+    /// let spaced = Permissions::of_words(&["filesystem:write:/srv/my%20notes"]).unwrap();
+    /// assert_eq!(*spaced.write[0], *"/srv/my notes");
     /// assert!(Permissions::of_words(&["filesystem:eat:/srv"]).is_err());
     /// ```
     pub fn of_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Vec<Finding>> {
@@ -132,6 +134,8 @@ impl Reading {
                 ),
             )),
             Place::Files { read, write, path } => {
+                // A word has no spaces, because words stand in lists that are divided by them; a path may.
+                let path = path.replace("%20", " ");
                 if read {
                     self.found.read.push(path.as_str().into());
                 }

@@ -166,6 +166,13 @@ fn no_write(line: &str) -> Option<Diagnosis> {
 
 /// `BRAVE_API_KEY environment variable is required` and its many relatives.
 fn no_variable(line: &str) -> Option<Diagnosis> {
+    // Python, when nobody has said what `os.environ["DB_URL"]` is.
+    if let Some(name) = line.strip_prefix("KeyError: ").map(|name| name.trim_matches(['\'', '"']))
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    {
+        return found(format!("it wants the variable `{}`", plain(name)), Some(Remedy::Variable(plain(name))));
+    }
     let lower = line.to_ascii_lowercase();
     let signs = [
         "required",
@@ -253,6 +260,8 @@ mod tests {
                 "/srv/x/dist",
                 Some("grant s --allow-read /srv/x/dist/index.js"),
             ),
+            ("KeyError: 'DB_URL'", "`DB_URL`", Some("edit s --env DB_URL=…")),
+            ("KeyError: 'name'", "KeyError", None),
             (
                 "2026-01-01T00:00:00.000Z [gantry] it may not connect to api.example.com:443",
                 "api.example.com:443",

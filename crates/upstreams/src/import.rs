@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use contract::json::{self, JsonLimits};
+use contract::json::{self, JsonError, JsonLimits};
 use serde_json::Value;
 
 use entry::Entry;
@@ -67,7 +67,7 @@ pub trait Machine {
     /// Where the file lies that is read, in full, if it lies anywhere.
     fn file(&self) -> Option<PathBuf>;
     /// Why a server, which may run as nobody, could not use this path, and what helps; none if it can.
-    fn closed(&self, path: &Path, write: bool) -> Option<String>;
+    fn closed(&self, path: &Path, write: bool) -> Option<ClosedPath>;
 
     /// Are packages installed here once, when a server is added?
     fn keeps_packages(&self) -> bool {
@@ -115,12 +115,23 @@ pub struct ImportedServer {
     pub runs: String,
     pub grants: Vec<Grant>,
     pub warnings: Vec<String>,
+    /// What it is given and could not use as the one it runs as.
+    pub closed: Vec<ClosedPath>,
     /// Values that go into the secrets folder.
     pub secrets: Vec<KeptSecret>,
     /// Why it is taken over without being started, if it is.
     pub switched_off: Option<SwitchedOff>,
     /// The package that has to be installed before it can be added, if one has to.
     pub package: Option<PackageRequest>,
+}
+
+/// A path that a server is given and could not use as the one it runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedPath {
+    /// For people, one sentence.
+    pub why: String,
+    /// The command of the system that opens it, if it should be opened.
+    pub command: Option<String>,
 }
 
 /// Why a server is not started.
@@ -165,10 +176,14 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
     let document = match json::read(plain.as_bytes(), &JsonLimits::default()) {
         Ok(document) => document,
         Err(error) => {
-            let why = if text.trim().is_empty() {
-                "the file is empty".to_owned()
-            } else {
-                format!("the file cannot be read: {error}")
+            let why = match &error {
+                _ if text.trim().is_empty() => "the file is empty".to_owned(),
+                JsonError::DuplicateKey { key, at } => {
+                    format!(
+                        "`{key}` stands there twice, the second time at {at}, and only one of them can be meant: rename one"
+                    )
+                }
+                _ => format!("the file cannot be read: {error}"),
             };
             import.problems.push(problem("", why));
             return import;
@@ -180,7 +195,7 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
         import.problems.push(problem("", message.into()));
         return import;
     }
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut names: BTreeMap<String, (String, &Value)> = BTreeMap::new();
     for (place, block) in blocks {
         let Some(entries) = block.as_object() else {
             import.problems.push(problem(&place, "must be an object with a member for each server".into()));
@@ -193,9 +208,19 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
             if reading.name != *written {
                 reading.warnings.push(format!("it is called `{}` here", reading.name));
             }
-            if let Some(other) = names.insert(reading.name.clone(), path) {
-                reading.problem("", format!("would be called `{}`, as {other} is: rename one", reading.name));
+            match names.get(&reading.name) {
+                // Two projects of one person have the same server.
+                Some((_, same)) if *same == entry => continue,
+                Some((other, _)) => {
+                    let (own, other) = (free_name(&reading.name, &names), other.clone());
+                    reading
+                        .warnings
+                        .push(format!("it is called `{own}` here, because {other} is called `{}`", reading.name));
+                    reading.name = own;
+                }
+                None => {}
             }
+            names.insert(reading.name.clone(), (path, entry));
             let server = reading.server(entry);
             import.problems.append(&mut reading.problems);
             import.servers.extend(server);
@@ -231,6 +256,17 @@ pub fn registry_permissions(registry: PackageRegistry) -> Vec<String> {
 /// A member's name as part of a JSON pointer.
 fn pointed(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The name with a number behind it that no server of the file has.
+fn free_name(name: &str, names: &BTreeMap<String, (String, &Value)>) -> String {
+    let numbered = |number: usize| {
+        let ending = format!("-{number}");
+        let short: String = name.chars().take(NAME_CHARS_MAX - ending.len()).collect();
+        short + &ending
+    };
+    // So many names cannot all be taken.
+    (2..SERVERS_MAX + 2).map(numbered).find(|name| !names.contains_key(name)).unwrap_or_else(|| name.to_owned())
 }
 
 /// A name of ours for a server.

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     ensure!(kills > 0 && seconds >= 4 * kills, "the broker needs four seconds for each time it is killed");
     secure()?;
     let program = services::tansu::provide()?;
-    let (gantry, reader) = (built(&["--package", "gantry", "--features", "kafka"], "gantry")?, reader()?);
+    let (gantry, reader) = (workspace::built(&["--package", "gantry", "--features", "kafka"], "gantry")?, reader()?);
     let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
     let seen = runtime.block_on(exercise(Parts { program, gantry, reader }, Duration::from_secs(seconds), kills))?;
     println!("{}", seen.table());
@@ -117,27 +117,8 @@ async fn exercise(parts: Parts, time: Duration, kills: u64) -> Result<topic::See
     Ok(seen)
 }
 
-/// Builds something and says where it is.
-fn built(what: &[&str], name: &str) -> Result<PathBuf> {
-    let output = workspace::cargo()
-        .arg("build")
-        .args(what)
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    ensure!(output.status.success(), "`{name}` does not build");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut built =
-        text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).filter_map(|line| {
-            let is_it = line.pointer("/target/name").and_then(serde_json::Value::as_str) == Some(name);
-            is_it.then(|| line.get("executable")?.as_str().map(PathBuf::from)).flatten()
-        });
-    built.next_back().with_context(|| format!("cargo built no `{name}`"))
-}
-
 fn reader() -> Result<PathBuf> {
-    built(&["--package", "gantry-kafka-sink", "--example", "kafka_topic"], "kafka_topic")
+    workspace::built(&["--package", "gantry-kafka-sink", "--example", "kafka_topic"], "kafka_topic")
 }
 
 /// Ends a process as a power failure would.

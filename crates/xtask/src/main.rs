@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak | kafka |
-//! search-eval | lazy-tokens | scan-eval | redaction-eval`.
+//! acceptance | search-eval | lazy-tokens | scan-eval | redaction-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer command talks to a terminal")]
 #![expect(clippy::disallowed_methods, reason = "starts cargo and servers, and measures time: no ports to go through")]
 
+mod acceptance;
 mod bench;
 mod check;
 mod ci;
@@ -53,6 +54,8 @@ usage: cargo xtask <command>
   kafka [--seconds N] [--kills N]
                             the audit log's way to a broker that is killed and restarted under load; builds the broker
                             first, which takes about 16 minutes, once
+  acceptance [NAME]         what takes other people's real things and too long for every run: first-day, kafka;
+                            without a name it lists them
   search-eval [...]         quality of tool search on the public query sets
   lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools
   scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
@@ -89,6 +92,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "bench" => bench::run(rest)?,
         "soak" => return soak::run(rest),
         "kafka" => return kafka::run(rest),
+        "acceptance" => return acceptance::run(rest),
         // The three below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// Folders that hold nothing of ours, wherever they are.
@@ -38,6 +38,24 @@ pub(crate) fn cargo() -> Command {
 fn is_about_this_package(variable: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| variable.starts_with(prefix))
         || matches!(variable, "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE" | "OUT_DIR")
+}
+
+/// Builds something and says where it is.
+pub(crate) fn built(what: &[&str], name: &str) -> Result<PathBuf> {
+    let output = cargo()
+        .arg("build")
+        .args(what)
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    ensure!(output.status.success(), "`{name}` does not build");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut built = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|line| {
+        let is_it = line.pointer("/target/name").and_then(Value::as_str) == Some(name);
+        is_it.then(|| line.get("executable")?.as_str().map(PathBuf::from)).flatten()
+    });
+    built.next_back().with_context(|| format!("cargo built no `{name}`"))
 }
 
 /// One text file.

@@ -144,7 +144,8 @@ pub(super) fn away(registry: &str, said: &str) -> Option<Failure> {
     ]) {
         return Some(
             failure("shows a certificate that this machine's package tool does not trust").hint(
-                "your network may have an authority of its own: NODE_EXTRA_CA_CERTS for npm, SSL_CERT_FILE for uv",
+                "your network may have an authority of its own: NODE_EXTRA_CA_CERTS=FILE for npm; for uv SSL_CERT_FILE=FILE, or \
+                 UV_SYSTEM_CERTS=1 if the system trusts it",
             ),
         );
     }

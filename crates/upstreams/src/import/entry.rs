@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{
-    ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit, grants,
-    local_paths, package_request, placeholders, pointed, secrets,
+    ClosedPath, ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit,
+    grants, local_paths, package_request, placeholders, pointed, secrets,
 };
 use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 
@@ -49,6 +49,7 @@ pub(super) struct Entry<'m> {
     pub(super) name: String,
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<String>,
+    closed: Vec<ClosedPath>,
     secrets: Vec<KeptSecret>,
     switched_off: Option<SwitchedOff>,
     upkeep: Upkeep,
@@ -64,6 +65,7 @@ impl<'m> Entry<'m> {
             name,
             problems: Vec::new(),
             warnings: Vec::new(),
+            closed: Vec::new(),
             secrets: Vec::new(),
             switched_off: None,
             upkeep: Upkeep::default(),
@@ -117,7 +119,18 @@ impl<'m> Entry<'m> {
         };
         let (warnings, secrets) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.secrets));
         let (switched_off, package) = (self.switched_off.take(), self.package.take());
-        Some(ImportedServer { name: self.name.clone(), spec, runs, grants, warnings, secrets, switched_off, package })
+        let closed = std::mem::take(&mut self.closed);
+        Some(ImportedServer {
+            name: self.name.clone(),
+            spec,
+            runs,
+            grants,
+            warnings,
+            closed,
+            secrets,
+            switched_off,
+            package,
+        })
     }
 
     fn program(&mut self, members: &Map<String, Value>) -> Option<Reached> {
@@ -148,6 +161,7 @@ impl<'m> Entry<'m> {
         };
         let inferred = grants::infer(&program);
         self.warnings.extend(inferred.warnings);
+        self.closed.extend(inferred.closed);
         if inferred.fetched {
             self.upkeep.start_timeout_seconds = FETCHED_START_SECONDS;
         } else if self.package.is_some() {

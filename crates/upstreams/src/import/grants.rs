@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use super::known::{self, Meaning, Package};
 use super::own_files::{self, OwnFiles, is_somebodys, is_system, outermost_modules};
-use super::{Machine, PathKind, runners};
+use super::{ClosedPath, Machine, PathKind, runners};
 use crate::spec::Setting;
 
 /// What marks the root of a package.
 const ROOT_MARKS: [&str; 5] = ["package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod"];
 /// Folders that a package's root is looked for upwards.
 const ROOT_STEPS_MAX: usize = 6;
+/// Variables that say nothing about what a server is for.
+const OF_EVERY_PROGRAM: [&str; 7] = ["HOME", "PATH", "PWD", "OLDPWD", "SHELL", "TMPDIR", "NODE_PATH"];
 /// Programs that ask somebody outside of the sandbox to run something.
 const CONTAINER_ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
@@ -60,6 +62,8 @@ pub(super) struct Inferred {
     pub(super) grants: Vec<Grant>,
     /// What somebody should know.
     pub(super) warnings: Vec<String>,
+    /// What it is given and could not use as the one it runs as.
+    pub(super) closed: Vec<ClosedPath>,
     /// How the program has to be named, if not as it is written.
     pub(super) command: Option<PathBuf>,
     /// Folders outside of the system's in which it looks for programs.
@@ -97,6 +101,7 @@ pub(super) fn infer(program: &Program<'_>) -> Inferred {
     }
     inference.package(known, rest);
     inference.paths(known, rest, package.is_none());
+    inference.paths_of_variables();
     inference.addresses();
     inference.found
 }
@@ -108,8 +113,11 @@ struct Inference<'a> {
 
 impl Inference<'_> {
     fn grant(&mut self, permission: String, why: impl Into<String>) {
+        let permission = permission.replace(' ', "%20");
         if permission.contains(char::is_whitespace) {
-            self.found.warnings.push(format!("`{permission}` cannot be granted: a path must not have spaces in it"));
+            self.found
+                .warnings
+                .push(format!("`{permission}` cannot be granted: a path must not have line breaks in it"));
         } else if !self.found.grants.iter().any(|grant| grant.permission == permission) {
             self.found.grants.push(Grant { permission, why: why.into() });
         }
@@ -191,7 +199,7 @@ impl Inference<'_> {
             self.folder(path, why);
             return;
         }
-        self.found.warnings.extend(self.program.machine.closed(path, false));
+        self.found.closed.extend(self.program.machine.closed(path, false));
         self.grant(format!("filesystem:read:{}", path.display()), why);
     }
 
@@ -244,7 +252,7 @@ impl Inference<'_> {
                 .push("it asks for all files of this machine (`/`), which is not granted: name a folder".into());
             return;
         }
-        self.found.warnings.extend(self.program.machine.closed(folder, true));
+        self.found.closed.extend(self.program.machine.closed(folder, true));
         for mode in ["read", "write"] {
             self.grant(format!("filesystem:{mode}:{}", folder.display()), why);
         }
@@ -277,10 +285,28 @@ impl Inference<'_> {
         }
     }
 
+    /// A path that a variable names is one the server is told to look at. Whether it may write there, nobody has said.
+    fn paths_of_variables(&mut self) {
+        let plain = self.program.env.iter().filter_map(|(name, setting)| match setting {
+            Setting::Plain(value) if !OF_EVERY_PROGRAM.contains(&name.as_str()) => Some((name, value)),
+            Setting::Plain(_) | Setting::Secret { .. } => None,
+        });
+        let named: Vec<(String, PathBuf)> = plain
+            .map(|(name, value)| (name.clone(), PathBuf::from(value)))
+            .filter(|(_, path)| path.is_absolute() && self.program.machine.kind(path).is_some())
+            .filter(|(_, path)| !is_somebodys(self.program.machine, path))
+            .collect();
+        for (name, path) in named {
+            if !self.is_granted(&path) {
+                self.readable(&path, &format!("named in `{name}`"));
+            }
+        }
+    }
+
     /// Is it in a place that is granted already?
     fn is_granted(&self, path: &Path) -> bool {
         let places = self.found.grants.iter().filter_map(|grant| grant.permission.strip_prefix("filesystem:read:"));
-        places.into_iter().any(|place| path.starts_with(place))
+        places.into_iter().any(|place| path.starts_with(place.replace("%20", " ")))
     }
 
     /// The folder above a script that has what a package's root has, or the one it is in; or, in somebody's own folder, only

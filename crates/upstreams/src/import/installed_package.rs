@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::entry::search_path;
 use super::own_files::{self, OwnFiles};
-use super::{Grant, ImportedServer, Machine, PathKind};
+use super::{ClosedPath, Grant, ImportedServer, Machine, PathKind};
 use crate::package::{PACKAGE_ROOT, PackagePin};
 use crate::spec::{ServerReach, Setting};
 
@@ -30,7 +30,10 @@ pub fn start_from(server: &mut ImportedServer, installed: &InstalledPackage, mac
     let OwnFiles { roots, search, warnings, .. } = own_files::of_command(&there, &installed.command);
     let outside = roots.into_iter().filter(|(root, _)| !root.starts_with(PACKAGE_ROOT));
     let grants: Vec<Grant> = outside
-        .map(|(root, why)| Grant { permission: format!("filesystem:read:{}", root.display()), why: why.to_owned() })
+        .map(|(root, why)| Grant {
+            permission: format!("filesystem:read:{}", root.display()).replace(' ', "%20"),
+            why: why.to_owned(),
+        })
         .collect();
     server.warnings.extend(warnings);
     let ServerReach::Stdio { command, args, env, permissions, package, .. } = &mut server.spec.reach else {
@@ -112,7 +115,7 @@ impl Machine for WithPackage<'_> {
     fn file(&self) -> Option<PathBuf> {
         self.machine.file()
     }
-    fn closed(&self, path: &Path, write: bool) -> Option<String> {
+    fn closed(&self, path: &Path, write: bool) -> Option<ClosedPath> {
         self.machine.closed(&self.outside(path), write)
     }
 }

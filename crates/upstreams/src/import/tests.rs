@@ -18,6 +18,7 @@ impl Machine for Desk {
             "/srv/weather",
             "/srv/weather/dist",
             "/people/me/.asdf/installs",
+            "/people/me/my notes",
             "/people/me",
             "/",
         ];
@@ -116,8 +117,9 @@ impl Machine for Desk {
     fn file(&self) -> Option<PathBuf> {
         Some("/people/me/work/.vscode/mcp.json".into())
     }
-    fn closed(&self, path: &Path, write: bool) -> Option<String> {
-        (write && path == Path::new("/people/me/repo")).then(|| "it could not write".to_owned())
+    fn closed(&self, path: &Path, write: bool) -> Option<ClosedPath> {
+        let is_closed = write && path == Path::new("/people/me/repo");
+        is_closed.then(|| ClosedPath { why: "it could not write".into(), command: None })
     }
     fn variable(&self, name: &str) -> Option<String> {
         match name {
@@ -505,7 +507,7 @@ fn relative_paths_begin_at_the_project_of_the_file_and_links_are_followed() {
     assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "env_api_token".into() }));
     assert_eq!(reach("project").3.get("UV_NO_SYNC"), Some(&Setting::Plain("1".into())));
     assert!(permissions(server(&import, "project")).contains(&"filesystem:read:/people/me/work"));
-    assert!(server(&import, "repo").warnings.iter().any(|text| text == "it could not write"));
+    assert!(server(&import, "repo").closed.iter().any(|closed| closed.why == "it could not write"));
 }
 
 #[test]
@@ -526,4 +528,42 @@ fn what_is_switched_off_is_taken_over_and_not_started() {
     let mut problems: Vec<&str> = import.problems.iter().map(|problem| problem.path.as_str()).collect();
     problems.sort_unstable();
     assert_eq!(problems, ["/mcpServers/extension", "/mcpServers/kind/type", "/mcpServers/odd/disabled"]);
+}
+
+#[test]
+fn two_servers_of_one_name_are_both_taken_and_the_same_one_once() {
+    let import = read(
+        r#"{ "mcpServers": { "a b": { "command": "/bin/true" }, "a-b": { "command": "/bin/false" }, "c": { "command": "/bin/true" } },
+            "projects": { "/p": { "mcpServers": { "c": { "command": "/bin/true" }, "a-b": { "command": "/bin/echo" } } } } }"#,
+        &Desk,
+    );
+    assert_eq!(import.problems, []);
+    let names: Vec<&str> = import.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["a-b", "a-b-2", "c", "a-b-3"]);
+    assert!(
+        server(&import, "a-b-2").warnings.iter().any(|text| text.contains("because /mcpServers/a b is called `a-b`"))
+    );
+    let twice = read(r#"{ "mcpServers": { "a": {}, "a": {} } }"#, &Desk);
+    let message = &twice.problems.first().unwrap().message;
+    assert!(message.contains("`a` stands there twice") && message.contains("rename one"), "{message}");
+}
+
+#[test]
+fn a_path_with_spaces_and_one_that_a_variable_names_are_granted() {
+    let import = read(
+        r#"{ "mcpServers": {
+            "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/people/me/my notes"] },
+            "git": { "command": "/bin/true", "env": { "GIT_BASE_DIR": "/people/me/repo", "HOME": "/people/me", "OTHER": "/people/me" } }
+        } }"#,
+        &Desk,
+    );
+    assert_eq!(import.problems, []);
+    for word in ["filesystem:read:/people/me/my%20notes", "filesystem:write:/people/me/my%20notes"] {
+        assert!(permissions(server(&import, "files")).contains(&word), "{word}");
+    }
+    assert_eq!(
+        permissions(server(&import, "git")),
+        ["filesystem:read:/people/me/repo"],
+        "no home for the sake of a variable"
+    );
 }

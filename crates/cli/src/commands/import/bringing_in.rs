@@ -6,15 +6,17 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use contract::ids::TenantId;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use upstreams::import::{ImportedServer, KeptSecret};
+use upstreams::import::{ClosedPath, ImportedServer, KeptSecret, Machine as _};
+use upstreams::spec::ServerReach;
 
-use super::package_step::PackageStep;
+use super::machine::ThisMachine;
+use super::package_step::{PackageStep, is_here};
 use super::trial::{Trial, TrialResult};
 use crate::client::{Client, segment};
 use crate::commands::Outcome;
@@ -90,10 +92,27 @@ pub(crate) async fn bring_in(
             context.printer.note(&format!("trying {} …", server.name));
         }
         let outcome = one(context, client, server, manner).await;
-        let trial = trial(client, server, manner, &outcome).await;
+        let trial = trial(client, server, manner, &outcome).await.but_closed(&closed(context, server));
         Brought { name: server.name.clone(), outcome, trial }
     });
     Ok(all.buffered(TRIED_AT_ONCE).collect().await)
+}
+
+/// What the server is given and could not use as the one it runs as. Paths of another machine are not looked at.
+fn closed(context: &Context, server: &ImportedServer) -> Vec<ClosedPath> {
+    let ServerReach::Stdio { permissions, .. } = &server.spec.reach else { return Vec::new() };
+    if !is_here(context) {
+        return Vec::new();
+    }
+    let machine = ThisMachine { environment: context.environment(), file: None, keeps_packages: false };
+    let paths = |mode: &str| {
+        let words = permissions.iter().filter_map(|word| word.strip_prefix("filesystem:")?.strip_prefix(mode));
+        words.map(|path| PathBuf::from(path.replace("%20", " "))).collect::<Vec<_>>()
+    };
+    let (read, written) = (paths("read:"), paths("write:"));
+    let read = read.iter().filter(|path| !written.contains(path)).map(|path| (path, false));
+    let all = written.iter().map(|path| (path, true)).chain(read);
+    all.filter_map(|(path, write)| machine.closed(path, write)).collect()
 }
 
 async fn one(

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use upstreams::import::{Machine, PathKind};
+use upstreams::import::{ClosedPath, Machine, PathKind};
 
 /// Links that are followed from one path, as the kernel does.
 const LINKS_MAX: usize = 40;
@@ -100,7 +100,7 @@ impl Machine for ThisMachine<'_> {
     }
 
     /// Where Gantry is root, servers are nobody: a folder for its owner alone is closed to them.
-    fn closed(&self, path: &Path, write: bool) -> Option<String> {
+    fn closed(&self, path: &Path, write: bool) -> Option<ClosedPath> {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
@@ -124,15 +124,21 @@ impl Machine for ThisMachine<'_> {
         let shown = path.display();
         let (word, rights) = if write { ("write to", "rwX") } else { ("read", "rX") };
         if self.holds_secrets(path) {
-            return Some(format!(
+            let why = format!(
                 "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`, which nobody else should: \
                  give it a folder of its own that has no secrets in it"
-            ));
+            );
+            return Some(ClosedPath { why, command: None });
         }
-        Some(format!(
-            "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`: \
-             `setfacl -R -m u:{NOBODY}:{rights} -m d:u:{NOBODY}:{rights} {shown}` lets it, and so does `chmod -R o+{rights} {shown}`"
-        ))
+        let why = format!("it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`");
+        let quoted = crate::shell_word::quoted(&shown.to_string());
+        // For this one alone, where there is a way; else for everybody on the machine.
+        let command = if self.programs("setfacl").is_empty() {
+            format!("chmod -R o+{rights} {quoted}")
+        } else {
+            format!("setfacl -R -m u:{NOBODY}:{rights} -m d:u:{NOBODY}:{rights} {quoted}")
+        };
+        Some(ClosedPath { why, command: Some(command) })
     }
 }
 

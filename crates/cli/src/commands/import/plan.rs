@@ -41,6 +41,11 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
         if let Some(SwitchedOff { why, .. }) = &server.switched_off {
             lines.push(format!("  is kept   and not started: {}", visible(why)));
         }
+        for closed in &server.closed {
+            let helps = closed.command.as_ref().map(|command| format!("; `{command}` lets it")).unwrap_or_default();
+            let line = format!("{}{helps}", closed.why);
+            lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(&line)));
+        }
         for warning in &server.warnings {
             lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(warning)));
         }
@@ -59,6 +64,7 @@ pub(super) fn document(server: &ImportedServer) -> Value {
             "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
         })).collect::<Vec<_>>(),
         "warnings": server.warnings,
+        "closed": server.closed.iter().map(|closed| json!({ "why": closed.why, "command": closed.command })).collect::<Vec<_>>(),
         "package": server.package.as_ref().map(|request| json!({
             "registry": request.registry, "packages": request.packages, "has_version": request.has_version(),
         })),

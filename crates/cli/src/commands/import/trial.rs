@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use upstreams::diagnosis::{Diagnosis, Remedy, diagnose};
-use upstreams::import::SwitchedOff;
+use upstreams::import::{ClosedPath, SwitchedOff};
 
 use super::bringing_in::last_error;
 use crate::failure::Failure;
@@ -55,6 +55,21 @@ impl Trial {
         Self { tools: (available, known), ..Self::of(TrialResult::Works) }
     }
 
+    /// It works, and could not use these paths of its.
+    pub(crate) fn but_closed(self, closed: &[ClosedPath]) -> Self {
+        match closed.first() {
+            Some(ClosedPath { why, command }) if self.result == TrialResult::Works => {
+                Self { what: Some(why.clone()), command: command.clone(), ..self }
+            }
+            // What does not start because of it says so in words of its own, which lead nowhere.
+            Some(ClosedPath { why, command }) if self.result == TrialResult::Fails && self.command.is_none() => {
+                let said = self.what.map(|what| format!("{what}; ")).unwrap_or_default();
+                Self { what: Some(format!("{said}{why}")), command: command.clone(), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// It was not taken.
     pub(crate) fn refused(failure: &Failure) -> Self {
         Self { what: Some(failure.message.clone()), ..Self::of(TrialResult::Refused) }
@@ -102,10 +117,11 @@ impl Trial {
     /// For people.
     pub(crate) fn sentence(&self) -> String {
         let why = self.what.as_ref().map(|what| format!(": {}", crate::printer::visible(what))).unwrap_or_default();
+        let but = self.what.as_ref().map(|what| format!(", but {}", crate::printer::visible(what))).unwrap_or_default();
         match (self.result, self.tools) {
-            (TrialResult::Works, (1, 1)) => "works (1 tool)".to_owned(),
-            (TrialResult::Works, (available, known)) if available == known => format!("works ({known} tools)"),
-            (TrialResult::Works, (available, known)) => format!("works ({available} of {known} tools)"),
+            (TrialResult::Works, (1, 1)) => format!("works (1 tool){but}"),
+            (TrialResult::Works, (available, known)) if available == known => format!("works ({known} tools){but}"),
+            (TrialResult::Works, (available, known)) => format!("works ({available} of {known} tools){but}"),
             (TrialResult::Fails, _) => format!("does not work{why}"),
             (TrialResult::Refused, _) => format!("refused{why}"),
             (TrialResult::Off, _) => format!("switched off{why}"),
@@ -146,6 +162,16 @@ mod tests {
         assert_eq!(there.command.as_deref(), Some("gantry server grant x --allow-read /usr/bin/env"));
         assert_eq!(there.document().get("result"), Some(&json!("fails")));
         assert_eq!(Trial::works(1, 1).sentence(), "works (1 tool)");
+        let closed = [ClosedPath { why: "it could not write".into(), command: Some("chmod x".into()) }];
+        let works = Trial::works(2, 2).but_closed(&closed);
+        assert_eq!(
+            (works.sentence().as_str(), works.command.as_deref()),
+            ("works (2 tools), but it could not write", Some("chmod x"))
+        );
+        let fails = Trial::fails("x", &answer, &["sqlite3.OperationalError: unable to open database file".to_owned()]);
+        let fails = fails.but_closed(&closed);
+        assert!(fails.sentence().ends_with("unable to open database file; it could not write"), "{fails:?}");
+        assert_eq!(fails.command.as_deref(), Some("chmod x"));
         let log = ["[gantry] it may not connect to x.example:443".to_owned()];
         let unknown = Trial::fails("x", &answer, &log);
         assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));

@@ -9,10 +9,10 @@ use kernel::Kernel;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
-use super::banner::quoted;
 use crate::commands::tool::CallLine;
 use crate::data_dir::RunningServer;
 use crate::printer::{self, Printer, Style};
+use crate::shell_word::quoted;
 
 /// Between the calls stands what was loaded and what is wrong, and nothing about the server itself.
 pub(super) const LOG_LEVEL: &str = "warn,gantry::tool_folders=info";
@@ -41,7 +41,7 @@ impl Development {
         let dim = |text: &str| printer.on_stderr(text, Style::Dim);
         let title = printer.on_stderr(&format!("{} is served from {}", self.tool, self.folder.display()), Style::Bold);
         let mcp_label = dim("MCP ");
-        let client = format!("gantry mcp --data-dir {}", quoted(data_dir));
+        let client = format!("gantry mcp --data-dir {}", quoted(&data_dir.display().to_string()));
         printer.note(&format!(
             "{title}\n  {call_label}  {call}\n  {mcp_label}  {mcp}  (over stdio: {client})\n  {docs}  {url}/docs\n\
              What is saved is used by the next call; no new version is needed. Each call is shown here. Ctrl-C ends it, and \
@@ -53,9 +53,9 @@ impl Development {
 
     /// A first call to paste.
     fn call(&self, data_dir: &Path) -> String {
-        let place = quoted(data_dir);
+        let place = quoted(&data_dir.display().to_string());
         let example = self.example.clone().unwrap_or_else(|| Value::Object(Map::new()));
-        let parameters = quoted(Path::new(&example.to_string()));
+        let parameters = quoted(&example.to_string());
         format!("gantry call --data-dir {place} {} --params {parameters}", self.tool)
     }
 }

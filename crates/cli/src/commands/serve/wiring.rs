@@ -50,7 +50,7 @@ use crate::machine::{OsEntropy, SystemClock};
 use crate::open_store::OpenStore;
 use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
-use crate::reach::reach;
+use crate::reach::{masks, reach};
 use crate::redacting::Redacting;
 use crate::sealed_checkpoints::SealedCheckpoints;
 use crate::sealed_deliveries::SealedDeliveries;
@@ -341,7 +341,12 @@ impl House {
     fn confinement(&self, config: &Config) -> Confinement {
         let data_dir = self.data_dir.path();
         let secrets = SecretsFolder::new(config.secrets.dir(data_dir));
-        let reach = reach(config, data_dir, self.home.as_deref());
+        let mut reach = reach(config, data_dir, self.home.as_deref());
+        reach.masks = masks(config, data_dir)
+            .inspect_err(
+                |error| tracing::warn!(%error, "folders that hold the data directory cannot be given to MCP servers"),
+            )
+            .ok();
         Confinement::new(reach, Arc::new(secrets), Arc::new(SystemResolver))
     }
 

@@ -205,7 +205,8 @@ pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, Failure>
 
 pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptSecret>) -> ImportedServer {
     let (runs, grants, warnings) = (String::new(), Vec::new(), Vec::new());
-    ImportedServer { name, spec, runs, grants, warnings, secrets, switched_off: None, package: None }
+    let closed = Vec::new();
+    ImportedServer { name, spec, runs, grants, warnings, closed, secrets, switched_off: None, package: None }
 }
 
 async fn put(context: &Context, server: ImportedServer, tenant: Option<&TenantId>) -> Result<Outcome, Failure> {

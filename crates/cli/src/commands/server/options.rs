@@ -140,10 +140,10 @@ fn real(path: &Path) -> Result<String, Failure> {
         Err(_) if path.is_absolute() => path.to_owned(),
         Err(error) => return Err(Failure::usage(format!("`{}` cannot be found: {error}", path.display()))),
     };
-    let text = found.to_str().filter(|text| !text.contains(char::is_whitespace));
-    text.map(str::to_owned).ok_or_else(|| {
-        Failure::usage(format!("`{}` cannot be granted: a path must not have spaces in it", found.display()))
-            .hint("grant the folder above it, or give it a name without spaces")
+    let text = found.to_str().map(|text| text.replace(' ', "%20"));
+    text.filter(|text| !text.contains(char::is_whitespace)).ok_or_else(|| {
+        Failure::usage(format!("`{}` cannot be granted: a path must not have line breaks in it", found.display()))
+            .hint("grant the folder above it, or give it another name")
     })
 }
 
