@@ -13,11 +13,11 @@ impl House {
     pub(super) async fn with_large(settings: &[(&str, &str)], upkeep: Value) -> Self {
         let house = Self::open_with(settings).await;
         std::fs::write(house.file("servers/large.py"), LARGE).unwrap();
-        house.put("large", &house.large(upkeep)).await;
+        house.put("large", &house.large(&upkeep)).await;
         house
     }
 
-    fn large(&self, upkeep: Value) -> Value {
+    fn large(&self, upkeep: &Value) -> Value {
         let permissions = [format!("filesystem:read:{}", self.path("servers"))];
         let args = [self.path("servers/large.py")];
         let reach = json!({ "type": "stdio", "command": "python3", "args": args, "permissions": permissions });
@@ -124,7 +124,7 @@ async fn what_is_larger_than_a_result_may_be_is_413_at_every_door_and_the_limit_
     assert_eq!((&failed["isError"], &failed["_meta"]["dev.gantry/error"]["code"]), (&json!(true), &json!("E3414")));
 
     // Another limit of the server is another version of its tools.
-    house.put("large", &house.large(json!({ "result_bytes_max": 2048 }))).await;
+    house.put("large", &house.large(&json!({ "result_bytes_max": 2048 }))).await;
     assert_eq!(ask(1_000).await.status, 200);
     let refused = ask(3_000).await;
     assert_eq!((refused.status, refused.refusal().1), (413, "E3414"), "{}", refused.text);

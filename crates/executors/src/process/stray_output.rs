@@ -7,8 +7,6 @@
 use contract::json::{self, JsonLimits};
 use serde_json::Value;
 
-use super::STDOUT_BYTES_MAX;
-
 /// Lines at the beginning that are taken for stray ones, at most: each is tried by reading what follows.
 const LEADING_MAX: usize = 16;
 
@@ -51,7 +49,8 @@ fn before(output: &[u8]) -> Option<StrayLine<'_>> {
         }
         start += line.len() + 1;
         let rest = output.get(start..)?;
-        let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
+        // What was read is bounded by the call's limit already.
+        let limits = JsonLimits { bytes_max: output.len(), ..JsonLimits::default() };
         if first.is_some() && matches!(json::read(rest, &limits), Ok(Value::Object(_) | Value::Array(_))) {
             return first;
         }

@@ -112,7 +112,7 @@ struct Inference<'a> {
 }
 
 impl Inference<'_> {
-    fn grant(&mut self, permission: String, why: impl Into<String>) {
+    fn grant(&mut self, permission: &str, why: impl Into<String>) {
         let permission = permission.replace(' ', "%20");
         if permission.contains(char::is_whitespace) {
             self.found
@@ -128,7 +128,7 @@ impl Inference<'_> {
         let OwnFiles { roots, command, search, warnings } =
             own_files::of_command(self.program.machine, self.program.command);
         for (root, why) in roots {
-            self.grant(format!("filesystem:read:{}", root.display()), why);
+            self.grant(&format!("filesystem:read:{}", root.display()), why);
         }
         self.found.warnings.extend(warnings);
         (self.found.command, self.found.search) = (command, search);
@@ -145,7 +145,7 @@ impl Inference<'_> {
         self.found.fetched = true;
         for host in registry.hosts {
             self.grant(
-                format!("network:{host}"),
+                &format!("network:{host}"),
                 format!("`{name}` fetches the package from {} when it starts", registry.word),
             );
         }
@@ -174,7 +174,7 @@ impl Inference<'_> {
             self.found.env.push(("UV_NO_SYNC", "1".into()));
             let OwnFiles { roots, .. } = own_files::of_command(self.program.machine, &python.display().to_string());
             for (root, _) in roots {
-                self.grant(format!("filesystem:read:{}", root.display()), "the interpreter of its environment");
+                self.grant(&format!("filesystem:read:{}", root.display()), "the interpreter of its environment");
             }
             return;
         }
@@ -184,7 +184,7 @@ impl Inference<'_> {
             self.found.env.push(("UV_FROZEN", "1".into()));
         }
         for host in runners::PYPI.hosts {
-            self.grant(format!("network:{host}"), "`uv run` fetches what the project needs when it starts");
+            self.grant(&format!("network:{host}"), "`uv run` fetches what the project needs when it starts");
         }
         let shown = project.display();
         self.found.warnings.push(format!("`{shown}` has no environment yet, so one is made at each start: `uv sync --directory {shown}` makes it once"));
@@ -200,14 +200,14 @@ impl Inference<'_> {
             return;
         }
         self.found.closed.extend(self.program.machine.closed(path, false));
-        self.grant(format!("filesystem:read:{}", path.display()), why);
+        self.grant(&format!("filesystem:read:{}", path.display()), why);
     }
 
     /// What a known package cannot work without.
     fn package(&mut self, known: Option<&'static Package>, args: &[String]) {
         let Some(package) = known else { return };
         for host in package.hosts {
-            self.grant(format!("network:{host}"), format!("`{}` works with it", package.name));
+            self.grant(&format!("network:{host}"), format!("`{}` works with it", package.name));
         }
         self.found.warnings.extend(package.remark.map(str::to_owned));
         match package.meaning {
@@ -254,7 +254,7 @@ impl Inference<'_> {
         }
         self.found.closed.extend(self.program.machine.closed(folder, true));
         for mode in ["read", "write"] {
-            self.grant(format!("filesystem:{mode}:{}", folder.display()), why);
+            self.grant(&format!("filesystem:{mode}:{}", folder.display()), why);
         }
     }
 
@@ -343,7 +343,7 @@ impl Inference<'_> {
         let found: Vec<(String, String)> =
             plain.chain(args).filter_map(|(why, value)| Some((place(value)?, why))).collect();
         for (place, why) in found {
-            self.grant(format!("network:{place}"), why);
+            self.grant(&format!("network:{place}"), why);
         }
     }
 }

@@ -186,11 +186,11 @@ impl Stage {
         if let Value::Object(members) = &mut manifest
             && (!self.rehearse || isolation == Isolation::Wasm)
         {
-            let mut limits = json!({ "cpu": "1", "memory": MEMORY });
             // A component has no scratch space.
-            if isolation != Isolation::Wasm {
-                limits["ephemeral_storage"] = json!(SCRATCH);
-            }
+            let limits = match isolation {
+                Isolation::Wasm => json!({ "cpu": "1", "memory": MEMORY }),
+                _ => json!({ "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH }),
+            };
             members.insert("resource_limits".into(), limits);
         }
         manifest

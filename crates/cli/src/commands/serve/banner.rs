@@ -80,8 +80,3 @@ impl Banner<'_> {
         )
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
