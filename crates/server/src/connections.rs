@@ -400,6 +400,7 @@ mod tests {
         assert_eq!(all_that_fit("acme"), 1);
         assert_eq!(all_that_fit("zeta"), 1, "the last place is for one that has none");
         assert_eq!(all_that_fit("mallory"), 0);
+        assert_eq!(held.len(), 20);
     }
 
     #[tokio::test]

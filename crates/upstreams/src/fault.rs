@@ -320,6 +320,7 @@ mod tests {
             Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
             Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
             Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) => Some(ExecutionReach::MayHaveRun),
+            Fault::TooLarge => Some(ExecutionReach::Answered),
             Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) | Fault::Begun(_) => None,
         }
     }
@@ -336,6 +337,7 @@ mod tests {
             (Fault::Lost("x"), MayHaveRun),
             (Fault::Late, MayHaveRun),
             (Fault::Nonsense("x"), MayHaveRun),
+            (Fault::TooLarge, Answered),
             (Fault::Busy { retry_after_ms: None }, Refused),
             (Fault::Denied(401), Refused),
             (Fault::Denied(403), Refused),

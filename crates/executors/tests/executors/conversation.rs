@@ -53,7 +53,7 @@ async fn run(command: &[String], home: &Path, parameters: &Value) -> (Result<Val
     let bounds = Bounds::default();
     let talk = talk_until(streams, input.as_bytes(), &bounds, async { child.wait().await.unwrap() });
     let (status, said) = tokio::time::timeout(PATIENCE, talk).await.unwrap().unwrap();
-    (judged(Exit::from(status), said.result()), said.log(&Scrubber::default()))
+    (judged(Exit::from(status), said.result(), bounds.result_bytes_max), said.log(&Scrubber::default()))
 }
 
 fn example(name: &str) -> (Manifest, Vec<String>) {

@@ -400,7 +400,14 @@ mod tests {
             // Whoever has read enough does not listen any more.
             let _ = writer.write_all(bytes).await;
         });
-        let good = each_line(reader, most, |line| found.push(String::from_utf8_lossy(line).into_owned())).await.is_ok();
+        let take = |line: ReadLine<'_>| match line {
+            ReadLine::Whole(line) => {
+                found.push(String::from_utf8_lossy(line).into_owned());
+                Ok(())
+            }
+            ReadLine::Long(_) => Err(LineTooLong),
+        };
+        let good = each_line(reader, most, take).await.is_ok();
         writing.await.unwrap();
         (found, good)
     }
