@@ -135,7 +135,7 @@ async fn what_an_agent_uses_under_a_name_that_it_took_is_counted_as_its_own() {
     for token in [&borrowed, &loud] {
         assert_eq!(call(&gantry, token, "calculator").await.status, 200);
     }
-    let used = gantry.get("/v1/usage?by=agent").await;
+    let used = gantry.get("/v1/usage?by=agent&tenant=acme").await;
     let calls = |agent: &str| {
         let rows = used.body["usage"].as_array().unwrap_or_else(|| panic!("{}", used.text));
         rows.iter().filter(|row| row["agent"] == agent).map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
