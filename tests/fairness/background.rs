@@ -1,5 +1,6 @@
 //! Work in the background: the queue, workers, turns of agents and deliveries of webhooks are shared.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::Ordering;
 
 use reqwest::Method;
@@ -116,7 +117,9 @@ async fn callbacks_that_nobody_answers_fill_only_the_room_of_the_agent_that_name
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     std::fs::create_dir_all(data.join("secrets/acme")).unwrap();
-    std::fs::write(data.join("secrets/acme/hook"), "a secret to sign with, long enough").unwrap();
+    let hook = data.join("secrets/acme/hook");
+    std::fs::write(&hook, "a secret to sign with, long enough").unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o600)).unwrap();
     // An address where nobody listens any more.
     let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let start = Start::new().data(&data).env("GANTRY_WEBHOOKS__ALLOW", format!("http://{away}"));
