@@ -293,6 +293,14 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
             let text = json!({ "parameters": { "text": "{\"mail\": \"jane.doe@example.com\"}" } });
             bench.differs(parser("raw"), parser("strict"), text, "/result").await;
         }
+        "result_bytes_max" => {
+            let parser = json!({ "execution": { "type": "builtin", "handler": "json_parser" }, "parameters": {
+                "type": "object", "properties": { "text": { "type": "string" } } }, "result_schema": { "type": "object" } });
+            let mut narrow = parser.clone();
+            narrow[member] = json!(2048);
+            let text = json!({ "parameters": { "text": json!({ "long": "x".repeat(4096) }).to_string() } });
+            bench.differs(parser, narrow, text, "/status").await;
+        }
         "required_permissions" | "requires_permission" | "network_policy" | "network_policy.allowed_domains" => {
             let change = match member {
                 "required_permissions" => json!({ "required_permissions": ["filesystem:read:/data"] }),

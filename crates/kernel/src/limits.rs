@@ -242,7 +242,7 @@ mod tests {
             });
             Manifest { result_bytes_max: said, ..Manifest::from_value(document).unwrap() }
         };
-        let here = json!({ "type": "builtin", "name": "calculator" });
+        let here = json!({ "type": "builtin", "handler": "calculator" });
         let behind = json!({ "type": "mcp", "server": "files", "tool": "read" });
         for (said, execution, allowed) in [
             (None, &here, Some(2_048)),

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_last_calls_of_a_tool_are_kept_the_oldest_first_and_no_more_than_so_many() {
-        let (logs, tenant, tool) = (ToolLogs::default(), TenantId::home(), "demo.a".parse().unwrap());
+        let (logs, tenant, tool) = (ToolLogs::default(), TenantId::home(), "demo.alpha".parse().unwrap());
         (0..CALLS_MAX + 7).for_each(|number| logs.keep(&tenant, &tool, call(number, "x")));
         let kept = logs.last(&tenant, &tool, usize::MAX);
         assert_eq!((kept.len(), kept[0].at), (CALLS_MAX, UnixMillis(7)));
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn of_too_many_tools_the_one_goes_that_was_called_longest_ago() {
         let (logs, tenant) = (ToolLogs::default(), TenantId::home());
-        let tool = |number: usize| -> ToolId { format!("demo.t{number}").parse().unwrap() };
+        let tool = |number: usize| -> ToolId { format!("demo.tool_{number}").parse().unwrap() };
         (0..TOOLS_MAX).for_each(|number| logs.keep(&tenant, &tool(number), call(number, "x")));
         logs.keep(&tenant, &tool(0), call(1, "again"));
         logs.keep(&tenant, &tool(TOOLS_MAX), call(2, "one more"));

@@ -47,11 +47,16 @@ impl CallDeadline {
     /// Waits until no more than `notice` is left.
     pub async fn nears(&self, notice: Duration) {
         loop {
-            let left = self.left().saturating_sub(notice);
+            let at = self.at();
+            let left = at.saturating_sub(self.clock.monotonic()).saturating_sub(notice);
             if left.is_zero() {
                 return;
             }
             self.clock.sleep(left).await;
+            // It was slept through to a moment that nobody has moved.
+            if self.at() == at {
+                return;
+            }
         }
     }
 

@@ -275,11 +275,15 @@ fn every_problem_is_named_with_its_place_and_hides_no_other_server() {
     } });
     let import = read(&file.to_string(), &Desk);
     let names: Vec<&str> = import.servers.iter().map(|server| server.name.as_str()).collect();
-    assert_eq!(names, ["good", "My-Server"], "{:?}", import.problems);
+    assert_eq!(
+        names,
+        ["good", "My-Server"],
+        "what would be the same server twice is taken once: {:?}",
+        import.problems
+    );
     let mut places: Vec<&str> = import.problems.iter().map(|problem| problem.path.as_str()).collect();
     places.sort_unstable();
     let expected = [
-        "/mcpServers/My~1Server",
         "/mcpServers/args/args/1",
         "/mcpServers/args/args/2",
         "/mcpServers/both/url",
@@ -306,7 +310,7 @@ fn what_is_no_block_at_all_is_said_in_one_sentence() {
         ("[]", "`mcpServers`"),
         ("{}", "`mcpServers`"),
         (r#"{"mcpServers": []}"#, "must be an object"),
-        (r#"{"mcpServers": {"a": {}, "a": {}}}"#, "stands twice"),
+        (r#"{"mcpServers": {"a": {}, "a": {}}}"#, "stands there twice"),
     ] {
         let import = read(text, &Desk);
         assert!(import.servers.is_empty());

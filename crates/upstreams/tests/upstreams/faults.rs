@@ -55,10 +55,10 @@ async fn a_pure_call_is_repeated_once_on_a_new_process_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_message_of_a_hundred_megabytes_ends_the_connection_and_not_the_house() {
+async fn a_message_of_a_hundred_megabytes_is_told_to_its_call_and_does_not_end_the_house() {
     let rig = Rig::misbehaving(&[]);
     let refused = rig.call_unclassified("big", json!({ "megabytes": 100 })).await.unwrap_err();
-    assert_eq!(refused.code, ErrorCode::E3413);
+    assert_eq!(refused.code, ErrorCode::E3414);
     let result = rig.call("big", json!({ "megabytes": 3 })).await.unwrap();
     assert_eq!(text(&result).len(), 3 << 20, "what is within the bound comes whole");
     rig.upstreams.shut_down().await;

@@ -288,7 +288,7 @@ async fn what_may_have_happened_elsewhere_is_unknown_and_what_surely_has_not_is_
     for (tool, unclassified, pure) in [
         ("broken_off", ErrorCode::E3413, ErrorCode::E3502),
         ("broken", ErrorCode::E3413, ErrorCode::E3502),
-        ("long", ErrorCode::E3413, ErrorCode::E3502),
+        ("long", ErrorCode::E3414, ErrorCode::E3414),
         ("busy", ErrorCode::E3504, ErrorCode::E3504),
     ] {
         let sent = |elsewhere: &Elsewhere| {
