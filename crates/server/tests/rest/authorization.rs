@@ -42,6 +42,7 @@ const TABLE: &[Row] = &[
     ("POST", "/v1/tools/demo.echo_tool/quarantine", "quarantineTool", ADMINISTRATORS),
     ("POST", "/v1/tools/demo.echo_tool/release", "releaseTool", ADMINISTRATORS),
     ("GET", "/v1/tools/demo.echo_tool/deprecation", "getToolDeprecation", ADMINISTRATORS),
+    ("GET", "/v1/tools/demo.echo_tool/logs", "toolLogs", ADMINISTRATORS),
     ("POST", "/v1/tools/compare", "compareSchemas", EVERYBODY),
     ("POST", "/v1/tools/negotiate", "negotiateSchemas", EVERYBODY),
     ("POST", "/v1/tools/invoke", "invokeTool", EVERYBODY),
