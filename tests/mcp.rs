@@ -29,7 +29,7 @@ mod marks;
 mod packages;
 mod pairs;
 mod peers;
-mod raw_client;
+pub(crate) mod raw_client;
 mod relay;
 mod rug_pull;
 mod soak;

@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::{begin_call, metric, token, until};
 use crate::http_server::HttpServer;
+use crate::mcp::raw_client::{RawClient, agreeable};
 use crate::support::{Answer, Gantry, Start, client};
 
 async fn initialize(gantry: &Gantry, token: &str) -> u16 {
@@ -115,4 +116,41 @@ async fn calls_of_one_tenant_on_a_shared_server_leave_room_for_those_of_others()
     }
     assert!((47..=48).contains(&server.held()), "three quarters at most: {}", server.held());
     calls.iter().for_each(JoinHandle::abort);
+}
+
+/// The address at which a result of this tool waits.
+async fn parked(client: &RawClient, letter: &str) -> String {
+    let arguments = json!({ "text": json!([letter.repeat(3_000)]).to_string() });
+    let result = client.call("json_parser", &arguments).await.unwrap().result().unwrap();
+    let uri = result["_meta"]["dev.gantry/parked"][0]["uri"].as_str();
+    uri.unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+async fn can_read(client: &RawClient, uri: &str) -> bool {
+    client.request("resources/read", json!({ "uri": uri })).await.unwrap().result().is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_results_of_one_tenant_do_not_push_out_those_of_others() {
+    let start = Start::new().env("GANTRY_MCP__RESULT_BYTES_MAX", "1024").env("GANTRY_MCP__PARKED_BYTES_MAX", "30000");
+    let gantry = start.run().await;
+    let mcp = format!("{}/mcp", gantry.url);
+    let mut clients = Vec::new();
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe"), ("mallory", "moe"), ("mallory", "max")] {
+        let token = token(&gantry, tenant, agent).await;
+        clients.push(RawClient::new(&mcp, &token, agreeable));
+    }
+    let [ann, zoe, moe, max] = clients.as_slice() else { panic!("four clients") };
+    let quiet = [(ann, parked(ann, "a").await), (zoe, parked(zoe, "z").await), (moe, parked(moe, "m").await)];
+    let mut loud = Vec::new();
+    for letter in ('b'..='y').map(String::from) {
+        loud.push(parked(max, &letter).await);
+    }
+    for (client, uri) in &quiet {
+        assert!(can_read(client, uri).await, "the loud one took a neighbour's room");
+    }
+    assert!(can_read(max, loud.last().unwrap()).await, "its newest is there");
+    assert!(!can_read(max, &loud[0]).await, "its oldest made room");
+    let evicted = metric(&gantry, "gantry_mcp_parked_results_evicted_total").await;
+    assert!(evicted.is_some_and(|count| count > 0), "{evicted:?}");
 }

@@ -213,16 +213,13 @@ impl Confinement {
         self.gate_even_if_closed(call, permissions).map(Some)
     }
 
-    /// The same for a program that serves many calls.
+    /// The same for a program that serves many calls, which has one also if it may go nowhere.
     pub(crate) fn gate_of_program(
         &self,
         permissions: &Permissions,
         limits: &ResolvedLimits,
-    ) -> Result<Option<Arc<Gate>>, Refusal> {
-        if permissions.network.is_empty() {
-            return Ok(None);
-        }
-        self.gate_within(limits, permissions).map(Some)
+    ) -> Result<Arc<Gate>, Refusal> {
+        self.gate_within(limits, permissions)
     }
 
     /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.

@@ -21,8 +21,8 @@ use crate::process::prepared::{lay_out_secrets, open_network};
 #[derive(Debug)]
 pub struct ServerRoom {
     pub spec: Spec,
-    /// To be served at the listener of the child, if there is one.
-    pub gate: Option<Arc<Gate>>,
+    /// To be served at the sockets of the child.
+    pub gate: Arc<Gate>,
 }
 
 impl Confinement {
@@ -45,10 +45,9 @@ impl Confinement {
         }
         spec.mounts = self.mounts_of_server(permissions)?;
         spec.limits = self.limits_of(limits);
+        // Also where it may go nowhere: what it wanted is told to whoever asks why it does not work.
         let gate = self.gate_of_program(permissions, limits)?;
-        if gate.is_some() {
-            open_network(&mut spec);
-        }
+        open_network(&mut spec, &gate);
         if !credentials.is_empty() {
             lay_out_secrets(&mut spec, credentials.iter().map(|(name, secret)| (*name, secret)));
         }

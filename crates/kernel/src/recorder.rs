@@ -29,8 +29,11 @@ use crate::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
 
-/// Records that may wait. At the limit callers wait [`SLOT_WAIT`], then get E3803.
-const QUEUE_MAX: u32 = 8_192;
+/// Records that may wait at least. Where more calls are let in, there is room for all of them: a call holds its place from its
+/// beginning to its end. At the limit callers wait [`SLOT_WAIT`], then get E3803.
+const RECORDS_MIN: u32 = 8_192;
+/// Records of one call that may wait at the same time: its start and its end.
+const RECORDS_PER_CALL: usize = 2;
 /// How long a call waits for room.
 const SLOT_WAIT: Duration = Duration::from_secs(1);
 /// How long written records gather before they are synced: a sync costs more than hundreds of records. A record somebody
@@ -101,6 +104,8 @@ struct Shared {
     writable: AtomicBool,
     is_closing: AtomicBool,
     room: Arc<Semaphore>,
+    /// All of the room.
+    records_max: u32,
     queue: Mutex<Queue>,
     /// There is something to do for the writer task.
     work: Notify,
@@ -129,13 +134,26 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         observer: Arc<dyn Observer>,
     ) -> (Self, RecorderHandle) {
+        Self::start_for(sink, clock, observer, 0)
+    }
+
+    /// Starts the writer task, with room for the records of that many calls that are under way at the same time.
+    pub fn start_for(
+        sink: Arc<dyn AuditSink>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+        calls_at_once: usize,
+    ) -> (Self, RecorderHandle) {
+        let records_max = u32::try_from(calls_at_once.saturating_mul(RECORDS_PER_CALL)).unwrap_or(u32::MAX);
+        let records_max = records_max.max(RECORDS_MIN);
         let shared = Arc::new(Shared {
             writable: AtomicBool::new(sink.has_room()),
             is_closing: AtomicBool::new(false),
             sink,
             clock,
             observer,
-            room: Arc::new(Semaphore::new(QUEUE_MAX as usize)),
+            room: Arc::new(Semaphore::new(records_max as usize)),
+            records_max,
             queue: Mutex::default(),
             work: Notify::new(),
             urgent: Notify::new(),
@@ -269,7 +287,7 @@ impl Shared {
 
     /// Is nobody else on the way with a record?
     fn is_alone(&self) -> bool {
-        self.room.available_permits() + 1 >= QUEUE_MAX as usize
+        self.room.available_permits() + 1 >= self.records_max as usize
     }
 
     /// Writes what waits, here and now, unless somebody does already. What would have to be waited for is left to the writer
@@ -442,7 +460,7 @@ async fn run(shared: Arc<Shared>, closing: Arc<Notify>) {
                 shared.is_closing.store(true, Ordering::Release);
             }
             // Every slot that was handed out has come back.
-            _ = shared.room.acquire_many(QUEUE_MAX), if !is_open => {
+            _ = shared.room.acquire_many(shared.records_max), if !is_open => {
                 shared.write_left().await;
                 shared.sync().await;
                 return;

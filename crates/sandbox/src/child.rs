@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
+use crate::egress::Sockets;
 use crate::error::{SpawnError, Step, StepFailure};
 use crate::sandbox::Link;
 use crate::system;
@@ -21,8 +22,8 @@ pub struct Child {
     pub stdin: Option<pipe::Sender>,
     pub stdout: Option<pipe::Receiver>,
     pub stderr: Option<pipe::Receiver>,
-    /// The listener on the program's own loopback, if it has a network.
-    pub proxy: Option<tokio::net::TcpListener>,
+    /// The sockets on the program's own loopback, if it has a network.
+    pub sockets: Option<Sockets>,
     line: Line,
     process: OwnedFd,
     ended: Option<EndOfProgram>,
@@ -83,12 +84,12 @@ impl Child {
     ) -> Result<Self, SpawnError> {
         let mut line = Line::new(control).map_err(SpawnError::System)?;
         let mut failure = None;
-        let (process, proxy) = loop {
+        let (process, sockets) = loop {
             match line.hear().await {
                 Ok(Some((Word::Started, fds))) => {
                     let mut fds = fds.into_iter();
                     // Without it the program could not be ended: closing the line ends it.
-                    break (fds.next().ok_or(SpawnError::LauncherDied)?, fds.next());
+                    break (fds.next().ok_or(SpawnError::LauncherDied)?, fds);
                 }
                 // Not before it is gone: the caller may look at what is left.
                 Ok(Some((Word::Failed(step), _))) => failure = Some(step),
@@ -104,14 +105,14 @@ impl Child {
             stdin: Some(pipe::Sender::from_owned_fd(stdin).map_err(SpawnError::System)?),
             stdout: Some(pipe::Receiver::from_owned_fd(stdout).map_err(SpawnError::System)?),
             stderr: Some(pipe::Receiver::from_owned_fd(stderr).map_err(SpawnError::System)?),
-            proxy: None,
+            sockets: None,
             line,
             process,
             ended: None,
             frozen: false,
             _held: held,
         };
-        child.proxy = proxy.map(listener).transpose().map_err(SpawnError::System)?;
+        child.sockets = network_sockets(sockets).map_err(SpawnError::System)?;
         Ok(child)
     }
 
@@ -244,6 +245,18 @@ impl Drop for Child {
 fn died_on_the_way() -> StepFailure {
     let no_memory = io::Error::from_raw_os_error(libc::ENOMEM);
     StepFailure::new(Step::ControlGroup, no_memory, "the first process was ended")
+}
+
+/// In the order in which the first process makes them.
+fn network_sockets(mut fds: impl Iterator<Item = OwnedFd>) -> io::Result<Option<Sockets>> {
+    let (Some(proxy), Some(names)) = (fds.next(), fds.next()) else { return Ok(None) };
+    let names = std::net::UdpSocket::from(names);
+    names.set_nonblocking(true)?;
+    Ok(Some(Sockets {
+        proxy: listener(proxy)?,
+        names: Some(tokio::net::UdpSocket::from_std(names)?),
+        direct: fds.map(listener).collect::<io::Result<_>>()?,
+    }))
 }
 
 fn listener(fd: OwnedFd) -> io::Result<tokio::net::TcpListener> {

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   a program in its own network namespace          a WASM component, an HTTP adapter
-//!                 │ 127.0.0.1:3128                                │
-//!              Proxy  (HTTP, CONNECT, SOCKS5)                     │
+//!                 │ 127.0.0.1:3128, or a name                     │
+//!              Proxy  (HTTP, CONNECT, SOCKS5, direct)             │
 //!                 └───────────────────┬───────────────────────────┘
 //!                                   Gate ── Policy    which hosts, ports and addresses
 //!                                     │  └─ Resolver  names to addresses, once for each connection
@@ -28,6 +28,8 @@
 mod address;
 mod cidr;
 mod counted;
+mod direct;
+mod dns;
 mod gate;
 mod host;
 mod meter;
@@ -44,6 +46,6 @@ pub use gate::{Gate, GateLimits, Refused};
 pub use host::{Host, HostError, HostPattern};
 pub use meter::{Meter, Usage, VIOLATIONS_MAX, Violation};
 pub use policy::{Bounds, Policy};
-pub use proxy::{Proxy, ProxyHandle, ProxyLimits};
+pub use proxy::{Proxy, ProxyHandle, ProxyLimits, Sockets};
 pub use resolver::{Resolver, SystemResolver};
 pub use rule::{Ports, Rule, RuleError};

@@ -15,7 +15,7 @@ pub enum Step {
     Namespaces,
     /// The mapping of identities in the user namespace.
     Identity,
-    /// Loopback and the proxy's listener.
+    /// Loopback and its sockets.
     Network,
     /// A part of the machine's files that the program was to see.
     Mount,

@@ -8,7 +8,7 @@
 //!                        ├── clone ──▶ second process: root → nobody, into a user namespace of its own
 //!                        │              │ drops every capability, takes the system call filter on
 //!                        │ waits for its order                                (a few wait ahead of time)
-//!                        │ loopback and the proxy's listener, if asked for
+//!                        │ loopback and the sockets of the network, if asked for
 //!                        │ adds what is declared, and closes the root
 //!                        │ root → nobody, into that user namespace, drops every capability
 //!                        │              │ streams, working directory, Landlock, execve: the program
@@ -24,6 +24,7 @@
 //!
 //! Not here: the second process ([`program`]), and what becomes of a container ([`container`]).
 
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ use self::program::{Second, Waiting};
 use self::seccomp::Program as Filter;
 use crate::cgroup::{Group, Membership};
 use crate::error::{Step, StepFailure};
-use crate::spec::{Network, PROXY_PORT, Spec};
+use crate::spec::{NAMES_PORT, Network, PROXY_PORT, Spec};
 use crate::system::{self, Reaped};
 use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Word};
 
@@ -115,12 +116,12 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
         Ok((started, own))
     });
     match told {
-        Ok((Started { main, listener, bundle, ended, mounts }, own)) => {
-            let fds: Vec<BorrowedFd<'_>> = [&own].into_iter().chain(&listener).map(|fd| fd.as_fd()).collect();
+        Ok((Started { main, sockets, bundle, ended, mounts }, own)) => {
+            let fds: Vec<BorrowedFd<'_>> = [&own].into_iter().chain(&sockets).map(|fd| fd.as_fd()).collect();
             if wire::send(control.as_fd(), &Word::Started, &fds).is_err() {
                 system::leave(1);
             }
-            drop((own, listener));
+            drop((own, sockets));
             let end = reaper::Farewell { owner: control, launcher: orders, counters, cpu_micros, mounts, bundle };
             match ended {
                 Some(ended) => end.tell_and_leave(&ended),
@@ -144,8 +145,8 @@ enum Ready {
 /// A program, or a container, that runs.
 struct Started {
     main: i32,
-    /// The proxy's, if one was asked for.
-    listener: Option<OwnedFd>,
+    /// Those of the network, if one was asked for: the proxy's, the one for names, the direct ones.
+    sockets: Vec<OwnedFd>,
     /// What a runtime runs.
     bundle: Option<Bundle>,
     /// It was quick.
@@ -249,10 +250,7 @@ fn program_to_be(
 
 impl ReadyProgram {
     fn start(self, spec: Spec, streams: &[OwnedFd; 3], trees: Vec<OwnedFd>) -> Result<Started, StepFailure> {
-        let listener = match spec.network {
-            Network::None => None,
-            Network::Proxied => Some(proxy_listener()?),
-        };
+        let sockets = network_sockets(&spec)?;
         if spec.limits.scratch_bytes != self.scratch_bytes {
             root::resize_scratch(spec.limits.scratch_bytes)?;
         }
@@ -271,16 +269,29 @@ impl ReadyProgram {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
         let main = self.waiting.start(spec, streams)?;
-        Ok(Started { main, listener, bundle: None, ended: None, mounts: self.mounts })
+        Ok(Started { main, sockets, bundle: None, ended: None, mounts: self.mounts })
     }
 }
 
-/// A listener on the sandbox's own loopback, for whoever holds it.
-fn proxy_listener() -> Result<OwnedFd, StepFailure> {
-    let failed = |error: std::io::Error| StepFailure::new(Step::Network, error, "the proxy's listener");
-    system::loopback_up().map_err(failed)?;
-    let listener = std::net::TcpListener::bind(("127.0.0.1", PROXY_PORT)).map_err(failed)?;
-    Ok(listener.into())
+/// Sockets on the sandbox's own loopback, for whoever holds them: the proxy's listener, where names are asked for, and one
+/// listener for each direct port.
+fn network_sockets(spec: &Spec) -> Result<Vec<OwnedFd>, StepFailure> {
+    if spec.network == Network::None {
+        return Ok(Vec::new());
+    }
+    let failed = |what: &'static str| move |error: std::io::Error| StepFailure::new(Step::Network, error, what);
+    system::loopback_up().map_err(failed("loopback"))?;
+    for (number, address) in spec.direct.addresses.iter().enumerate() {
+        system::loopback_address(number, *address).map_err(failed("an address of loopback"))?;
+    }
+    let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT)).map_err(failed("the proxy's listener"))?;
+    let names = UdpSocket::bind((Ipv4Addr::LOCALHOST, NAMES_PORT)).map_err(failed("the socket for names"))?;
+    let mut sockets = vec![proxy.into(), names.into()];
+    for port in spec.direct.ports.iter().filter(|port| **port != PROXY_PORT) {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).map_err(failed("a direct listener"))?;
+        sockets.push(listener.into());
+    }
+    Ok(sockets)
 }
 
 // ----------------------------------------------------------------------------------------------------------- limits

@@ -35,4 +35,4 @@ pub use error::{SpawnError, Step, StepFailure};
 pub use launcher::serve_launcher;
 pub use offer::{CONTROL_GROUPS, Offer, Standing, offers};
 pub use sandbox::{Launch, SANDBOXES_MAX, Sandbox};
-pub use spec::{Access, Confinement, Limits, Mount, Network, OwnFile, PATH, PROXY_PORT, SYSTEM, Spec};
+pub use spec::{Access, Confinement, DirectPlaces, Limits, Mount, Network, OwnFile, PATH, PROXY_PORT, SYSTEM, Spec};

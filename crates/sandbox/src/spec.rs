@@ -5,7 +5,8 @@
 //!
 //! Not here: what the words of a manifest mean (`executors::confinement`), which is somebody else's policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Spec {
     pub system: Vec<PathBuf>,
     pub limits: Limits,
     pub network: Network,
+    /// Where programs that know no proxy are met, if it has a network.
+    pub direct: DirectPlaces,
     /// How much of the sandbox is built around it.
     pub confinement: Confinement,
     /// Whether it is to be frozen at times ([`Child::freeze`](crate::Child::freeze)), which has to be known beforehand.
@@ -115,12 +118,24 @@ pub enum Network {
     /// A namespace without any interface that is up.
     #[default]
     None,
-    /// Its own loopback with one listener on [`PROXY_PORT`], which belongs to whoever spawned it.
+    /// Its own loopback with a listener on [`PROXY_PORT`], a socket where names are asked for, and listeners at the [direct
+    /// places](DirectPlaces); all of them belong to whoever spawned it.
     Proxied,
+}
+
+/// Where connections are taken of programs that open sockets without asking a proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct DirectPlaces {
+    /// At every address of the program's loopback.
+    pub ports: BTreeSet<u16>,
+    /// Addresses that are the loopback's too, so that connections to them end there.
+    pub addresses: BTreeSet<Ipv4Addr>,
 }
 
 /// Where a proxied program finds its proxy, on 127.0.0.1 inside.
 pub const PROXY_PORT: u16 = 3128;
+/// Where it asks for names, likewise.
+pub(crate) const NAMES_PORT: u16 = 53;
 
 /// Who builds the walls around the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -153,6 +168,7 @@ impl Spec {
             system: SYSTEM.iter().map(PathBuf::from).collect(),
             limits: Limits::default(),
             network: Network::None,
+            direct: DirectPlaces::default(),
             confinement: Confinement::Full,
             freezable: false,
         }

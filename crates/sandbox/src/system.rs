@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 /// Which side of a clone one is on.
@@ -192,6 +193,38 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         }
         request.ifr_ifru.ifru_flags = UP_AND_RUNNING;
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The family of IPv4 addresses, as it stands in one.
+const FAMILY_INTERNET: libc::sa_family_t = 2;
+
+/// Gives this network namespace's loopback one more address, under a label with this number.
+pub(crate) fn loopback_address(number: usize, address: Ipv4Addr) -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let label = format!("lo:{number}");
+    // SAFETY: an all-zero request is valid; the label is shorter than the name's room, so its end stays; an IPv4 socket address
+    // is as large as any that this union holds, and the kernel reads it as one by its family.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        let room = request.ifr_name.len() - 1;
+        for (slot, byte) in request.ifr_name.iter_mut().take(room).zip(label.bytes()) {
+            *slot = byte.cast_signed();
+        }
+        let internet = libc::sockaddr_in {
+            sin_family: FAMILY_INTERNET,
+            sin_port: 0,
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+            sin_zero: [0; 8],
+        };
+        request.ifr_ifru.ifru_addr = std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(internet);
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const request)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

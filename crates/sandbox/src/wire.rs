@@ -40,7 +40,7 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
-    /// The program runs. With it: a pidfd of the first process, and the proxy's listener if one was asked for.
+    /// The program runs. With it: a pidfd of the first process, and the sockets of its network if one was asked for.
     Started,
     /// The program never ran.
     Failed(StepFailure),

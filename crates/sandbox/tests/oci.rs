@@ -283,7 +283,7 @@ async fn without_a_network_nothing_can_be_reached_and_with_one_only_the_proxy() 
         assert_eq!(out, "no\n", "{kind:?}");
         let proxied = |port| Spec { network: Network::Proxied, ..python(&connect(port)) };
         let mut child = spawn(kind, proxied(PROXY_PORT)).await.unwrap();
-        let (mut stream, _) = child.proxy.take().unwrap().accept().await.unwrap();
+        let (mut stream, _) = child.sockets.take().unwrap().proxy.accept().await.unwrap();
         let mut said = [0; 2];
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(&said, b"hi");

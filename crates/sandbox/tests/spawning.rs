@@ -241,7 +241,7 @@ async fn without_a_network_nothing_can_be_reached_and_with_one_only_the_proxy() 
     assert_eq!(out, "101\n");
     let spec = Spec { network: Network::Proxied, ..python(&connect(PROXY_PORT)) };
     let mut child = sandbox().spawn(spec).await.unwrap();
-    let listener = child.proxy.take().unwrap();
+    let listener = child.sockets.take().unwrap().proxy;
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut said = [0; 2];
     stream.read_exact(&mut said).await.unwrap();

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most names in `allowed_hosts`.
 const HOSTS_MAX: usize = 100;
+/// Room for what is no call of a tool, at least.
+pub(crate) const SPARE_MIN: usize = 64;
 
 /// Limits of the door. What happens at each limit is said with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +110,14 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// Calls that run, calls that wait, and as much again that is not so far yet, or is turned away by the kernel. One tenant's
+    /// share, and one agent's share of it, are at least what the kernel would let it have of the first two.
+    pub fn calls_let_in(&self) -> usize {
+        let spare = self.calls_max.max(SPARE_MIN);
+        let waiting = self.calls_waiting_max.saturating_add(self.calls_waiting_max / 3).saturating_add(1);
+        self.calls_max.saturating_add(waiting).saturating_add(spare)
+    }
+
     /// Checks every key against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);

@@ -21,7 +21,7 @@ use policy::Caller;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
-use crate::config::ServerConfig;
+use crate::config::{SPARE_MIN, ServerConfig};
 use crate::connections::Connections;
 use crate::incoming::Credential;
 use crate::mcp::config::McpConfig;
@@ -36,8 +36,6 @@ use crate::settle::{Orphans, Settling};
 const WATCHERS_MAX: usize = 512;
 /// How long a caller should wait when too many calls run.
 const BUSY_RETRY_AFTER_MS: u64 = 1000;
-/// Room for what is no call of a tool, at least.
-const SPARE_MIN: usize = 64;
 
 /// Makes the text of `/metrics`.
 #[derive(Clone)]
@@ -127,7 +125,7 @@ impl Door {
     pub fn with_mcp(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig, mcp: McpConfig) -> Arc<Self> {
         // Who runs and who waits is the kernel's to decide, once it knows whose call it is; here is a bound for all of it.
         kernel.bound_calls(config.calls_max, config.calls_waiting_max);
-        let all = all_calls(&config);
+        let all = config.calls_let_in();
         let calls = FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 });
         let errands = Arc::new(Semaphore::new(all_errands(&config)));
         let connections = Connections::new(config.connections_max);
@@ -417,14 +415,6 @@ impl Door {
     fn call_place(&self, caller: &Caller) -> Result<Place, Refusal> {
         self.calls.take(caller.tenant(), caller.root_subject().as_str()).ok_or_else(busy)
     }
-}
-
-/// Calls that run, calls that wait, and as much again that is not so far yet, or is turned away by the kernel. One tenant's
-/// share, and one agent's share of it, are at least what the kernel would let it have of the first two.
-fn all_calls(config: &ServerConfig) -> usize {
-    let spare = config.calls_max.max(SPARE_MIN);
-    let waiting = config.calls_waiting_max.saturating_add(config.calls_waiting_max / 3).saturating_add(1);
-    config.calls_max.saturating_add(waiting).saturating_add(spare)
 }
 
 /// Requests that are no calls, and what comes signed and not by a token.

@@ -121,6 +121,8 @@ pub struct McpState {
     pub parked_results: usize,
     /// Their bytes.
     pub parked_bytes: usize,
+    /// How many had to make room for others before their time was over, since the start.
+    pub parked_evicted: u64,
     /// Lists that are remembered.
     pub listings: usize,
 }
@@ -139,7 +141,12 @@ impl McpState {
         let line = |(name, about, value): (&str, &str, usize)| {
             format!("# HELP gantry_mcp_{name} {about}\n# TYPE gantry_mcp_{name} gauge\ngantry_mcp_{name} {value}\n")
         };
-        gauges.into_iter().map(line).collect()
+        let evicted = format!(
+            "# HELP gantry_mcp_parked_results_evicted_total Large results that made room before their time was over.\n\
+             # TYPE gantry_mcp_parked_results_evicted_total counter\ngantry_mcp_parked_results_evicted_total {}\n",
+            self.parked_evicted
+        );
+        gauges.into_iter().map(line).collect::<String>() + &evicted
     }
 }
 
@@ -182,6 +189,7 @@ impl Mcp {
             waiting_calls: self.waiting.count(),
             parked_results,
             parked_bytes,
+            parked_evicted: self.results.evicted(),
             listings: self.listings.remembered().0,
         }
     }

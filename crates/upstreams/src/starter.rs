@@ -93,7 +93,7 @@ impl Starter {
                 }
                 wanted.log.hide(scrubber(&secrets));
                 let child = self.walls.sandbox().spawn(room.spec).await.map_err(|error| not_started(&error))?;
-                Arc::new(Stdio::with(child, room.gate, &router, Arc::clone(wanted.log), Arc::clone(&self.clock))?)
+                Arc::new(Stdio::with(child, Some(room.gate), &router, Arc::clone(wanted.log), Arc::clone(&self.clock))?)
             }
             ServerReach::Http { url, headers, oauth } => {
                 let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;

@@ -143,7 +143,8 @@ const PARKED_BYTES_MAX: Key = limit(
     "parked_bytes_max",
     0..=17_179_869_184,
     "67108864",
-    "Bytes of all results that wait to be fetched. At the limit the oldest make room.",
+    "Bytes of all results that wait to be fetched. At the limit the oldest of the agent that holds most, in the tenant that \
+     does, make room.",
 );
 const PARKED_MS: Key = limit("parked_ms", 100..=DAY_MS, "900000", "Milliseconds that such a result waits.");
 

@@ -46,8 +46,8 @@ impl Prepared {
         spec.limits = confinement.limits(call);
 
         let gate = confinement.gate(call, permissions)?;
-        if gate.is_some() {
-            open_network(&mut spec);
+        if let Some(gate) = &gate {
+            open_network(&mut spec, gate);
         }
 
         let secrets = confinement.secrets(call, permissions).await?;
@@ -96,9 +96,11 @@ impl Prepared {
     }
 }
 
-/// A network whose only way out is the gate's proxy, and how programs find it.
-pub(crate) fn open_network(spec: &mut Spec) {
+/// A network whose only way out is the gate's proxy, and how programs find it: by the variables, or by opening connections as if
+/// there were none.
+pub(crate) fn open_network(spec: &mut Spec, gate: &Gate) {
     spec.network = Network::Proxied;
+    spec.direct = gate.policy().direct_places();
     let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
     spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), http.clone())));
     spec.env.extend(["ALL_PROXY", "all_proxy"].map(|name| (name.to_owned(), socks.clone())));

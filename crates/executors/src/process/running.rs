@@ -49,8 +49,8 @@ impl Running {
         let proxy = prepared
             .gate
             .as_ref()
-            .zip(child.proxy.take())
-            .map(|(gate, listener)| Proxy::serve(listener, Arc::clone(gate)));
+            .zip(child.sockets.take())
+            .map(|(gate, sockets)| Proxy::serve(sockets, Arc::clone(gate)));
         let (gate, log) = (prepared.gate.clone(), LogEnd::default());
         Ok(Self { session: None, child, log, gate, proxy, counted: Counted::default() })
     }

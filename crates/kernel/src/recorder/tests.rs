@@ -159,13 +159,27 @@ async fn a_record_is_written_when_its_call_goes_on_and_durable_if_that_was_wante
 async fn whoever_finds_no_room_in_time_is_turned_away_and_let_in_when_there_is_some() {
     let (_tape, recorder, _handle) = taped();
     let mut held = Vec::new();
-    for _ in 0..QUEUE_MAX {
+    for _ in 0..RECORDS_MIN {
         held.push(recorder.reserve().await.unwrap());
     }
     let refusal = recorder.reserve().await.map(|_| ()).unwrap_err();
     assert_eq!((refusal.code, refusal.code.row().retry.retryable()), (ErrorCode::E3803, true));
     held.pop().unwrap().record(record()).await.unwrap();
     assert!(recorder.reserve().await.is_ok());
+}
+
+#[tokio::test]
+async fn there_is_room_for_every_call_that_is_let_in() {
+    let tape = Arc::new(Tape::default());
+    let sink = Arc::clone(&tape) as Arc<dyn AuditSink>;
+    let (recorder, handle) = Recorder::start_for(sink, Arc::new(Hasty), Arc::new(Unwatched), 10_000);
+    let mut held = Vec::new();
+    for _ in 0..20_000 {
+        held.push(recorder.reserve().await.unwrap());
+    }
+    assert_eq!(recorder.reserve().await.map(|_| ()).unwrap_err().code, ErrorCode::E3803);
+    drop(held);
+    handle.close().await;
 }
 
 #[tokio::test]

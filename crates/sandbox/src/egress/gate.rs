@@ -148,6 +148,12 @@ impl Gate {
         decided
     }
 
+    /// Writes down that a name was asked for which no rule covers.
+    pub(super) fn refuse_name(&self, name: &str) {
+        tracing::debug!(name, "egress refused: no rule covers the name");
+        self.meter.violated(name, 0);
+    }
+
     async fn decide(&self, text: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let Ok(host) = text.parse::<Host>() else {
             return Err(Refused::NotAHost { host: quoted(text), port });

@@ -42,6 +42,7 @@ pub struct Usage {
 pub struct Violation {
     /// What was asked for, bounded and without characters that disturb a log.
     pub host: Box<str>,
+    /// 0: only its name was asked for, so nobody knows for which port.
     pub port: u16,
     pub times: u64,
 }
@@ -90,7 +91,10 @@ impl Meter {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.port {
+            0 => f.write_str(&self.host),
+            port => write!(f, "{}:{port}", self.host),
+        }
     }
 }
 

@@ -18,7 +18,16 @@ use std::num::NonZeroU64;
 use super::address::{AddressClass, carried};
 use super::cidr::Cidr;
 use super::host::{Host, HostPattern};
-use super::rule::Rule;
+use super::rule::{Ports, Rule};
+use crate::spec::DirectPlaces;
+
+/// As many ports and addresses have listeners of their own. The descriptors travel in one message.
+const DIRECT_PORTS_MAX: usize = 32;
+const DIRECT_ADDRESSES_MAX: usize = 16;
+/// Ports of services that programs connect to by themselves: the web, shells, mail, directories, databases, queues. None at which
+/// programs like to serve something to themselves, for there they would find the place taken.
+const SERVICE_PORTS: [u16; 20] =
+    [80, 443, 22, 25, 143, 389, 465, 587, 636, 993, 1433, 1521, 3306, 5432, 5671, 5672, 6379, 6380, 9092, 27017];
 
 /// What one call may reach. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -93,6 +102,38 @@ impl Policy {
     #[must_use]
     pub fn admits(&self, host: &Host, port: u16) -> bool {
         self.rules.iter().any(|rule| rule.admits(host, port))
+    }
+
+    /// Does a rule speak of this host, whatever the port?
+    #[must_use]
+    pub fn covers(&self, host: &Host) -> bool {
+        self.rules.iter().any(|rule| rule.host.covers(host))
+    }
+
+    /// The ports and addresses at which connections of programs that know no proxy are taken: those that rules name, and the
+    /// usual ones of services, so that what is refused there is told and not only seen as a closed port.
+    #[must_use]
+    pub fn direct_places(&self) -> DirectPlaces {
+        let mut places = DirectPlaces::default();
+        for rule in &self.rules {
+            if let Ports::Of(ports) = &rule.ports {
+                places.ports.extend(ports);
+            }
+            if let HostPattern::Exact(Host::Address(IpAddr::V4(address))) = &rule.host
+                && !address.is_loopback()
+                && places.addresses.len() < DIRECT_ADDRESSES_MAX
+            {
+                places.addresses.insert(*address);
+            }
+        }
+        let spare = DIRECT_PORTS_MAX.saturating_sub(places.ports.len());
+        let usual: Vec<u16> =
+            SERVICE_PORTS.into_iter().filter(|port| !places.ports.contains(port)).take(spare).collect();
+        places.ports.extend(usual);
+        while places.ports.len() > DIRECT_PORTS_MAX {
+            places.ports.pop_last();
+        }
+        places
     }
 
     /// May a connection to this port of this host, which [is admitted](Self::admits), end at this address? If the

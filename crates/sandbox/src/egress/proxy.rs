@@ -1,4 +1,5 @@
-//! The gate as programs know one: HTTP `CONNECT`, plain HTTP, and SOCKS5, on one port, told apart by the first byte.
+//! The gate as programs know one: HTTP `CONNECT`, plain HTTP, and SOCKS5, on one port, told apart by the first byte; and for
+//! those who know none, names and plain connections ([`direct`](super::direct)).
 //!
 //! The other side is hostile from its first byte. Heads are bounded in size and time, connections in number and idle
 //! time, and what is passed on is written anew from what was understood, so that upstream and proxy cannot read one
@@ -8,6 +9,7 @@
 //!   accept ── 0x05 ──── socks ────────┐
 //!          └─ a letter ─ head ─ CONNECT ── tunnel   bytes, both ways
 //!                            └ http://… ── exchange one request, one upstream connection; then the next head
+//!   accept at a direct port ── the name behind its address ── tunnel
 //! ```
 //!
 //! Not here: who may go where ([`super::Gate`]); TLS, which passes through unread.
@@ -20,13 +22,16 @@ mod socks;
 mod target;
 mod tunnel;
 
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -34,12 +39,15 @@ use tokio::time::timeout;
 use self::answer::Answer;
 use self::head::{HeadError, Request};
 use self::target::Target;
+use super::direct::DirectNames;
+use super::dns::PACKET_BYTES_MAX;
 use super::gate::Gate;
 
 /// Speaks with one program on behalf of one gate.
 #[derive(Debug, Clone)]
 pub struct Proxy {
     gate: Arc<Gate>,
+    names: Arc<DirectNames>,
     limits: ProxyLimits,
 }
 
@@ -48,6 +56,23 @@ pub struct Proxy {
 pub struct ProxyHandle {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+}
+
+/// Where a program meets its proxy.
+#[derive(Debug)]
+pub struct Sockets {
+    /// For those who know what a proxy is.
+    pub proxy: TcpListener,
+    /// Where names are asked for.
+    pub names: Option<UdpSocket>,
+    /// Where connections of the others end.
+    pub direct: Vec<TcpListener>,
+}
+
+impl From<TcpListener> for Sockets {
+    fn from(proxy: TcpListener) -> Self {
+        Self { proxy, names: None, direct: Vec::new() }
+    }
 }
 
 /// What a program may ask of its proxy at once.
@@ -61,6 +86,8 @@ pub struct ProxyLimits {
     pub head_timeout: Duration,
     /// How long nothing may move on a connection, in either direction.
     pub idle_timeout: Duration,
+    /// The same for direct ones: connections to databases rest for long, and their programs do not expect to lose them.
+    pub direct_idle_timeout: Duration,
 }
 
 /// A program's connection.
@@ -83,41 +110,72 @@ const LINGER_BYTES_MAX: u64 = 256 << 10;
 // ----------------------------------------------------------------------------------------------------------- Proxy
 
 impl Proxy {
-    /// Serves the listener's connections through the gate until the handle is dropped.
+    /// Serves the connections that come to these sockets through the gate until the handle is dropped.
     #[must_use]
-    pub fn serve(listener: TcpListener, gate: Arc<Gate>) -> ProxyHandle {
-        Self::serve_with(listener, gate, ProxyLimits::default())
+    pub fn serve(sockets: impl Into<Sockets>, gate: Arc<Gate>) -> ProxyHandle {
+        Self::serve_with(sockets, gate, ProxyLimits::default())
     }
 
     /// The same with limits of one's own.
     #[must_use]
-    pub fn serve_with(listener: TcpListener, gate: Arc<Gate>, limits: ProxyLimits) -> ProxyHandle {
+    pub fn serve_with(sockets: impl Into<Sockets>, gate: Arc<Gate>, limits: ProxyLimits) -> ProxyHandle {
         let (stop, stopped) = oneshot::channel();
-        let proxy = Self { gate, limits };
-        ProxyHandle { stop: Some(stop), task: tokio::spawn(proxy.accept(listener, stopped)) }
+        let names = Arc::new(DirectNames::new(Arc::clone(&gate)));
+        let proxy = Self { gate, names, limits };
+        ProxyHandle { stop: Some(stop), task: tokio::spawn(proxy.accept(sockets.into(), stopped)) }
     }
 
     /// The connections belong to this task: when it is gone, so are they.
-    async fn accept(self, listener: TcpListener, mut stopped: oneshot::Receiver<()>) {
+    async fn accept(self, sockets: Sockets, mut stopped: oneshot::Receiver<()>) {
+        let Sockets { proxy, names, direct } = sockets;
         let mut connections = JoinSet::new();
+        let mut packet = [0; PACKET_BYTES_MAX];
         loop {
+            let has_room = connections.len() < self.limits.connections_max;
             tokio::select! {
                 _ = &mut stopped => break,
                 Some(_) = connections.join_next() => {}
-                accepted = listener.accept(), if connections.len() < self.limits.connections_max => match accepted {
+                asked = next_packet(names.as_ref(), &mut packet) => match asked {
+                    Ok((bytes, from)) => self.tell(names.as_ref(), packet.get(..bytes).unwrap_or_default(), from),
+                    Err(error) => pause("be asked for names", &error).await,
+                },
+                accepted = proxy.accept(), if has_room => match accepted {
                     Ok((stream, _)) => {
                         let proxy = self.clone();
                         // An error of one connection is its end and nobody else's concern.
                         connections.spawn(async move { drop(proxy.converse(stream).await) });
                     }
-                    Err(error) => {
-                        tracing::debug!(%error, "the egress proxy cannot accept");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    Err(error) => pause("accept", &error).await,
+                },
+                accepted = accept_any(&direct), if has_room => match accepted {
+                    Ok(stream) => {
+                        let proxy = self.clone();
+                        connections.spawn(async move { drop(proxy.carry(stream).await) });
                     }
+                    Err(error) => pause("accept a direct connection", &error).await,
                 },
             }
         }
         connections.shutdown().await;
+    }
+
+    /// Answers a question for a name. An answer that cannot be sent at once is as lost as any packet.
+    fn tell(&self, names: Option<&UdpSocket>, packet: &[u8], from: SocketAddr) {
+        if let Some((names, answer)) = names.zip(self.names.answer(packet)) {
+            let _ = names.try_send_to(&answer, from);
+        }
+    }
+
+    /// Carries the connection of a program that knows no proxy to where its address stands for. What is refused is closed:
+    /// there is no protocol to say it in.
+    async fn carry(&self, stream: TcpStream) -> io::Result<()> {
+        let _ = stream.set_nodelay(true);
+        let place = stream.local_addr()?;
+        let host = self.names.host_behind(place.ip(), place.port());
+        let Ok(upstream) = self.gate.connect(&host, place.port()).await else { return Ok(()) };
+        let (reader, writer) = stream.into_split();
+        tunnel::relay(Client { reader: BufReader::new(reader), writer }, upstream, self.limits.direct_idle_timeout)
+            .await
     }
 
     async fn converse(&self, stream: TcpStream) -> io::Result<()> {
@@ -163,6 +221,32 @@ impl Proxy {
     }
 }
 
+/// A packet at the socket for names, if there is one.
+async fn next_packet(names: Option<&UdpSocket>, packet: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    match names {
+        Some(names) => names.recv_from(packet).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next connection at any of these.
+async fn accept_any(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+    poll_fn(|context| {
+        for listener in listeners {
+            if let Poll::Ready(accepted) = listener.poll_accept(context) {
+                return Poll::Ready(accepted.map(|(stream, _)| stream));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn pause(what: &'static str, error: &io::Error) {
+    tracing::debug!(%error, "the egress proxy cannot {what}");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
 // ----------------------------------------------------------------------------------------------------- ProxyHandle
 
 impl ProxyHandle {
@@ -189,6 +273,7 @@ impl Default for ProxyLimits {
             head_bytes_max: 32 << 10,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
+            direct_idle_timeout: Duration::from_secs(2 * 60 * 60),
         }
     }
 }

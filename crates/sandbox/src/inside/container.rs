@@ -9,9 +9,9 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::program::Execution;
-use super::{Ready, Started, bundle, fixed_limits, limits, proxy_listener, root};
+use super::{Ready, Started, bundle, fixed_limits, limits, network_sockets, root};
 use crate::error::{Step, StepFailure};
-use crate::spec::{Confinement, Network, Spec};
+use crate::spec::{Confinement, Spec};
 use crate::system::{self, Side};
 
 /// Descriptors of a runtime itself: it holds some for the program's. The program's own limit is in its configuration.
@@ -41,10 +41,7 @@ pub(super) fn start(
     rustix::stdio::dup2_stdout(&stdout).map_err(program)?;
     rustix::stdio::dup2_stderr(&stderr).map_err(program)?;
     drop((stdin, stdout, stderr));
-    let listener = match spec.network {
-        Network::None => None,
-        Network::Proxied => Some(proxy_listener()?),
-    };
+    let sockets = network_sockets(spec)?;
     fixed_limits()?;
     let open_files = u64::from(crate::oci::group_limits(spec).open_files).saturating_add(RUNTIME_OPEN_FILES);
     limits(open_files, spec, limits_by_process)?;
@@ -61,7 +58,7 @@ pub(super) fn start(
         // The runtime has its own; what is held here would keep the pipes open.
         system::close(stream);
     }
-    Ok(Started { main, listener, bundle: Some(bundle), ended, mounts: None })
+    Ok(Started { main, sockets, bundle: Some(bundle), ended, mounts: None })
 }
 
 /// Starts the runtime and waits until it is one. Gives its process number.

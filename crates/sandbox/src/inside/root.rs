@@ -54,11 +54,13 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("stderr", "/proc/self/fd/2"),
 ];
 /// Files of our making.
-pub(super) const OWN_ETC: [(&str, &str); 4] = [
+pub(super) const OWN_ETC: [(&str, &str); 5] = [
     ("passwd", "nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n"),
     ("group", "nogroup:x:65534:\n"),
     ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
+    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+    // Who answers there, if the program has a network, knows the names that it may reach. Without one nobody does, at once.
+    ("resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n"),
 ];
 /// Room for the tree itself and own files.
 const ROOT_OPTIONS: [(&str, &str); 3] = [("size", "4m"), ("nr_inodes", "4096"), ("mode", "0755")];

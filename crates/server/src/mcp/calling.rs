@@ -23,6 +23,7 @@ use super::handler::Handler;
 use super::listing::{Listing, Offered, is_in};
 use super::relaying::Relay;
 use super::result_fit::{Budget, Desk, Shape};
+use super::results::ResultOwner;
 use super::rounds::{Round, Subject, Turn, trace_of};
 use super::running::{Errand, Outcome};
 use super::tasks::Support;
@@ -314,9 +315,9 @@ impl Handler {
         let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
         let text_is_copy = !tool.is_some_and(Offered::is_relayed);
         let shape = Shape { tool_id, structured_promised: promised, text_is_copy };
-        let principal = seal::principal(visit.caller.caller());
+        let owner = ResultOwner::of(visit.caller.caller());
         let (results, config, now_ms) = (&mcp.results, &mcp.config, kernel.clock().now().0);
-        let desk = Desk { results, principal: &principal, config, entropy: kernel.entropy(), now_ms };
+        let desk = Desk { results, owner: &owner, config, entropy: kernel.entropy(), now_ms };
         desk.fit(result, shape, Budget::of(config, asked))
     }
 

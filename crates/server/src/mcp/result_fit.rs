@@ -13,7 +13,7 @@ use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, Reso
 use serde_json::{Value, json};
 
 use super::config::McpConfig;
-use super::results::{ParkedBody, ParkedPart, ParkedResults, piece};
+use super::results::{ParkedBody, ParkedPart, ParkedResults, ResultOwner, piece};
 
 /// Bytes of a preview.
 const PREVIEW_BYTES: usize = 2 * 1024;
@@ -55,7 +55,7 @@ impl Budget {
 /// Where parts that do not fit wait, and for whom.
 pub(crate) struct Desk<'a> {
     pub(crate) results: &'a ParkedResults,
-    pub(crate) principal: &'a str,
+    pub(crate) owner: &'a ResultOwner,
     pub(crate) config: &'a McpConfig,
     pub(crate) entropy: &'a dyn Entropy,
     pub(crate) now_ms: i64,
@@ -218,8 +218,8 @@ impl Telling<'_> {
 
     fn parked(&mut self, mime_type: &str, body: ParkedBody, bytes: usize, preview_bytes: usize) -> Option<String> {
         let part = ParkedPart { tool_id: self.shape.tool_id.into(), mime_type: mime_type.into(), body };
-        let Desk { results, principal, config, entropy, now_ms } = *self.desk;
-        let uri = results.put(principal, part, config, entropy, now_ms);
+        let Desk { results, owner, config, entropy, now_ms } = *self.desk;
+        let uri = results.put(owner, part, config, entropy, now_ms);
         self.parts.push(json!({
             "uri": uri, "kept": uri.is_some(), "mime_type": mime_type, "bytes": bytes, "preview_bytes": preview_bytes,
         }));
@@ -312,7 +312,8 @@ mod tests {
 
         fn fit(&self, result: CallToolResult, shape: Shape<'_>, asked: Option<usize>) -> Value {
             let (results, config, entropy) = (&self.results, &self.config, &self.entropy);
-            let desk = Desk { results, principal: "me", config, entropy, now_ms: 0 };
+            let owner = ResultOwner::named("home", "me");
+            let desk = Desk { results, owner: &owner, config, entropy, now_ms: 0 };
             serde_json::to_value(desk.fit(result, shape, Budget::of(config, asked))).unwrap()
         }
 

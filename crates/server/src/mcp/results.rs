@@ -1,20 +1,23 @@
 //! Parts of results that are too large to be given at once: they wait here whole, and the caller gets a preview and a link. Read
 //! at `gantry://results/{id}`, texts also in pieces by `?offset=`, by whoever made the call and nobody else, for a while.
 //!
-//! Bounded in bytes and time; at the limit the oldest make room. An id is unguessable, and all the same the principal is
+//! Bounded in bytes and time. At the limit the oldest part of whoever holds most makes room: of the tenant that does, and
+//! within it of the agent; so nobody's results are pushed out by a louder neighbour. An id is unguessable, and all the same the principal is
 //! compared: a link that leaks gives nothing away. What is kept is what the caller was allowed to see then; whoever reads it
 //! asks the kernel what of it may be seen now.
 //!
 //! Not here: which parts are too large (`result_fit`).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kernel::ports::entropy::{Entropy, new_token_id};
+use policy::Caller;
 use rmcp::model::ResourceContents;
 use serde_json::json;
 
 use super::config::McpConfig;
+use super::seal;
 
 /// Where they are read.
 pub(crate) const RESULTS: &str = "gantry://results/";
@@ -30,12 +33,39 @@ struct Shelf {
     /// The oldest first.
     parked: VecDeque<Parked>,
     bytes: usize,
+    /// Parts that had to make room before their time was over.
+    evicted: u64,
+}
+
+/// For whom a part waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ResultOwner {
+    tenant: String,
+    /// The root of the chain: names that an agent gives itself hold no more.
+    agent: String,
+    /// Who may read it.
+    principal: String,
+}
+
+impl ResultOwner {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        Self {
+            tenant: caller.tenant().to_string(),
+            agent: caller.root_subject().to_string(),
+            principal: seal::principal(caller),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(tenant: &str, agent: &str) -> Self {
+        Self { tenant: tenant.to_owned(), agent: agent.to_owned(), principal: agent.to_owned() }
+    }
 }
 
 #[derive(Debug)]
 struct Parked {
     id: String,
-    principal: String,
+    owner: ResultOwner,
     part: ParkedPart,
     until_ms: i64,
 }
@@ -79,7 +109,7 @@ impl ParkedResults {
     /// because its task was asked for twice, waits once and for longer.
     pub(crate) fn put(
         &self,
-        principal: &str,
+        owner: &ResultOwner,
         part: ParkedPart,
         config: &McpConfig,
         entropy: &dyn Entropy,
@@ -88,14 +118,14 @@ impl ParkedResults {
         let until_ms = now_ms.saturating_add(i64::try_from(config.parked_for().as_millis()).unwrap_or(i64::MAX));
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.forget(now_ms);
-        let same = |one: &&mut Parked| one.principal == principal && one.part == part;
+        let same = |one: &&mut Parked| one.owner == *owner && one.part == part;
         if let Some(known) = shelf.parked.iter_mut().find(same) {
             known.until_ms = until_ms;
             return Some(format!("{RESULTS}{}", known.id));
         }
         let id = new_token_id(entropy).to_string();
         let uri = format!("{RESULTS}{id}");
-        let parked = Parked { id, principal: principal.to_owned(), part, until_ms };
+        let parked = Parked { id, owner: owner.clone(), part, until_ms };
         shelf.put(parked, config.parked_bytes_max).then_some(uri)
     }
 
@@ -103,7 +133,7 @@ impl ParkedResults {
     pub(crate) fn find(&self, id: &str, principal: &str, now_ms: i64) -> Option<ParkedPart> {
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.forget(now_ms);
-        let found = shelf.parked.iter().find(|one| one.id == id && one.principal == principal)?;
+        let found = shelf.parked.iter().find(|one| one.id == id && one.owner.principal == principal)?;
         Some(found.part.clone())
     }
 
@@ -111,6 +141,11 @@ impl ParkedResults {
     pub(crate) fn held(&self) -> (usize, usize) {
         let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (shelf.parked.len(), shelf.bytes)
+    }
+
+    /// How many had to make room before their time was over.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).evicted
     }
 }
 
@@ -120,12 +155,31 @@ impl Shelf {
         if bytes > bytes_max {
             return false;
         }
-        while self.bytes + bytes > bytes_max {
-            let Some(oldest) = self.parked.pop_front() else { break };
-            self.bytes -= oldest.part.body.len();
-        }
         self.bytes += bytes;
         self.parked.push_back(parked);
+        while self.bytes > bytes_max && self.evict() {}
+        true
+    }
+
+    /// The oldest part of the agent that holds most, in the tenant that does. The newest stays: it was let in.
+    fn evict(&mut self) -> bool {
+        let before = self.parked.len().saturating_sub(1);
+        let tenant = largest(self.parked.iter().map(|one| (one.owner.tenant.as_str(), one.part.body.len())));
+        let Some(tenant) = tenant.map(str::to_owned) else { return false };
+        let of_tenant = || self.parked.iter().take(before).filter(|one| one.owner.tenant == tenant);
+        let agents = self.parked.iter().filter(|one| one.owner.tenant == tenant);
+        let agent = largest(agents.map(|one| (one.owner.agent.as_str(), one.part.body.len())));
+        // Of the largest agent only the newest may be left; then the tenant's oldest goes, then anybody's.
+        let of_agent = of_tenant().find(|one| Some(one.owner.agent.as_str()) == agent);
+        let id = of_agent.or_else(|| of_tenant().next()).or_else(|| self.parked.iter().take(before).next());
+        let Some(id) = id.map(|one| one.id.clone()) else { return false };
+        self.parked.retain(|one| {
+            one.id != id || {
+                self.bytes -= one.part.body.len();
+                self.evicted += 1;
+                false
+            }
+        });
         true
     }
 
@@ -133,6 +187,16 @@ impl Shelf {
         self.parked.retain(|one| one.until_ms > now_ms);
         self.bytes = self.parked.iter().map(|one| one.part.body.len()).sum();
     }
+}
+
+/// The name with most bytes.
+fn largest<'a>(parts: impl Iterator<Item = (&'a str, usize)>) -> Option<&'a str> {
+    let mut sums: HashMap<&str, usize> = HashMap::new();
+    for (name, bytes) in parts {
+        *sums.entry(name).or_default() += bytes;
+    }
+    // The name decides between equals, so that the same state always gives the same answer.
+    sums.into_iter().max_by_key(|&(name, bytes)| (bytes, name)).map(|(name, _)| name)
 }
 
 /// At most `bytes_max` bytes from `offset`, cut between characters.
@@ -188,12 +252,16 @@ mod tests {
     fn a_part_is_found_by_its_owner_and_nobody_else_for_its_time() {
         let (results, config, entropy) = (ParkedResults::default(), McpConfig::default(), Counting(0.into()));
         let long = "ä".repeat(100_000);
-        let uri = results.put("me", text(&long), &config, &entropy, 0).unwrap();
+        let uri = results.put(&ResultOwner::named("home", "me"), text(&long), &config, &entropy, 0).unwrap();
         let id = id_of(&uri);
         assert_eq!(results.find(id, "me", 1), Some(text(&long)));
         assert_eq!(results.find(id, "you", 1), None);
-        assert_eq!(results.put("me", text(&long), &config, &entropy, 10).as_deref(), Some(&*uri), "it waits already");
-        assert_ne!(results.put("you", text(&long), &config, &entropy, 10).unwrap(), uri);
+        assert_eq!(
+            results.put(&ResultOwner::named("home", "me"), text(&long), &config, &entropy, 10).as_deref(),
+            Some(&*uri),
+            "it waits already"
+        );
+        assert_ne!(results.put(&ResultOwner::named("home", "you"), text(&long), &config, &entropy, 10).unwrap(), uri);
         assert!(results.find(id, "me", 900_005).is_some(), "and for longer");
         assert_eq!(results.find(id, "me", 900_010), None, "its time is over");
         assert_eq!(results.held(), (0, 0));
@@ -219,10 +287,38 @@ mod tests {
     fn the_oldest_make_room_and_what_never_fits_is_not_kept() {
         let (results, entropy) = (ParkedResults::default(), Counting(0.into()));
         let config = McpConfig { parked_bytes_max: 5_000, ..McpConfig::default() };
-        let put = |letter: &str, bytes: usize| results.put("me", text(&letter.repeat(bytes)), &config, &entropy, 0);
+        let put = |letter: &str, bytes: usize| {
+            results.put(&ResultOwner::named("home", "me"), text(&letter.repeat(bytes)), &config, &entropy, 0)
+        };
         let (first, second) = (put("a", 3_000).unwrap(), put("b", 3_000).unwrap());
         assert_eq!(results.find(id_of(&first), "me", 0), None);
         assert!(results.find(id_of(&second), "me", 0).is_some());
         assert_eq!((put("c", 6_000), results.held()), (None, (1, 3_000)));
+    }
+
+    #[test]
+    fn whoever_holds_most_makes_room_and_nobody_else() {
+        let (results, entropy) = (ParkedResults::default(), Counting(0.into()));
+        let config = McpConfig { parked_bytes_max: 10_000, ..McpConfig::default() };
+        let put = |tenant: &str, agent: &str, letter: u8, bytes: usize| {
+            let part = text(&char::from(letter).to_string().repeat(bytes));
+            let uri = results.put(&ResultOwner::named(tenant, agent), part, &config, &entropy, 0).unwrap();
+            id_of(&uri).to_owned()
+        };
+        let quiet = put("acme", "ann", b'q', 2_000);
+        let neighbour = put("mallory", "moe", b'n', 1_000);
+        let loud: Vec<String> = (b'a'..b'p').map(|letter| put("mallory", "max", letter, 1_500)).collect();
+        let found = |id: &str, agent: &str| results.find(id, agent, 0).is_some();
+        assert!(found(&quiet, "ann") && found(&neighbour, "moe"), "others keep theirs");
+        let kept = loud.iter().filter(|id| found(id, "max")).count();
+        assert_eq!(kept, 4, "the loud one has what is left, and its newest");
+        assert!(found(loud.last().unwrap(), "max"));
+        let second = put("zeta", "zoe", b'z', 4_500);
+        assert!(found(&second, "zoe") && found(&quiet, "ann") && found(&neighbour, "moe"));
+        assert_eq!(loud.iter().filter(|id| found(id, "max")).count(), 1);
+        assert_eq!(results.evicted(), 14);
+        let whole = put("acme", "ann", b'w', 10_000);
+        assert!(found(&whole, "ann"), "what is let in is kept, if it takes all of the room");
+        assert_eq!(results.held(), (1, 10_000));
     }
 }

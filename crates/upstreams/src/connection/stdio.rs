@@ -316,7 +316,7 @@ impl Watching {
     ) {
         let gate = self.gate.clone();
         let mut refused = 0;
-        let proxy = self.gate.take().zip(self.child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, gate));
+        let proxy = self.gate.take().zip(self.child.sockets.take()).map(|(gate, sockets)| Proxy::serve(sockets, gate));
         let mut told = false;
         let (mut shares, mut oom_kills) = (Shares::default(), 0);
         let ended = loop {

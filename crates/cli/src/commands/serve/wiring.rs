@@ -230,7 +230,11 @@ impl House {
         let log = audit::FileLog::open(&self.audit_dir, &options).map_err(|error| Failure::new(error.to_string()))?;
         let log = Arc::new(log);
         let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
-        let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
+        // Calls hold their room from beginning to end: as many as the doors and the workers let in have some.
+        let calls = config.server.limits.calls_let_in();
+        let calls = calls.saturating_add(config.jobs.concurrency).saturating_add(config.jobs.promoted_max);
+        let (recorder, handle) =
+            Recorder::start_for(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer), calls);
         let handle = LogKeeping::begin(handle, Arc::clone(&log), Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let registry =
             Registry::open(self.registry(), Arc::clone(&self.store.search), Arc::clone(&clock), Arc::clone(&observer))
