@@ -154,6 +154,38 @@ async fn a_declared_host_and_port_can_be_reached_and_nothing_else() {
     wait_for("the record of the violation", || std::fs::read_to_string(&log).ok()?.contains(&said).then_some(()));
 }
 
+/// Connects without asking any proxy, and says something, as drivers of databases do.
+const CONNECTS: &str = r#"
+import socket
+try:
+    with socket.create_connection((parameters["host"], parameters["port"]), 20) as s:
+        s.sendall(b"GET /3 HTTP/1.0\r\n\r\n")
+        result = s.recv(12).decode() or "closed"
+except OSError as error:
+    result = type(error).__name__
+"#;
+
+#[tokio::test]
+async fn a_program_that_knows_no_proxy_reaches_what_is_declared_and_nothing_else() {
+    let (declared, other) = (Loopback::start().await, Loopback::start().await);
+    let workshop = Workshop::with([Tool::python("connects", CONNECTS).may(&[declared.permission()])]);
+    let gantry = workshop.open().await;
+    let answer = call(&gantry, "connects", json!({ "host": "127.0.0.1", "port": declared.port })).await;
+    assert_eq!(answer.body["result"], "HTTP/1.1 200", "{}", answer.text);
+    assert!(answer.body["execution_metadata"]["network_bytes_received"].as_u64() > Some(0), "it is counted");
+    // An undeclared name, the declared address at the port of another service, and a port where nobody is met.
+    let refused = call(&gantry, "connects", json!({ "host": "db.example.com", "port": 5432 })).await;
+    assert_eq!(refused.refusal(), (403, "E3406"), "{}", refused.text);
+    let refused = call(&gantry, "connects", json!({ "host": "127.0.0.1", "port": 5432 })).await;
+    assert_eq!(refused.refusal(), (403, "E3406"), "{}", refused.text);
+    let answer = call(&gantry, "connects", json!({ "host": "127.0.0.1", "port": other.port })).await;
+    assert_eq!(answer.body["result"], "ConnectionRefusedError", "{}", answer.text);
+    assert_eq!((declared.connections(), other.connections()), (1, 0));
+    let log = gantry.data.join("audit/audit-000001.jsonl");
+    let said = "tried to connect to db.example.com";
+    wait_for("the record of the name", || std::fs::read_to_string(&log).ok()?.contains(said).then_some(()));
+}
+
 /// As other languages escape JSON and addresses, one character this way and the next that way.
 #[tokio::test]
 async fn a_credential_is_found_however_its_characters_are_escaped() {
