@@ -47,7 +47,7 @@ impl Confinement {
         spec.limits = self.limits_of(limits);
         // Also where it may go nowhere: what it wanted is told to whoever asks why it does not work.
         let gate = self.gate_of_program(permissions, limits)?;
-        open_network(&mut spec, &gate);
+        open_network(&mut spec, gate.policy().direct_places_that_tell());
         if !credentials.is_empty() {
             lay_out_secrets(&mut spec, credentials.iter().map(|(name, secret)| (*name, secret)));
         }

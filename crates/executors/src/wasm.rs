@@ -290,8 +290,8 @@ impl Executor for WasmExecutor {
         self.homes.of(tool).map(drop)
     }
 
-    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
-        Some(("wasm_guests", self.places.usage()))
+    fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
+        vec![("wasm_guests", self.places.usage())]
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {

@@ -169,7 +169,7 @@ impl Kernel {
 }
 
 /// The same words whether the other tenant exists or not.
-fn elsewhere() -> Refusal {
+pub(crate) fn elsewhere() -> Refusal {
     Refusal::new(ErrorCode::E3206, "this token administers its own tenant only")
         .hint("leave the tenant out, or use a token of that tenant")
 }

@@ -205,7 +205,7 @@ impl Kernel {
 
     /// How many calls run and wait, of each kind that is bounded.
     pub fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
-        let of_executors = self.parts.executors.iter().filter_map(|executor| executor.places());
+        let of_executors = self.parts.executors.iter().flat_map(|executor| executor.places());
         self.concurrency.usage().into_iter().chain(of_executors).collect()
     }
 

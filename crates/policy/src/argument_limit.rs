@@ -5,7 +5,7 @@
 //!
 //! A limit on an argument that the call does not have is not met: what is absent cannot be shown to be within bounds. For
 //! the same reason a limit that is itself wrong (a path that is none, a least above its most) is met by no call.
-//! [`ArgumentLimit::check`] says so at the door; a token of another issuer has not passed that door.
+//! [`ArgumentLimit::check`] says so where a token is made, and where one is verified.
 //!
 //! Not here: comparing numbers (`number`), what lies below a path or URL (`scope`).
 

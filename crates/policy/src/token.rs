@@ -9,6 +9,7 @@
 //! - TOK-1: the issuer that a token names is the one whose key has signed it. A key of one issuer cannot speak for another.
 //! - TOK-2: an issuer gives the roles it was trusted with and no others.
 //! - TOK-3: every link of a chain is at least as wide and lives at least as long as the next one.
+//! - TOK-4: who leaves roles out gains nothing: of an issuer that speaks of agents only, a token without roles is an agent's.
 //!
 //! Not here: revocation and caching (the kernel's), rights compared link by link (`delegation`).
 
@@ -27,6 +28,7 @@ use serde_json::Value;
 
 use crate::caller::Caller;
 use crate::jose::{Compact, JwsError};
+use crate::role::Role;
 
 /// Who issues this server's own tokens, unless it is told otherwise.
 pub const ISSUER: &str = "gantry";
@@ -127,9 +129,16 @@ pub struct Registered<'t> {
 /// Verifies a token and says who calls. `now_ms` is milliseconds since the epoch.
 pub fn verify(token: &str, trust: &Trust, now_ms: i64) -> Result<Caller, TokenError> {
     let Registered { issuer, claims } = verify_registered(token, trust, now_ms)?;
-    let claims = Claims::read(claims)?;
+    let mut claims = Claims::read(claims)?;
     if claims.roles.iter().any(|role| !issuer.roles.contains(role)) {
         return Err(TokenError::Malformed("it gives a role that its issuer may not give (`roles`)"));
+    }
+    if claims.limits.iter().any(|limit| limit.check().is_err()) {
+        return Err(TokenError::Malformed("one of its limits bounds nothing, or no call can keep it (`limits`)"));
+    }
+    // TOK-4.
+    if claims.roles.is_empty() && issuer.gives_agents_only() {
+        claims.roles.push(Role::Agent);
     }
     let chain = chain::verified(&claims, trust, now_ms)?;
     Ok(Caller::from_token(claims, chain, trust.leeway_seconds))

@@ -132,6 +132,28 @@ pub struct DirectPlaces {
     pub addresses: BTreeSet<Ipv4Addr>,
 }
 
+impl DirectPlaces {
+    pub(crate) fn add_usual_ports(&mut self) {
+        let spare = DIRECT_PORTS_MAX.saturating_sub(self.ports.len());
+        let usual = SERVICE_PORTS.into_iter().filter(|port| !self.ports.contains(port)).take(spare);
+        self.ports.extend(usual.collect::<Vec<_>>());
+    }
+
+    /// As many as there may be; which ones is the same each time.
+    pub(crate) fn cut(&mut self) {
+        while self.ports.len() > DIRECT_PORTS_MAX {
+            self.ports.pop_last();
+        }
+    }
+}
+
+/// As many ports have listeners of their own: the descriptors travel in one message.
+const DIRECT_PORTS_MAX: usize = 32;
+/// Ports of services that programs connect to by themselves: the web, shells, mail, directories, databases, queues. None at which
+/// programs like to serve something to themselves, for there they would find the place taken.
+const SERVICE_PORTS: [u16; 20] =
+    [80, 443, 22, 25, 143, 389, 465, 587, 636, 993, 1433, 1521, 3306, 5432, 5671, 5672, 6379, 6380, 9092, 27017];
+
 /// Where a proxied program finds its proxy, on 127.0.0.1 inside.
 pub const PROXY_PORT: u16 = 3128;
 /// Where it asks for names, likewise.

@@ -61,7 +61,7 @@ async fn run(sandbox: &Sandbox, rules: &[String], spec: Spec) -> (String, Usage)
         open_networks: vec!["127.0.0.0/8".parse().unwrap()],
         ..Policy::default()
     };
-    let direct = policy.direct_places();
+    let direct = policy.direct_places_that_tell();
     let gate = Arc::new(Gate::new(policy, Arc::new(ToLoopback)));
     let mut child = sandbox.spawn(Spec { network: Network::Proxied, direct, ..spec }).await.unwrap();
     let proxy = Proxy::serve(child.sockets.take().unwrap(), Arc::clone(&gate));

@@ -17,6 +17,9 @@ pub struct UpstreamBounds {
     pub queue_max: usize,
     /// Servers that are kept at once, each tenant's counted. Default 1,000.
     pub units_max: usize,
+    /// Servers that are programs of this machine and run at once, three quarters of them of one tenant at most; more are
+    /// refused (E3701). Default 256.
+    pub programs_max: usize,
     /// The first pause before a restart; it doubles. Default 0.5 s.
     pub pause_first: Duration,
     /// The longest. Default 30 s.
@@ -43,6 +46,7 @@ impl Default for UpstreamBounds {
             calls_max: 64,
             queue_max: 256,
             units_max: 1_000,
+            programs_max: 256,
             pause_first: Duration::from_millis(500),
             pause_max: Duration::from_secs(30),
             probe_every: Duration::from_secs(60),

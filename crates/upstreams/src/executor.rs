@@ -89,8 +89,8 @@ impl Executor for UpstreamExecutor {
         (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
     }
 
-    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
-        Some(("mcp_calls", self.upstreams.places()))
+    fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
+        vec![("mcp_calls", self.upstreams.places()), ("mcp_programs", self.upstreams.programs())]
     }
 
     /// Those of its server.

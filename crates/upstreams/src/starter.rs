@@ -14,7 +14,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::process::scrub::Scrubber;
 use executors::{Confinement, Walls};
-use kernel::ResolvedLimits;
+use kernel::{FairPlaces, Place, ResolvedLimits};
 use kernel::permissions::Permissions;
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::{Secret, SecretSource};
@@ -36,6 +36,8 @@ use crate::spec::{OauthClient, ServerReach, ServerSpec, Setting};
 /// Makes connections.
 #[derive(Debug)]
 pub(crate) struct Starter {
+    /// Of servers that are programs, counted for the tenants that have defined them.
+    pub(crate) programs: Arc<FairPlaces>,
     pub(crate) walls: Walls,
     pub(crate) confinement: Confinement,
     pub(crate) secrets: Arc<dyn SecretSource>,
@@ -75,6 +77,7 @@ impl Starter {
         let channel: Arc<dyn Channel> = match &wanted.spec.reach {
             ServerReach::Stdio { command, args, cwd, env, permissions, package } => {
                 self.admission.program(wanted.owner, wanted.spec)?;
+                let place = self.program_place(wanted.owner)?;
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
                 let declared =
                     Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
@@ -93,7 +96,8 @@ impl Starter {
                 }
                 wanted.log.hide(scrubber(&secrets));
                 let child = self.walls.sandbox().spawn(room.spec).await.map_err(|error| not_started(&error))?;
-                Arc::new(Stdio::with(child, Some(room.gate), &router, Arc::clone(wanted.log), Arc::clone(&self.clock))?)
+                let log = Arc::clone(wanted.log);
+                Arc::new(Stdio::with(child, Some(room.gate), place, &router, log, Arc::clone(&self.clock))?)
             }
             ServerReach::Http { url, headers, oauth } => {
                 let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;
@@ -109,6 +113,15 @@ impl Starter {
         let introduction = Introduction::new(wanted.spec.relay);
         let connection = Connection::meet(router, channel, Arc::clone(&self.clock), era, &introduction).await?;
         Ok(Started { connection, scrubber: scrubber(&secrets) })
+    }
+
+    /// A place for one more program; it is held until the program is gone.
+    fn program_place(&self, owner: &TenantId) -> Result<Place, Refusal> {
+        self.programs.take(owner, owner.as_str()).ok_or_else(|| {
+            Refusal::new(ErrorCode::E3701, "as many programs of MCP servers run as may at once, or as one tenant may have")
+                .hint("one that nobody calls ends after its `idle_stop_seconds`; `gantry server list` shows which run, and `[sandbox] sandboxes` is the bound")
+                .retryable(true)
+        })
     }
 
     /// The folder of a package, for reading (PKG-2).

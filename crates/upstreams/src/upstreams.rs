@@ -24,7 +24,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::secret_source::SecretSource;
 use kernel::ports::tool_origin::ToolOrigin;
-use kernel::{PlaceBounds, PlaceUsage, ResolvedLimits};
+use kernel::{FairPlaces, PlaceBounds, PlaceUsage, ResolvedLimits};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
@@ -181,7 +181,9 @@ impl Upstreams {
             bounds,
             observer,
         } = parts;
-        let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
+        let most = bounds.programs_max;
+        let programs = FairPlaces::new(PlaceBounds { capacity: most, per_flow: most, waiting: 0 });
+        let starter = Starter { programs, walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
         let house =
             Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });
@@ -430,6 +432,11 @@ impl Upstreams {
                 refused: all.refused.saturating_add(one.refused),
             }
         })
+    }
+
+    /// How many servers run as programs of this machine.
+    pub(crate) fn programs(&self) -> PlaceUsage {
+        self.house.starter.programs.usage()
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

@@ -84,7 +84,7 @@ const TRUSTED_ROLES: Key = Key {
     default: Some("agent"),
     unset: "",
     doc: "Roles that tokens of the trusted issuer may give: `admin`, `operator`, `approver`, `auditor`, `tool_author`, \
-          `agent`. A token that gives another one is refused.",
+          `agent`. A token that gives another one is refused; with `agent` alone, one that gives none is an agent's.",
     since: "0.1",
 };
 

@@ -9,7 +9,7 @@ use contract::error::{ErrorCode, Refusal};
 use kernel::ports::executor::ToolCall;
 use kernel::ports::secret_source::Secret;
 use sandbox::egress::Gate;
-use sandbox::{Access, Network, OwnFile, PROXY_PORT, Spec};
+use sandbox::{Access, DirectPlaces, Network, OwnFile, PROXY_PORT, Spec};
 
 use super::scrub::Scrubber;
 use super::{PYTHON_PACKAGES, PYTHON_PATH, tool_dir};
@@ -19,7 +19,8 @@ use crate::walls::Container;
 /// Where declared credentials lie inside, one file each.
 const SECRETS_DIR: &str = "/run/secrets";
 /// The variables by which programs find a proxy.
-const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+const PROXY_VARIABLES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// A sandbox to be, and what goes with it.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Prepared {
 
         let gate = confinement.gate(call, permissions)?;
         if let Some(gate) = &gate {
-            open_network(&mut spec, gate);
+            open_network(&mut spec, gate.policy().direct_places());
         }
 
         let secrets = confinement.secrets(call, permissions).await?;
@@ -98,12 +99,12 @@ impl Prepared {
 
 /// A network whose only way out is the gate's proxy, and how programs find it: by the variables, or by opening connections as if
 /// there were none.
-pub(crate) fn open_network(spec: &mut Spec, gate: &Gate) {
+pub(crate) fn open_network(spec: &mut Spec, direct: DirectPlaces) {
     spec.network = Network::Proxied;
-    spec.direct = gate.policy().direct_places();
-    let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
-    spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), http.clone())));
-    spec.env.extend(["ALL_PROXY", "all_proxy"].map(|name| (name.to_owned(), socks.clone())));
+    spec.direct = direct;
+    // Never SOCKS, though it is spoken there: httpx refuses to start if a variable names it and its extra package is missing.
+    let address = format!("http://127.0.0.1:{PROXY_PORT}");
+    spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), address.clone())));
     // Node looks at the variables above only if it is told to.
     spec.env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use crate::ports::entropy::Entropy;
 use crate::resilience::backoff::{Interval, chance, full_jitter};
 
+/// Whoever asks for a longer pause is asked again after this.
+const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A pause between nothing and `first` doubled for each attempt so far, at most `max`. What the other side asked for is
-/// the least.
+/// the least, also beyond `max`, up to a day.
 pub(super) fn pause(
     first: Duration,
     max: Duration,
@@ -16,7 +19,7 @@ pub(super) fn pause(
 ) -> Duration {
     let ceiling = Interval::exponential(first, 2.0, max).map_or(max, |interval| interval.ceiling(attempts));
     let pause = full_jitter(ceiling, chance(entropy));
-    asked.map_or(pause, |asked| pause.max(asked.min(max)))
+    asked.map_or(pause, |asked| pause.max(asked.min(ASKED_MAX)))
 }
 
 #[cfg(test)]
@@ -43,9 +46,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_the_least_and_never_more_than_the_maximum() {
+    fn what_was_asked_for_is_the_least_up_to_a_day() {
         let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
         let asked = |seconds| pause(first, max, 1, Some(Duration::from_secs(seconds)), &Fixed(0xff));
-        assert_eq!([0, 30, 3_600].map(asked), [1, 30, 60].map(Duration::from_secs));
+        assert_eq!([0, 30, 3_600, 999_999].map(asked), [1, 30, 3_600, 86_400].map(Duration::from_secs));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::handler::WaitingOutside;
 use super::view::{InvocationView, JobListing};
 use super::{Jobs, TOOL_CALL};
-use crate::administration::Actor;
+use crate::administration::{Actor, elsewhere};
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
 use crate::phases::ReaderMask;
@@ -96,8 +96,7 @@ impl Jobs {
         most: usize,
     ) -> Result<JobListing, Refusal> {
         let caller = self.kernel.recognise(actor).await?;
-        let own = caller.tenant().clone();
-        let tenant = filter.tenant.take().filter(|_| administers_all(&caller)).unwrap_or(own);
+        let tenant = tenant_named(&caller, filter.tenant.as_ref())?.clone();
         filter.tenant = Some(tenant);
         if !caller.may(Action::SeeJobs) {
             filter.owner = Some(caller.owner());
@@ -123,7 +122,7 @@ impl Jobs {
         tenant: Option<&TenantId>,
         id: InvocationId,
     ) -> Result<JobDetail, Refusal> {
-        let key = key_for(caller, tenant, id);
+        let key = key_for(caller, tenant, id)?;
         match self.known(&key).await? {
             Some(found) if may_see(caller, &found.record) => Ok(found),
             Some(_) => Err(unknown(id)),
@@ -199,9 +198,17 @@ fn administers_all(caller: &Principal) -> bool {
 }
 
 /// What an id means to this caller.
-pub(super) fn key_for(caller: &Principal, tenant: Option<&TenantId>, id: InvocationId) -> JobKey {
-    let tenant = tenant.filter(|_| administers_all(caller)).unwrap_or_else(|| caller.tenant());
-    JobKey { tenant: tenant.clone(), id }
+pub(super) fn key_for(caller: &Principal, tenant: Option<&TenantId>, id: InvocationId) -> Result<JobKey, Refusal> {
+    Ok(JobKey { tenant: tenant_named(caller, tenant)?.clone(), id })
+}
+
+/// The tenant whose jobs are meant. To name another one is refused, whether it exists or not, and never taken for one's own.
+fn tenant_named<'a>(caller: &'a Principal, asked: Option<&'a TenantId>) -> Result<&'a TenantId, Refusal> {
+    match asked {
+        Some(other) if other != caller.tenant() && !administers_all(caller) => Err(elsewhere()),
+        Some(named) => Ok(named),
+        None => Ok(caller.tenant()),
+    }
 }
 
 /// One's own jobs, and those of the tenant with a right to look (JOBS-3).

@@ -38,7 +38,7 @@ impl Jobs {
         happened: Option<Value>,
     ) -> Result<(), Refusal> {
         let caller = self.kernel.recognise(actor).await?;
-        let key = key_for(&caller, tenant, id);
+        let key = key_for(&caller, tenant, id)?;
         let job = self.store.find(&key).await.map_err(|error| error.refusal())?.map(|found| found.record);
         if let Some(job) = job.as_ref().filter(|job| job.kind != TOOL_CALL && is_unknown(job)) {
             return self.resolve_in_no_ledger(actor, job, happened).await;

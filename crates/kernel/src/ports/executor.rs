@@ -398,9 +398,9 @@ pub trait Executor: Send + Sync + fmt::Debug {
         true
     }
 
-    /// What of its own it shares out among calls, under its name, and how much of that is used; `None`: nothing.
-    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
-        None
+    /// What of its own it shares out among calls, each under its name, and how much of that is used.
+    fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
+        Vec::new()
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.

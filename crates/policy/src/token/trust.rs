@@ -30,6 +30,13 @@ pub struct Issuer {
     pub roles: Vec<Role>,
 }
 
+impl Issuer {
+    /// Is everybody an agent whom it speaks of? A person has no role, or another one; who leaves `roles` out must not pass for one.
+    pub(crate) fn gives_agents_only(&self) -> bool {
+        self.roles.iter().all(|role| *role == Role::Agent)
+    }
+}
+
 impl Trust {
     /// In these issuers, with nothing for clocks that differ.
     pub fn new(audience: impl Into<String>, issuers: Vec<Issuer>) -> Self {

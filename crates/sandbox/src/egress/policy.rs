@@ -21,13 +21,8 @@ use super::host::{Host, HostPattern};
 use super::rule::{Ports, Rule};
 use crate::spec::DirectPlaces;
 
-/// As many ports and addresses have listeners of their own. The descriptors travel in one message.
-const DIRECT_PORTS_MAX: usize = 32;
+/// As many addresses have listeners of their own.
 const DIRECT_ADDRESSES_MAX: usize = 16;
-/// Ports of services that programs connect to by themselves: the web, shells, mail, directories, databases, queues. None at which
-/// programs like to serve something to themselves, for there they would find the place taken.
-const SERVICE_PORTS: [u16; 20] =
-    [80, 443, 22, 25, 143, 389, 465, 587, 636, 993, 1433, 1521, 3306, 5432, 5671, 5672, 6379, 6380, 9092, 27017];
 
 /// What one call may reach. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,13 +106,14 @@ impl Policy {
     }
 
     /// The ports and addresses at which connections of programs that know no proxy are taken: those that rules name, and the
-    /// usual ones of services, so that what is refused there is told and not only seen as a closed port.
+    /// usual ones of services where a rule names none.
     #[must_use]
     pub fn direct_places(&self) -> DirectPlaces {
         let mut places = DirectPlaces::default();
         for rule in &self.rules {
-            if let Ports::Of(ports) = &rule.ports {
-                places.ports.extend(ports);
+            match &rule.ports {
+                Ports::Of(ports) => places.ports.extend(ports),
+                Ports::Any => places.add_usual_ports(),
             }
             if let HostPattern::Exact(Host::Address(IpAddr::V4(address))) = &rule.host
                 && !address.is_loopback()
@@ -126,13 +122,17 @@ impl Policy {
                 places.addresses.insert(*address);
             }
         }
-        let spare = DIRECT_PORTS_MAX.saturating_sub(places.ports.len());
-        let usual: Vec<u16> =
-            SERVICE_PORTS.into_iter().filter(|port| !places.ports.contains(port)).take(spare).collect();
-        places.ports.extend(usual);
-        while places.ports.len() > DIRECT_PORTS_MAX {
-            places.ports.pop_last();
-        }
+        places.cut();
+        places
+    }
+
+    /// The same, and the usual ports of services whatever the rules are: there what a program wanted is told, and not only seen
+    /// as a closed port. For programs that somebody else wrote, and that serve nothing to themselves.
+    #[must_use]
+    pub fn direct_places_that_tell(&self) -> DirectPlaces {
+        let mut places = self.direct_places();
+        places.add_usual_ports();
+        places.cut();
         places
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf as _, BytesMut};
+use kernel::Place;
 use kernel::ports::clock::Clock;
 use sandbox::egress::{Gate, Proxy};
 use sandbox::{Child, Exit};
@@ -77,6 +78,7 @@ impl Stdio {
     pub(crate) fn with(
         mut child: Child,
         gate: Option<Arc<Gate>>,
+        place: Place,
         router: &Arc<Router>,
         log: Arc<ServerLog>,
         clock: Arc<dyn Clock>,
@@ -91,7 +93,7 @@ impl Stdio {
         let reading = tokio::spawn(read(stdout, Arc::clone(router)));
         tokio::spawn(keep_log(stderr, Arc::clone(&log)));
         let (meter, moments) = ServerMeter::new(Arc::clone(&clock));
-        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock), moments };
+        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock), moments, _place: place };
         tokio::spawn(watching.until_gone(terminate.clone(), kill.clone(), reading, alive));
         let killed_on_drop = kill.clone().drop_guard();
         let writer = Mutex::new(Some(writer));
@@ -304,6 +306,7 @@ struct Watching {
     log: Arc<ServerLog>,
     clock: Arc<dyn Clock>,
     moments: mpsc::UnboundedReceiver<Moment>,
+    _place: Place,
 }
 
 impl Watching {

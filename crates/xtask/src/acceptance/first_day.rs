@@ -39,11 +39,13 @@ pub(super) fn run(arguments: &[String]) -> Result<ExitCode> {
             unknown => bail!("first-day has no option `{unknown}`: it has --write and --gantry FILE"),
         }
     }
-    services::peers::provide()?;
+    services::start_all()?;
     let binary = binary.map_or_else(|| workspace::built(&["--package", "gantry"], "gantry"), Ok)?;
     let stage = Stage::build()?;
     let home = tempfile::Builder::new().prefix("gantry-first-day-").tempdir().context("no temporary folder")?;
-    let place = Place { binary, home: home.path().to_owned(), work: stage.folder().to_owned() };
+    let postgres = test_servers::Postgres::start()?;
+    let database = postgres.database()?;
+    let place = Place { binary, home: home.path().to_owned(), work: stage.folder().to_owned(), database };
     let gateway = Gateway::start(place.clone())?;
     let rows = rows(&place, &stage)?;
     println!("{}", page::table(&rows));
@@ -77,7 +79,7 @@ fn rows(place: &Place, stage: &Stage) -> Result<Vec<Row>> {
     for (name, expectation) in verdict::expectations()? {
         let mut row = expectation.judge(&name, named(&imported, &name).as_ref(), place)?;
         let runs = named(&planned, &name).and_then(|one| one.get("runs")?.as_str().map(str::to_owned));
-        row.written = runs.unwrap_or_default().replace(&work, "…");
+        row.written = runs.unwrap_or_default().replace(&work, "…").replace(&place.database, "postgres://…");
         if let Outcome::Own { message, .. } | Outcome::Gap { message, .. } = &mut row.outcome {
             *message = message.replace(&work, "…");
         }

@@ -47,7 +47,7 @@ pub(super) fn keep(
         log_dir: data_dir.join("logs").join("servers"),
         packages: config.packages_dir(data_dir),
         limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
-        bounds: UpstreamBounds::default(),
+        bounds: UpstreamBounds { programs_max: config.sandbox.sandboxes, ..UpstreamBounds::default() },
         observer: Arc::new(Counted(Arc::clone(&house.metrics))),
     }))
 }

@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) home: PathBuf,
     /// The folder that the file of servers calls `${WORK}`.
     pub(super) work: PathBuf,
+    /// The address of a database, which it calls `${DATABASE}`.
+    pub(super) database: String,
 }
 
 impl Gateway {
@@ -78,11 +80,17 @@ impl Place {
         serde_json::from_slice(&std::fs::read(self.home.join("data/server.json")).ok()?).ok()
     }
 
+    /// Host and port of the database, as a grant names them.
+    pub(super) fn database_host(&self) -> &str {
+        let behind_user = self.database.rsplit_once('@').map_or(self.database.as_str(), |(_, rest)| rest);
+        behind_user.split('/').next().unwrap_or_default()
+    }
+
     /// The program with the environment of this machine, and uv beside everything else.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.current_dir(&self.home).env("NO_COLOR", "1").env("GANTRY_DATA_DIR", self.home.join("data"));
-        command.env("WORK", &self.work).env("PATH", search_path()).env("GANTRY_LOG__LEVEL", "warn");
+        command.env("WORK", &self.work).env("DATABASE", &self.database).env("PATH", search_path()).env("GANTRY_LOG__LEVEL", "warn");
         command.stdin(Stdio::null());
         command
     }

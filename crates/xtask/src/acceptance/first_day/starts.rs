@@ -122,10 +122,11 @@ fn after_idle_stop(place: &Place, name: &str, tool: &str, with: &str) -> Result<
     let waited = Instant::now();
     loop {
         let shown = place.json(&["--json", "server", "show", name])?;
-        if shown.pointer("/status/state").and_then(Value::as_str) == Some("stopped") {
+        let status = shown.pointer("/status").cloned().unwrap_or_default();
+        if status.get("state").and_then(Value::as_str) == Some("stopped") {
             break;
         }
-        ensure!(waited.elapsed() < STOP_TIME_MAX, "`{name}` is not stopped although nobody uses it");
+        ensure!(waited.elapsed() < STOP_TIME_MAX, "`{name}` is not stopped although nobody uses it: {status}");
         thread::sleep(LOOK_EVERY);
     }
     let tool = format!("{name}.{tool}");

@@ -134,9 +134,9 @@ impl Expectation {
     }
 }
 
-/// `${WORK}` as Gantry fills it in.
+/// The variables of the file as Gantry fills them in.
 fn filled_in(text: &str, place: &Place) -> String {
-    text.replace("${WORK}", &place.work.display().to_string())
+    text.replace("${WORK}", &place.work.display().to_string()).replace("${DATABASE_HOST}", place.database_host())
 }
 
 /// Every text of an answer; what is no JSON is text.
