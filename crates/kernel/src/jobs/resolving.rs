@@ -73,7 +73,7 @@ impl Jobs {
         }
         let (word, found) = match happened {
             Some(result) if job.kind == TOOL_CALL => {
-                let mut answer = answer_of(job, result);
+                let mut answer = answer_of(job, &result);
                 self.mask_for_owner(job, &mut answer).await?;
                 ("it happened", Ok(answer))
             }
@@ -187,7 +187,7 @@ fn line_of(job: &JobRecord) -> InvocationId {
 }
 
 /// What is kept of a call that has no line, once a person has said what it came to.
-fn answer_of(job: &JobRecord, result: Value) -> Value {
+fn answer_of(job: &JobRecord, result: &Value) -> Value {
     json!({
         "invocation_id": job.key.id,
         "status": contract::envelope::InvocationStatus::Success,
