@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Answer, Gantry, PATIENCE, Start, client, open_to_all, wait_for};
+use crate::support::{self, Answer, Gantry, PATIENCE, Start, client, open_to_all, wait_for};
 
 /// Notes each run, waits until its gate is open if it has one, and fails while the place is closed. It runs without walls.
 const PROGRAM: &str = r#"
@@ -241,6 +241,170 @@ async fn a_call_that_goes_on_in_the_background_and_one_that_is_submitted_with_it
         assert_eq!(shop.runs(&word), 1);
         std::fs::remove_file(shop.path("open")).unwrap();
     }
+}
+
+/// One worker, which is held up, so that what is submitted waits.
+async fn held_up(shop: &Shop) -> Gantry {
+    let gantry = shop.start().env("GANTRY_JOBS__CONCURRENCY", "1").run().await;
+    let busy = call("demo.look", shop.waiting("busy"), json!({ "execution_options": { "async_mode": true } }));
+    assert_eq!(invoke(&gantry, &gantry.token, &busy).await.status, 202);
+    wait_for("the worker to be busy", || (shop.runs("busy") == 1).then_some(()));
+    gantry
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_waits_has_its_key_against_a_call_that_does_not() {
+    let shop = Shop::new();
+    let gantry = held_up(&shop).await;
+    let options = |more: Value| {
+        let mut options = json!({ "idempotency_key": "rent" });
+        options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "execution_options": options })
+    };
+    let submitted = call("demo.pay", shop.wish("rent"), options(json!({ "async_mode": true })));
+    let submitted = invoke(&gantry, &gantry.token, &submitted).await;
+    let id = submitted.body["invocation_id"].clone();
+    assert_eq!(submitted.status, 202, "{}", submitted.text);
+    // Something else under its key is refused at once, and nothing runs.
+    let mut other = shop.wish("rent");
+    other["times"] = json!(2);
+    let refused = invoke(&gantry, &gantry.token, &call("demo.pay", other, options(json!({})))).await;
+    assert_eq!(refused.refusal(), (409, "E3410"), "{}", refused.text);
+    assert_eq!(refused.body["error"]["details"]["invocation_id"], id, "{}", refused.text);
+    // The same is the same act: it is told of that, or waits for it.
+    let unwaited = options(json!({ "wait_for_duplicate": false }));
+    let unwaited = invoke(&gantry, &gantry.token, &call("demo.pay", shop.wish("rent"), unwaited)).await;
+    assert_eq!(unwaited.refusal(), (409, "E3409"), "{}", unwaited.text);
+    assert_eq!(unwaited.body["error"]["details"]["invocation_id"], id, "{}", unwaited.text);
+    let mut short = call("demo.pay", shop.wish("rent"), options(json!({})));
+    short["resource_limits"] = json!({ "timeout_seconds": 1 });
+    let late = invoke(&gantry, &gantry.token, &short).await;
+    assert_eq!(late.refusal(), (409, "E3409"), "{}", late.text);
+    assert_eq!(late.body["error"]["details"]["invocation_id"], id, "{}", late.text);
+    assert_eq!(shop.runs("rent"), 0);
+    shop.say("open");
+    let same = invoke(&gantry, &gantry.token, &call("demo.pay", shop.wish("rent"), options(json!({})))).await;
+    assert_eq!((same.status, &same.body["cached"]), (200, &json!(true)), "{}", same.text);
+    let job = until(&gantry, &gantry.token, &id, "success").await;
+    assert_eq!(job.body["result"], same.body["result"]);
+    assert_eq!((&same.body["invocation_id"], shop.runs("rent")), (&id, 1), "{}", same.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_waited_for_and_one_that_is_submitted_with_its_key_have_one_id() {
+    let shop = Shop::new();
+    let gantry = shop.start().run().await;
+    let plain = json!({ "execution_options": { "idempotency_key": "rent" } });
+    let background = json!({ "execution_options": { "idempotency_key": "rent", "async_mode": true } });
+    let body = call("demo.pay", shop.waiting("rent"), plain.clone());
+    let calling = invoke_for(&gantry, &gantry.token, 600, &body);
+    let submitting = async {
+        let began = Instant::now();
+        while shop.runs("rent") == 0 {
+            assert!(began.elapsed() < PATIENCE, "the call has not begun");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut other = shop.waiting("rent");
+        other["times"] = json!(2);
+        let refused = invoke(&gantry, &gantry.token, &call("demo.pay", other, background.clone())).await;
+        assert_eq!(refused.refusal(), (409, "E3410"), "{}", refused.text);
+        let submit = call("demo.pay", shop.waiting("rent"), background.clone());
+        let submitted = invoke(&gantry, &gantry.token, &submit).await;
+        assert_eq!(submitted.status, 202, "{}", submitted.text);
+        shop.say("open");
+        submitted
+    };
+    let (called, submitted) = tokio::join!(calling, submitting);
+    assert_eq!(called.status, 200, "{}", called.text);
+    let id = &called.body["invocation_id"];
+    assert_eq!(submitted.body["invocation_id"], *id, "one act, one id");
+    let job = until(&gantry, &gantry.token, id, "success").await;
+    assert_eq!(job.body["result"], called.body["result"], "{}", job.text);
+    let again = invoke(&gantry, &gantry.token, &call("demo.pay", shop.waiting("rent"), background)).await;
+    assert_eq!((&again.body["invocation_id"], &again.body["status"]), (id, &json!("success")), "{}", again.text);
+    assert_eq!(shop.runs("rent"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_in_a_backup_is_not_begun_again_where_it_is_restored_unless_that_is_asked_for() {
+    let shop = Shop::new();
+    let gantry = held_up(&shop).await;
+    let options = json!({ "execution_options": { "idempotency_key": "rent", "async_mode": true } });
+    let submitted = invoke(&gantry, &gantry.token, &call("demo.pay", shop.wish("rent"), options)).await;
+    assert_eq!(submitted.status, 202, "{}", submitted.text);
+    let id = submitted.body["invocation_id"].clone();
+    let backup = shop.path("backup.tar.gz");
+    gantry.cli(&["backup", "--to", backup.to_str().unwrap(), "--with-keys"]).ok();
+    shop.say("open");
+    until(&gantry, &gantry.token, &id, "success").await;
+    assert!(gantry.stop().success());
+    assert_eq!(shop.runs("rent"), 1);
+    let restore = |name: &str, more: &[&str]| {
+        let mut command = support::gantry(&shop.path(name));
+        command.args(["--json", "restore", backup.to_str().unwrap()]).args(more);
+        support::run(&mut command).ok()
+    };
+    let restored = restore("held", &[]);
+    assert_eq!(restored.json()["jobs_held"], 1, "{}", restored.err());
+    assert!(restored.err().contains("jobs resolve") && restored.err().contains("--run-jobs"), "{}", restored.err());
+    let server = shop.start().data(&shop.path("held")).run().await;
+    let seen = until(&server, &server.token, &id, "indeterminate").await;
+    let error = &seen.body["error"];
+    assert_eq!((&error["code"], &error["details"]["cause"]), (&json!("E3413"), &json!("restored")), "{}", seen.text);
+    assert_eq!(error["invocation_id"], id, "{}", seen.text);
+    let listed = server.cli(&["--json", "jobs", "unknown"]).ok().json();
+    assert_eq!(listed["calls"][0]["invocation_id"], id, "{listed}");
+    // What is safe to repeat goes on, and what is not waits for a person.
+    let id = id.as_str().unwrap();
+    assert_eq!(server.cli(&["jobs", "retry", id]).code(), 1);
+    server.cli(&["jobs", "resolve", id, "--did-not-happen"]).ok();
+    assert_eq!(shop.runs("rent"), 1, "nobody has begun it");
+    let again = server.cli(&["--json", "jobs", "retry", id]).ok().json();
+    until(&server, &server.token, &again["invocation_id"], "success").await;
+    assert_eq!(shop.runs("rent"), 2);
+    assert!(server.stop().success());
+
+    assert_eq!(restore("run", &["--run-jobs"]).json()["jobs_held"], 0);
+    let server = shop.start().data(&shop.path("run")).run().await;
+    until(&server, &server.token, &json!(id), "success").await;
+    assert_eq!(shop.runs("rent"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_one_act_in_the_queue_as_well() {
+    let shop = Shop::new();
+    let gantry = held_up(&shop).await;
+    let turn = json!({ "execution_options": { "turn_group_id": "turn-1", "async_mode": true } });
+    let body = call("demo.pay", shop.wish("rent"), turn);
+    let first = invoke(&gantry, &gantry.token, &body).await;
+    let again = invoke(&gantry, &gantry.token, &body).await;
+    assert_eq!((first.status, again.status), (202, 202), "{} {}", first.text, again.text);
+    assert_eq!(first.body["invocation_id"], again.body["invocation_id"]);
+    shop.say("open");
+    until(&gantry, &gantry.token, &first.body["invocation_id"], "success").await;
+    assert_eq!(shop.runs("rent"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_without_effects_takes_nobody_s_id() {
+    let shop = Shop::new();
+    let gantry = shop.start().run().await;
+    let (alice, mallory) = (agent(&gantry, "alice").await, agent(&gantry, "mallory").await);
+    let keyed = json!({ "execution_options": { "idempotency_key": "rent" } });
+    let paid = invoke(&gantry, &alice, &call("demo.pay", shop.wish("rent"), keyed)).await;
+    let background = json!({ "execution_options": { "async_mode": true } });
+    let job = invoke(&gantry, &alice, &call("demo.look", shop.wish("job"), background)).await;
+    assert_eq!((paid.status, job.status), (200, 202), "{} {}", paid.text, job.text);
+    until(&gantry, &alice, &job.body["invocation_id"], "success").await;
+    for (token, taken) in [(&alice, &paid), (&mallory, &paid), (&mallory, &job)] {
+        let named = json!({ "invocation_id": taken.body["invocation_id"] });
+        let refused = invoke(&gantry, token, &call("demo.look", shop.wish("look"), named)).await;
+        assert!(words(&refused)["message"].as_str().unwrap().contains("taken"), "{}", refused.text);
+    }
+    assert_eq!(shop.runs("look"), 0);
+    let own = json!({ "invocation_id": "019a0000-0000-7000-8000-00000000000a" });
+    let free = invoke(&gantry, &alice, &call("demo.look", shop.wish("look"), own.clone())).await;
+    assert_eq!((free.status, &free.body["invocation_id"]), (200, &own["invocation_id"]), "{}", free.text);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,7 +67,7 @@ async fn a_call_is_told_what_it_used_of_a_server_that_was_started_for_it() {
     assert!(figure(&idle, "memory_peak_mb") > 0, "{}", idle.text);
     // Ended at its deadline, it has used something all the same; the server goes on.
     let late = call(&gantry, "worker.work", json!({ "seconds": 600 }), 3).await;
-    assert_eq!(late.refusal().1, "E3402", "{}", late.text);
+    assert_eq!(late.refusal().1, "E3413", "{}", late.text);
     assert!(cpu(&late) > 0, "{}", late.text);
     assert!(figure(&late, "network_bytes_sent") > 100, "{}", late.text);
 }

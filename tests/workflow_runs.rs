@@ -199,6 +199,27 @@ async fn a_workflow_that_ran_when_the_server_died_is_asked_for_again_only_if_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_with_a_key_that_failed_is_asked_for_anew_when_its_job_is_begun_again() {
+    let engine = Engine::open();
+    let server = engine.start().run().await;
+    let payload = json!({ "workflowId": "answers-202", "input": { "order": 7 }, "idempotencyKey": "order-7" });
+    assert_eq!(send_workflow(&server, "m1", &payload).await.status, 200);
+    let first = engine.requests(1).pop().unwrap();
+    assert_eq!(call_back(&server, &first, "failure").await.status, 200);
+    assert_eq!(end_of(&ended(&server, &first)), ("error", "E3404"));
+    let again = server.cli(&["jobs", "retry", &first, "--json"]).ok().json();
+    let second = engine.requests(2).pop().unwrap();
+    assert_eq!(again["invocation_id"], second.as_str(), "the run is the new job's: {again}");
+    assert_ne!(first, second);
+    assert_eq!(call_back(&server, &second, "success").await.status, 200);
+    assert_eq!(end_of(&ended(&server, &second)), ("success", ""));
+    // The key stands for what was done.
+    assert_eq!(send_workflow(&server, "m2", &payload).await.body["duplicate"], true);
+    assert_eq!(engine.count(), 2);
+    assert!(server.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_stands_for_one_run_also_while_it_runs_and_other_input_is_refused() {
     let engine = Engine::open();
     let server = engine.start().run().await;

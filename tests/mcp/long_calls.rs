@@ -19,7 +19,7 @@ fn said(result: &Value) -> &str {
 async fn progress_gives_a_call_its_time_anew_and_silence_does_not() {
     let house = House::with_large(&[], json!({ "call_timeout_seconds": 2, "call_timeout_max_seconds": 200 })).await;
     let silent = house.worked("silent", 50, json!({})).await;
-    assert!(said(&silent).starts_with("E3402") && said(&silent).contains("took longer than its 2000 ms"), "{silent}");
+    assert!(said(&silent).starts_with("E3413") && said(&silent).contains("took longer than its 2000 ms"), "{silent}");
     let lasted = house.worked("steps", 50, json!({})).await;
     assert_eq!(said(&lasted), "50 steps", "five seconds of work, in a time of two: {lasted}");
 }
@@ -28,7 +28,7 @@ async fn progress_gives_a_call_its_time_anew_and_silence_does_not() {
 async fn progress_does_not_lengthen_a_call_beyond_the_most_it_may_have() {
     let house = House::with_large(&[], json!({ "call_timeout_seconds": 2, "call_timeout_max_seconds": 4 })).await;
     let ended = house.worked("steps", 600, json!({ "progressToken": "p" })).await;
-    assert!(said(&ended).starts_with("E3402") && said(&ended).contains("took longer than its 4000 ms"), "{ended}");
+    assert!(said(&ended).starts_with("E3413") && said(&ended).contains("took longer than its 4000 ms"), "{ended}");
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_caller_says_how_long_its_call_may_take() {
     let house = House::with_large(&[], json!({ "call_timeout_seconds": 2, "call_timeout_max_seconds": 60 })).await;
     // Its word is the last one, whatever the tool says about its progress.
     let ended = house.worked("steps", 600, json!({ "dev.gantry/timeout_seconds": 1 })).await;
-    assert!(said(&ended).starts_with("E3402") && said(&ended).contains("took longer than its 1000 ms"), "{ended}");
+    assert!(said(&ended).starts_with("E3413") && said(&ended).contains("took longer than its 1000 ms"), "{ended}");
     let lasted = house.worked("silent", 40, json!({ "dev.gantry/timeout_seconds": 60 })).await;
     assert_eq!(said(&lasted), "40 steps", "{lasted}");
     let wrong = house.worked("silent", 1, json!({ "dev.gantry/timeout_seconds": "soon" })).await;

@@ -104,14 +104,15 @@ pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
     }
     let first_file = mark.as_ref().map_or(0, |mark| mark.first_file);
     let mut lines = Lines::default();
-    for number in segments::numbers(dir)?.into_iter().filter(|number| *number >= first_file) {
-        let file = File::open(dir.join(segments::file_name(number)))?;
+    let numbers: Vec<u64> = segments::numbers(dir)?.into_iter().filter(|number| *number >= first_file).collect();
+    for number in &numbers {
+        let file = File::open(dir.join(segments::file_name(*number)))?;
         let mut reader = BufReader::with_capacity(READ_BYTES, file);
         while lines.read(&mut reader)? {
             lines.each(|looked| checker.take(looked));
         }
         if lines.take_torn() {
-            checker.note("the last line of a file is torn, as a crash leaves it".to_owned());
+            checker.torn(numbers.last() == Some(number));
         }
     }
     // A server that starts while this reads takes the end back before it writes.

@@ -5,7 +5,7 @@
 //! same tool, parameters and key, may come again under its id: where calls are claimed it is answered with what came of it.
 //!
 //! ```text
-//! waited for, without effects   running calls                     (nothing of it is kept, so no database is read)
+//! waited for, without effects   running calls · jobs · the ledger
 //! waited for, with effects      running calls · jobs · the ledger, which refuses it as it is begun
 //! in the background             running calls · the ledger · jobs, which refuse it as it is kept
 //! ```

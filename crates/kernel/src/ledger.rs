@@ -26,7 +26,6 @@ mod resolution;
 mod settlement;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,11 +37,12 @@ use policy::Caller;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use crate::invocation_ids::taken;
+use crate::invocation_ids::{job_digest, taken};
+use crate::jobs::TOOL_CALL;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::{Entropy, new_token_id};
 use crate::ports::executor::{Dispatch, ExecutionReach};
-use crate::ports::ledger::{Begun, Entry, EntryState, Fence, Intent, Ledger, OwnerId, Settled, Settlement};
+use crate::ports::ledger::{Begun, Entry, EntryState, Fence, Intent, Ledger, OwnerId, QueuedAct, Settled, Settlement};
 use crate::ports::observer::{LedgerEvent, Observer};
 use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
@@ -51,7 +51,7 @@ pub(crate) use brief::Noted;
 use brief::{Brief, Look};
 pub(crate) use kept::{Kept, KeptResult, did_not_happen};
 pub use key::MISSING_KEY;
-pub(crate) use key::{CallKey, act_key, demanded, key_scope};
+pub(crate) use key::{CallKey, act_key, demanded, queue_key};
 use owed::Owed;
 use pending_claim::{ClaimAnswer, PendingClaim};
 pub use recovery::Recovered;
@@ -97,7 +97,21 @@ pub(crate) struct Wish<'a> {
     pub(crate) is_id_given: bool,
     pub(crate) entropy: &'a dyn Entropy,
     /// Set while it waits for a call with the same key.
-    pub(crate) waits: &'a AtomicBool,
+    pub(crate) waits: &'a WaitsFor,
+}
+
+/// The call with the same key that a call waits for at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct WaitsFor(Mutex<Option<InvocationId>>);
+
+impl WaitsFor {
+    fn set(&self, first: Option<InvocationId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = first;
+    }
+
+    pub(crate) fn get(&self) -> Option<InvocationId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a call may do.
@@ -242,9 +256,9 @@ impl Bookkeeper {
                 Begun::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {
                         self.observer.ledger(LedgerEvent::Waited);
-                        wish.waits.store(true, Ordering::Relaxed);
+                        wish.waits.set(Some(entry.intent.invocation));
                         has_looked = self.wait_for(&entry, has_looked).await;
-                        wish.waits.store(false, Ordering::Relaxed);
+                        wish.waits.set(None);
                     }
                     EntryState::InFlight => return Err(in_flight(entry.intent.invocation)),
                     EntryState::Unknown => return Err(is_unknown(&entry)),
@@ -260,6 +274,18 @@ impl Bookkeeper {
                 Begun::OtherParameters { invocation } => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(invocation));
+                }
+                // A job that was acknowledged has its key before its call has begun.
+                Begun::Queued { job, same: true } if wish.wait => {
+                    self.observer.ledger(LedgerEvent::Waited);
+                    wish.waits.set(Some(job));
+                    self.clock.sleep(LOOK_EVERY).await;
+                    wish.waits.set(None);
+                }
+                Begun::Queued { job, same: true } => return Err(in_flight(job)),
+                Begun::Queued { job, same: false } => {
+                    self.observer.ledger(LedgerEvent::Conflict);
+                    return Err(other_parameters(job));
                 }
                 // what the caller calls its call must not stand for another one.
                 Begun::IdTaken if wish.is_id_given => return Err(taken()),
@@ -277,22 +303,30 @@ impl Bookkeeper {
     }
 
     /// The same for a call without effects: what this process remembers is given again, and a duplicate that runs is waited
-    /// for.
-    pub(crate) async fn claim_lightly(&self, intent: Intent, wait: bool) -> Result<Claim, Refusal> {
+    /// for. A job was let in under its key, and is done whoever else has used that meanwhile.
+    pub(crate) async fn claim_lightly(
+        &self,
+        intent: Intent,
+        (wait, is_job): (bool, bool),
+        waits: &WaitsFor,
+    ) -> Result<Claim, Refusal> {
         loop {
             match self.brief.look(&intent, self.clock.monotonic()) {
                 None => return Ok(Claim::RunLightly(None)),
                 Some(Look::New(noted)) => return Ok(Claim::RunLightly(Some(noted))),
-                Some(Look::Runs(_, mut news)) if wait => {
+                Some(Look::Runs(first, mut news)) if wait => {
                     self.observer.ledger(LedgerEvent::Waited);
+                    waits.set(Some(first.invocation));
                     // Nobody sends: it closes when the call has ended.
                     let _closed = news.changed().await;
+                    waits.set(None);
                 }
                 Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
                 Some(Look::Done(first, kept)) => {
                     self.observer.ledger(LedgerEvent::Replayed);
                     return Ok(Claim::Replay(first, Kept::Success(kept)));
                 }
+                Some(Look::OtherParameters(_)) if is_job => return Ok(Claim::RunLightly(None)),
                 Some(Look::OtherParameters(first)) => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(first.invocation));
@@ -406,7 +440,17 @@ pub(crate) fn intent_of(
         parameters: digest,
         window: key::window(&tool.manifest),
         owner,
+        queued_act: queued_act(caller, tool, key, parameters),
     }
+}
+
+/// What a call with effects would be in the queue, if it has a key.
+fn queued_act(caller: &Caller, tool: &ToolVersion, key: &CallKey, parameters: &Value) -> Option<QueuedAct> {
+    if !tool.manifest.side_effect_policy.has_effects() {
+        return None;
+    }
+    let dedupe_key = queue_key(caller, tool, key, parameters)?;
+    Some(QueuedAct { kind: TOOL_CALL, dedupe_key, digest: job_digest(&tool.id, parameters) })
 }
 
 // --------------------------------------------------------------------------------------------------------- refusals
@@ -451,7 +495,7 @@ fn why_unknown(entry: &Entry, mut details: Value) -> Value {
     details
 }
 
-fn other_parameters(invocation: InvocationId) -> Refusal {
+pub(crate) fn other_parameters(invocation: InvocationId) -> Refusal {
     Refusal::new(ErrorCode::E3410, "this idempotency key was used for a call with other parameters")
         .hint("use a new key for a new call; send the same parameters to repeat the first one")
         .details(handle(invocation))

@@ -34,7 +34,9 @@ pub(crate) use shapes::{NUMBERS, in_backup, is_moved, order};
 pub use sum::{Sum, TableSum};
 
 pub use crate::postgres::{PostgresDump, PostgresLoad};
-pub use crate::sqlite::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, put_in_place};
+pub use crate::sqlite::{
+    ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place,
+};
 
 /// A column whose texts are sealed, and what a copy has in place of one that is not.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +46,24 @@ pub struct ClearColumn {
     /// What sealed texts begin with.
     pub sealed: &'static str,
     pub instead: Instead,
+}
+
+/// How jobs end that waited or ran when a backup was made: nobody knows whether they were done since.
+#[derive(Debug, Clone)]
+pub struct HeldJobs {
+    /// The error of each, as JSON, with [`HeldJobs::ANY_ID`] in place of its id.
+    pub error: String,
+    /// When they end.
+    pub now: kernel::ports::clock::UnixMillis,
+}
+
+impl HeldJobs {
+    /// Stands for the id of a job.
+    pub const ANY_ID: &str = "00000000-0000-0000-0000-000000000000";
+    /// Which jobs: those whose work must not be done twice. What a job does may be sealed; a call that must not be repeated is
+    /// tried once.
+    pub(crate) const WHICH: &str = "ended_at IS NULL AND (kind IN ('execute_workflow', 'send_notification') \
+                                    OR (kind = 'tool_call' AND attempts_max = 1))";
 }
 
 /// What stands in place of a text that must not be in a copy.

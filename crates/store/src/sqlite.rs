@@ -55,7 +55,7 @@ use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
 use faults::{Busy, Fault, Unreadable};
-pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, put_in_place};
+pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
 use opening::Location;
 pub use opening::OpenError;
 use readers::Readers;

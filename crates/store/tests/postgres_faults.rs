@@ -57,6 +57,7 @@ fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
         parameters: canonical::digest(&json!({ "amount": 5 })),
         window: Duration::from_secs(60),
         owner: by,
+        queued_act: None,
     }
 }
 
@@ -74,6 +75,7 @@ fn job(number: u128) -> NewJob {
         attempts_max: 3,
         dedupe: None,
         bounds: QueueBounds { per_flow: 100_000, per_tenant: 100_000, total: 100_000 },
+        act: None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::checkpoint::notes_in;
 use crate::merkle::{Frontier, leaf_hash};
 use crate::segments::file_name;
 use crate::stage::{Place, lines, record};
-use crate::{Trust, quarantine, verify_dir};
+use crate::{Fault, Trust, quarantine, verify_dir};
 
 fn now() -> UnixMillis {
     UnixMillis(1_800_000_000_000)
@@ -127,6 +127,9 @@ fn lines_of_somebody_else_are_refused_wherever_they_stand_after_the_end() {
         }
         // Half a line is what a crash leaves, but nothing is left after an end.
         append(&place, 1, "{\"seq\":3,\"ac");
+        let report = verify_dir(&place.dir(), &Trust::default()).unwrap();
+        assert_eq!(report.whole, !is_orderly, "a check judges as a start does: {:?}", report.faults);
+        assert_eq!(report.faults.contains(&Fault::HalfAfterEnd { records: 3 }), is_orderly);
         assert_eq!(open(&place.dir(), &place.options).is_err(), is_orderly);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Checker {
     steps_back: u64,
     /// The newest believed checkpoint says that the log has ended.
     is_ended: bool,
+    /// Half a line stands at the end of the newest file.
+    is_torn: bool,
     name: String,
     report: Report,
 }
@@ -62,6 +64,7 @@ impl Checker {
             is_lost: false,
             steps_back: 0,
             is_ended: false,
+            is_torn: false,
             name: String::new(),
             report: Report::default(),
         };
@@ -84,6 +87,15 @@ impl Checker {
     pub(super) fn note(&mut self, note: String) {
         if self.report.notes.len() < FAULTS_MAX {
             self.report.notes.push(note);
+        }
+    }
+
+    /// Half a line: a crash leaves one at the end of the newest file, and nothing leaves one anywhere else.
+    pub(super) fn torn(&mut self, is_newest: bool) {
+        if is_newest {
+            self.is_torn = true;
+        } else {
+            self.fault(Fault::Unreadable { after: self.next });
         }
     }
 
@@ -295,6 +307,12 @@ impl Checker {
         if self.is_ended && is_ended && self.report.unsigned > 0 {
             let (from, to) = (self.report.covered, self.next);
             self.fault(Fault::AddedAfterEnd { from, to });
+        }
+        // A server that stopped in order leaves none.
+        match (self.is_torn, self.is_ended && is_ended) {
+            (true, true) => self.fault(Fault::HalfAfterEnd { records: self.next }),
+            (true, false) => self.note("the last line of a file is torn, as a crash leaves it".to_owned()),
+            (false, _) => {}
         }
         self.finish()
     }

@@ -30,6 +30,8 @@ pub enum Fault {
     Unsigned,
     /// Records stand after the checkpoint with which the server has stopped in order.
     AddedAfterEnd { from: u64, to: u64 },
+    /// Half a line stands after the checkpoint with which the server has stopped in order.
+    HalfAfterEnd { records: u64 },
     /// A principal's records are not numbered one after the other.
     SequenceGap { seq: u64, principal: String, expected: u64, found: u64 },
     /// The directory does not say which log it is.
@@ -77,6 +79,10 @@ impl fmt::Display for Fault {
                 f,
                 "added: records {from} to {} stand after the end with which the server stopped, and nobody has signed them",
                 to.saturating_sub(1)
+            ),
+            Self::HalfAfterEnd { records } => write!(
+                f,
+                "added: bytes that are no record stand after the {records} with which the server stopped, and no crash leaves them there"
             ),
             Self::NoMark => write!(f, "no log: the directory has no `log.json`"),
             Self::FormerFile { name } => write!(f, "changed: `{name}`, from before the log, is not what it was"),

@@ -178,7 +178,7 @@ impl Unknown {
         let tenant = self.tenant.map(|tenant| format!("&tenant={}", segment(tenant.as_str()))).unwrap_or_default();
         let client = context.client()?;
         let mut answer = client.get(&format!("/v1/ledger?state=unknown&limit={}{tenant}", self.limit)).await?;
-        let in_no_ledger = unknown_workflows(&client, &tenant).await?;
+        let in_no_ledger = unknown_jobs(&client, &tenant, &answer).await?;
         if let Some(calls) = answer.get_mut("calls").and_then(Value::as_array_mut) {
             let room = usize::from(self.limit).saturating_sub(calls.len());
             calls.extend(in_no_ledger.into_iter().take(room));
@@ -225,17 +225,26 @@ impl Resolve {
     }
 }
 
-/// Workflows that other queues asked for and of which nobody knows whether they ran: they are jobs that are in no ledger.
-/// Of those that failed the newest are looked at.
-async fn unknown_workflows(client: &Client, tenant: &str) -> Result<Vec<Value>, Failure> {
+/// Jobs that are in no ledger and of which nobody knows whether they were done: workflows that other queues asked for, and what
+/// waited in a backup. Of those that failed the newest are looked at; `in_ledger` are the calls that are listed anyway.
+async fn unknown_jobs(client: &Client, tenant: &str, in_ledger: &Value) -> Result<Vec<Value>, Failure> {
     const LOOKED_AT_MAX: u16 = 200;
-    let path = format!("/v1/invocations?kind=execute_workflow&state=failed&limit={LOOKED_AT_MAX}{tenant}");
+    let calls = in_ledger.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_listed = |id: &str| calls.iter().any(|call| text(call, "invocation_id") == id);
+    let path = format!("/v1/invocations?state=failed&limit={LOOKED_AT_MAX}{tenant}");
     let answer = client.get(&path).await?;
     let listed = answer.get("invocations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut found = Vec::new();
     for job in listed.iter().filter(|job| text(job, "status") == "indeterminate") {
         let id = text(job, "invocation_id");
+        if is_listed(&id) {
+            continue;
+        }
         let shown = client.get(&format!("/v1/invocations/{}{}", segment(&id), tenant.replacen('&', "?", 1))).await?;
+        let first = shown.pointer("/error/details/invocation_id").and_then(Value::as_str);
+        if first.is_some_and(is_listed) {
+            continue;
+        }
         found.push(json!({
             "invocation_id": id,
             "tool_id": text(job, "label"),

@@ -12,14 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use contract::error::{ErrorCode, Refusal};
 use kernel::ports::clock::Clock as _;
+use kernel::ports::entropy::new_trace_id;
 use serde_json::json;
+use store::moving::HeldJobs;
 
 use super::backup::stamp;
 use crate::backup_file::{BackupReader, StoreKind};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::machine::SystemClock;
+use crate::machine::{OsEntropy, SystemClock};
 use crate::plain_file;
 use crate::store_place::StorePlace;
 use staging::Staging;
@@ -29,7 +32,8 @@ use staging::Staging;
 /// gantry restore /mnt/backups/monday.tar.gz
 ///
 /// A backup of SQLite becomes the store's file, one of PostgreSQL fills an empty database. Nothing that is there is written
-/// over; with --force it is moved aside.
+/// over; with --force it is moved aside. Jobs that waited when the backup was made, and must not be done twice, come back as
+/// `indeterminate`: `gantry jobs unknown` lists them.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
     /// The backup
@@ -41,6 +45,9 @@ pub(crate) struct Restore {
     /// Move aside what is there
     #[arg(long)]
     force: bool,
+    /// Let jobs run that waited when the backup was made, also those whose effects would happen twice if they were done since
+    #[arg(long)]
+    run_jobs: bool,
 }
 
 impl Restore {
@@ -54,15 +61,20 @@ impl Restore {
         }
         let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
         let stamp = stamp(&SystemClock::start().now().to_string());
+        let held = if self.run_jobs { None } else { Some(held_jobs()?) };
+        let mut jobs_held = 0;
         let staging = Arc::new(Staging::new(&data_dir, &audit_dir, &place, self.force, &stamp));
         match (&place, head.store) {
             (StorePlace::Sqlite(_), StoreKind::Sqlite) => {
                 staging.refuse_what_is_there(&head, None)?;
                 staging.unpack(&self.file)?;
+                if let Some(held) = &held {
+                    jobs_held = staging.hold_jobs(held)?;
+                }
             }
             (StorePlace::Postgres(url), StoreKind::Postgres) => {
                 staging.refuse_what_is_there(&head, tables::in_the_way(&head, url).await?)?;
-                tables::load(context, &self.file, &head, url, &staging).await?;
+                jobs_held = tables::load(context, &self.file, &head, url, &staging, held.as_ref()).await?;
             }
             (StorePlace::Postgres(_), StoreKind::Sqlite) => {
                 return Err(Failure::usage("this is a backup of SQLite, and the store is PostgreSQL")
@@ -76,12 +88,23 @@ impl Restore {
         let aside = staging.put_in_place()?;
         let document = json!({
             "restored": self.file, "made_at": head.made_at, "audit_records": head.audit_records, "moved_aside": aside,
+            "jobs_held": jobs_held,
         });
         context.printer.answer(&document, |_| {
             format!("restored as of {}, with {} audit records", head.made_at, head.audit_records)
         });
         for path in &aside {
             context.printer.note(&format!("what was there is now `{}`", path.display()));
+        }
+        if jobs_held > 0 {
+            context.printer.warn(&format!(
+                "{jobs_held} jobs waited or ran when the backup was made and may have been done since, so they are not begun: \
+                 `gantry jobs unknown` lists them, `gantry jobs resolve ID` says what became of one, and `gantry jobs retry ID` \
+                 begins it again; restore with --run-jobs if nothing was done since"
+            ));
+        }
+        if self.run_jobs {
+            context.printer.note("jobs that waited when the backup was made are begun as soon as a server starts");
         }
         if !head.has_keys {
             context.printer.note("no keys were in the backup: those of the data directory are used, or new ones made");
@@ -94,6 +117,22 @@ impl Restore {
         }
         Ok(())
     }
+}
+
+/// How jobs end that must not be begun again by who restores them. (decision 0112)
+fn held_jobs() -> Result<HeldJobs, Failure> {
+    let refusal = Refusal::new(
+        ErrorCode::E3413,
+        "the job waited when the backup was made from which this server was restored; nobody knows whether it was done since",
+    )
+    .hint("find out whether the effect happened, then say so: `gantry jobs resolve`")
+    .details(json!({ "cause": "restored" }))
+    .retryable(false);
+    let mut envelope = json!(refusal.envelope(new_trace_id(&OsEntropy::open()?), None));
+    if let Some(members) = envelope.as_object_mut() {
+        members.insert("invocation_id".to_owned(), HeldJobs::ANY_ID.into());
+    }
+    Ok(HeldJobs { error: envelope.to_string(), now: SystemClock::start().now() })
 }
 
 /// The backup from its beginning.

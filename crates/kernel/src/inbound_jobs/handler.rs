@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::call_outs::{Attempt, CallOuts, Ended, Stopped};
 use super::{InboundKind, workflow};
 use crate::invoke::Kernel;
-use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT, WaitingOutside};
+use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT, WaitingOutside, WhyStop};
+use crate::ledger::cause;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::JobRecord;
@@ -44,6 +45,13 @@ impl JobHandler for InboundHandler {
     async fn resolved(&self, record: &JobRecord, happened: Option<&Value>) -> Result<(), Refusal> {
         match self.kind {
             InboundKind::ExecuteWorkflow => self.calls.run_resolved(&record.key.tenant, record.key.id, happened).await,
+            InboundKind::GenerateEmbedding | InboundKind::SendNotification => Ok(()),
+        }
+    }
+
+    async fn begins_anew(&self, former: &JobRecord) -> Result<(), Refusal> {
+        match self.kind {
+            InboundKind::ExecuteWorkflow => self.calls.failure_forgotten(former).await,
             InboundKind::GenerateEmbedding | InboundKind::SendNotification => Ok(()),
         }
     }
@@ -90,7 +98,9 @@ impl InboundHandler {
             InboundKind::GenerateEmbedding | InboundKind::SendNotification => false,
         };
         if may_have_run && WaitingOutside::of(record).is_none() && !self.may_repeat(&job.payload) {
-            return JobFailure::of(&workflow::nobody_knows("cancelled"), record, trace_id, false);
+            let is_left = self.kernel.running_jobs.why_stopped(&record.key) == Some(WhyStop::Leaving);
+            let why = cause(ErrorCode::E3703, is_left);
+            return JobFailure::of(&workflow::nobody_knows(why), record, trace_id, false);
         }
         let refusal = Refusal::new(ErrorCode::E3703, "the job was cancelled");
         JobFailure { again: true, untouched: !may_have_run, ..JobFailure::of(&refusal, record, trace_id, true) }

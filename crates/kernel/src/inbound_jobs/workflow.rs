@@ -26,6 +26,7 @@ use super::{InboundKind, not_genuine, typed};
 use crate::jobs::WaitingOutside;
 use crate::ledger::INTERRUPTED;
 use crate::ports::audit_sink::AuditAction;
+use crate::ports::job_store::JobRecord;
 use crate::ports::registry_store::StoreError;
 use crate::ports::secret_source::Secret;
 use crate::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState};
@@ -343,6 +344,22 @@ impl CallOuts {
     /// Was the workflow engine asked for this job's run, without anybody knowing what came of it?
     pub(super) async fn may_have_run(&self, tenant: &TenantId, id: InvocationId) -> Result<bool, StoreError> {
         Ok(self.parts.runs.run(tenant, id).await?.is_some_and(|run| run.state == RunState::Pending))
+    }
+
+    /// A job whose workflow has failed is begun again: the run is to be made, not told once more. Whoever sends a message with
+    /// its key meanwhile is told of the job that has it in the queue.
+    pub(super) async fn failure_forgotten(&self, former: &JobRecord) -> Result<(), Refusal> {
+        let tenant = &former.key.tenant;
+        // Its own run, or that of the job which had its key before.
+        let named = former.error.as_ref().and_then(|error| error.pointer("/details/invocationId"));
+        let named = named.and_then(Value::as_str).and_then(|id| id.parse().ok());
+        for id in [Some(former.key.id), named].into_iter().flatten() {
+            let run = self.parts.runs.run(tenant, id).await.map_err(|error| error.refusal())?;
+            if run.is_some_and(|run| run.state == RunState::Failure) {
+                self.parts.runs.release_run(tenant, id).await.map_err(|error| error.refusal())?;
+            }
+        }
+        Ok(())
     }
 
     /// A person has found out: the run ends so, or never was.

@@ -1,8 +1,8 @@
 //! Sums of use in memory, until they are written: by agent, tool, user and day; what was used together; what was wanted.
 //!
-//! A call takes one lock, that of its agent's shard, for a handful of additions. Every map is bounded. Use is never left
-//! out: when a shard has no room for another row, the call is counted for [`OTHERS`]. What is only a hint, pairs and
-//! wishes, is left out instead.
+//! A call takes one lock, that of its agent's shard, for a handful of additions. Every map is bounded, for each tenant by itself:
+//! the names that one tenant makes up take no room from another. Use is never left out: when a tenant has no room for another
+//! row in a shard, the call is counted for [`OTHERS`] of that tenant. What is only a hint, pairs and wishes, is left out instead.
 //!
 //! Used together are two tools that one agent (in one session, if its token names one) calls within [`TOGETHER`] of each
 //! other; a tool counts once until it has not been called for that long.
@@ -22,13 +22,13 @@ use crate::ports::usage_store::{CostLine, Day, UsageBatch, UsageKey, UsageSum};
 
 /// Locks among which agents are spread.
 const SHARDS: usize = 16;
-/// Rows of a shard that are summed up at once.
+/// Rows of a tenant in a shard that are summed up at once.
 const ROWS_MAX: usize = 1_024;
-/// Agents of a shard whose last tools are remembered.
+/// Agents of a tenant in a shard whose last tools are remembered.
 const AGENTS_MAX: usize = 256;
 /// Tools that are remembered of an agent.
 const RECENT_MAX: usize = 8;
-/// Pairs and wishes of a shard that are summed up at once.
+/// Pairs and wishes of a tenant in a shard that are summed up at once.
 const HINTS_MAX: usize = 1_024;
 /// Tools called within this span of each other were used together.
 const TOGETHER: Duration = Duration::from_secs(600);
@@ -64,8 +64,12 @@ struct Row {
 
 type Remembered = (TenantId, Subject, Option<Box<str>>);
 
+/// The tenants that have called: as many as there are.
+type Shard = HashMap<TenantId, Sums>;
+
+/// Of one tenant.
 #[derive(Debug, Default)]
-struct Shard {
+struct Sums {
     rows: HashMap<UsageKey, Row>,
     latencies: HashMap<(TenantId, ToolId, Day), Latencies>,
     recent: HashMap<Remembered, VecDeque<(ToolId, Duration)>>,
@@ -90,6 +94,7 @@ impl Tally {
     /// Adds one call.
     pub(super) fn add(&self, whose: Whose<'_>, addition: &Addition<'_>) {
         let mut shard = self.shard(whose.agent);
+        let shard = sums_of(&mut shard, whose.tenant);
         shard.add_row(whose, addition);
         if let Some((took, now)) = addition.ran {
             let key = (whose.tenant.clone(), addition.tool.clone(), addition.day);
@@ -103,7 +108,7 @@ impl Tally {
     /// Notes that an agent wanted a tool that it may not use.
     pub(super) fn wish(&self, tenant: &TenantId, agent: &Subject, tool: &ToolId, day: Day) {
         let key = (tenant.clone(), day, agent.clone(), tool.clone());
-        count(&mut self.shard(agent).wishes, key);
+        count(&mut sums_of(&mut self.shard(agent), tenant).wishes, key);
     }
 
     /// Takes everything out.
@@ -112,10 +117,13 @@ impl Tally {
             UsageBatch { id, rows: Vec::new(), latencies: Vec::new(), pairs: Vec::new(), wishes: Vec::new() };
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            batch.rows.extend(shard.rows.drain().map(|(key, row)| (key, row.sum, row.lines())));
-            batch.latencies.extend(shard.latencies.drain());
-            batch.pairs.extend(shard.pairs.drain());
-            batch.wishes.extend(shard.wishes.drain());
+            shard.retain(|_, sums| {
+                batch.rows.extend(sums.rows.drain().map(|(key, row)| (key, row.sum, row.lines())));
+                batch.latencies.extend(sums.latencies.drain());
+                batch.pairs.extend(sums.pairs.drain());
+                batch.wishes.extend(sums.wishes.drain());
+                !sums.recent.is_empty()
+            });
         }
         batch
     }
@@ -135,7 +143,12 @@ impl Row {
     }
 }
 
-impl Shard {
+/// The sums of a tenant.
+fn sums_of<'a>(shard: &'a mut Shard, tenant: &TenantId) -> &'a mut Sums {
+    shard.entry(tenant.clone()).or_default()
+}
+
+impl Sums {
     fn add_row(&mut self, whose: Whose<'_>, addition: &Addition<'_>) {
         static NOBODY: LazyLock<Option<Subject>> = LazyLock::new(|| OTHERS.parse().ok());
         let mut key = UsageKey {
@@ -259,6 +272,32 @@ mod tests {
             batch.rows.iter().flat_map(|(.., costs)| costs).fold(Amount::ZERO, |sum, line| sum.plus(line.amount));
         assert_eq!(cost, "0.000001".parse::<Amount>().unwrap().times(names as u64));
         assert!(tally.drain(Uuid::nil()).is_empty(), "taken once");
+    }
+
+    #[test]
+    fn names_that_one_tenant_makes_up_take_no_room_from_another() {
+        let tally = Tally::default();
+        let made_up = SHARDS * ROWS_MAX + 5_000;
+        for number in 0..made_up {
+            call(&tally, "loud", &format!("agent-{number}"), "aaa", 0);
+            let wanted = format!("tool.name_{number}").parse().unwrap();
+            tally.wish(&tenant("loud"), &format!("agent-{number}").parse().unwrap(), &wanted, DAY);
+        }
+        for number in 0..40 {
+            call(&tally, "quiet", &format!("agent-{number}"), "aaa", 1);
+            call(&tally, "quiet", &format!("agent-{number}"), "bbb", 2);
+            tally.wish(&tenant("quiet"), &format!("agent-{number}").parse().unwrap(), &"ccc".parse().unwrap(), DAY);
+        }
+        let batch = tally.drain(Uuid::nil());
+        let quiet = tenant("quiet");
+        let rows: Vec<_> = batch.rows.iter().filter(|(key, ..)| key.tenant == quiet).collect();
+        assert_eq!(rows.len(), 80, "each of its agents and tools by its name");
+        assert!(rows.iter().all(|(key, sum, _)| key.agent.as_str() != OTHERS && sum.calls == 1));
+        assert_eq!(batch.wishes.iter().filter(|((of, ..), _)| *of == quiet).count(), 40);
+        let pairs: u64 = batch.pairs.iter().filter(|((of, ..), _)| *of == quiet).map(|(_, count)| count).sum();
+        assert_eq!(pairs, 40);
+        assert!(batch.latencies.iter().any(|((of, tool, _), _)| *of == quiet && tool.as_str() == "bbb"));
+        assert!(batch.rows.len() <= SHARDS * (ROWS_MAX + 1) + 80, "and the loud one has no more room than before");
     }
 
     #[test]

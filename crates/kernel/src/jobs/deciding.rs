@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::looking::unknown;
-use super::submitting::{dedupe_of, other_call, queue_full};
+use super::submitting::{Call, dedupe_of, other_call, queue_full};
 use super::view::{self, Accepted};
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Arrival;
-use crate::ledger::Kept;
+use crate::ledger::{CallKey, Kept, other_parameters};
 use crate::phases::{may_manage, no_longer_fit, prepared};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_invocation_id;
@@ -100,6 +100,9 @@ impl Jobs {
             };
             payload = errand.to_value()?;
         }
+        if let Some(handler) = self.handlers.iter().find(|handler| handler.kind() == former.kind) {
+            handler.begins_anew(&former).await?;
+        }
         let new = NewJob {
             key: key.clone(),
             // Jobs of releases that had no flows have none.
@@ -113,6 +116,8 @@ impl Jobs {
             delay: Duration::ZERO,
             attempts_max: former.attempts_max,
             dedupe,
+            // Its call is to be made anew although it has a line (decision 0081).
+            act: None,
             bounds: self.settings.bounds,
         };
         let slot = self.kernel.parts.recorder.reserve().await?;
@@ -128,6 +133,7 @@ impl Jobs {
                 slot.record_durably(record).await?;
             }
             Enqueued::Full => return Err(queue_full()),
+            Enqueued::Claimed { id, .. } => return Err(other_parameters(id)),
             Enqueued::Existing { id: other, same } => return self.made_anew_before(&key, (other, same), actor).await,
         }
         self.wake.notify_one();
@@ -176,14 +182,14 @@ impl Jobs {
             cancellation: CancellationToken::new(),
         };
         let (facts, authorized) = self.kernel.admit(arrival).await.map_err(|failed| failed.refusal)?;
-        let (principal, tool, _) = authorized.admitted();
+        let (principal, tool, parameters) = authorized.admitted();
         if let Err(refusal) = Box::pin(self.check_callback(principal, &errand.request)).await {
             return Err(self.kernel.turn_away(facts, refusal).await.refusal);
         }
         let now = self.kernel.clock().now();
         let mut anew = Errand::new(principal, tool, errand.request, &facts.handed_on(), now);
         anew.supersedes = errand.supersedes;
-        let dedupe = dedupe_of(&anew, principal, tool);
+        let dedupe = dedupe_of(Call { principal, tool, parameters, key: authorized.key() });
         Ok((anew, dedupe))
     }
 
@@ -212,7 +218,9 @@ impl Jobs {
         if let Some(resilience) = &self.kernel.resilience {
             resilience.count(&caller, tool, tool.guard(&resilience.settings)).await?;
         }
-        let dedupe = dedupe_of(&errand, &caller, tool);
+        let mut key = CallKey::of_request(&errand.request);
+        key.hide(&*self.kernel.parts.redactor);
+        let dedupe = dedupe_of(Call { principal: &caller, tool, parameters: &arguments, key: &key });
         Ok((errand, dedupe))
     }
 

@@ -50,7 +50,7 @@ impl JobEntrance for LateEntrance {
         };
         match jobs.enqueue(job).await? {
             Enqueued::New => Ok(Entered::New),
-            Enqueued::Existing { same, .. } => Ok(Entered::Known { same }),
+            Enqueued::Existing { same, .. } | Enqueued::Claimed { same, .. } => Ok(Entered::Known { same }),
             Enqueued::Full => Err(queue_full()),
         }
     }

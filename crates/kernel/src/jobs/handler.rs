@@ -157,6 +157,12 @@ pub trait JobHandler: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// An ended job that came to nothing is about to be begun again, as a new job: what would only tell the old end once more
+    /// is to be forgotten.
+    async fn begins_anew(&self, _: &JobRecord) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Does it once. When `cancellation` fires, the work is to be ended and E3703 returned.
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure>;
 }

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::Jobs;
 use super::reporting::{Reporter, heard_by};
-use super::submitting::{foreground, tool_seconds};
+use super::submitting::{Call, foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::Accepted;
 use super::warrant::Errand;
@@ -27,6 +27,7 @@ use crate::administration::Actor;
 use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
+use crate::ledger::CallKey;
 use crate::phases::{Returned, prepared};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_invocation_id;
@@ -185,8 +186,8 @@ impl Jobs {
         let tool = named.resolve_named(&spec, now, |version| principal.may_call(&named.id, version)).ok()?;
         let tool = Arc::clone(tool);
         let key = JobKey { tenant: principal.tenant().clone(), id: request.invocation_id.or(made)? };
-        // A call without effects has asked only whether another one runs under the id it brought. As a job it would stand
-        // before a call that the ledger knows under it.
+        // A call without effects has asked about the id it brought as it began, and has no line that would keep it for it. As a
+        // job it would stand before a call that the ledger knows under it by now.
         if made.is_none() && !tool.manifest.side_effect_policy.has_effects() {
             let line = self.kernel.books().ledger().find(&key.tenant, key.id).await;
             if !matches!(line, Ok(None)) {
@@ -195,10 +196,13 @@ impl Jobs {
         }
         request.invocation_id = Some(key.id);
         let parameters = prepared(&tool, request.parameters.clone())?;
+        let mut call_key = CallKey::of_request(&request);
+        call_key.hide(&*self.kernel.parts.redactor);
         let errand = Errand::new(principal, &tool, request, trace, now);
         // With its key: whoever submits the same call now is told of this one. If another job has the key, that is the one
         // which the answer is about, and the caller waits on for it.
-        let job = self.call_job(key.clone(), &errand, principal, &tool, &parameters).ok()?;
+        let call = Call { principal, tool: &tool, parameters: &parameters, key: &call_key };
+        let job = self.call_job(key.clone(), &errand, call).ok()?;
         let Adopted::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
         let record = self.store.find(&key).await.ok()??.record;
         let accepted = Accepted {

@@ -43,6 +43,12 @@ impl Jobs {
         if let Some(job) = job.as_ref().filter(|job| job.kind != TOOL_CALL && is_unknown(job)) {
             return self.resolve_in_no_ledger(actor, job, happened).await;
         }
+        // One that was restored from a backup never came so far as to have a line.
+        if let Some(job) = job.as_ref().filter(|job| is_unknown(job))
+            && self.line_in_ledger(job).await.map_err(|error| error.refusal())?.is_none()
+        {
+            return self.resolve_in_no_ledger(actor, job, happened).await;
+        }
         let line = job.as_ref().map_or(id, line_of);
         self.kernel.resolve_invocation(actor, tenant, line, happened).await?;
         for id in [line, id] {
@@ -66,6 +72,11 @@ impl Jobs {
             handler.resolved(job, happened.as_ref()).await?;
         }
         let (word, found) = match happened {
+            Some(result) if job.kind == TOOL_CALL => {
+                let mut answer = answer_of(job, &result);
+                self.mask_for_owner(job, &mut answer).await?;
+                ("it happened", Ok(answer))
+            }
             Some(result) => ("it happened", Ok(result)),
             None => ("it did not happen", Err(self.envelope(&did_not_happen(), job))),
         };
@@ -173,6 +184,16 @@ fn failed_with(job: &JobRecord, wanted: ErrorCode) -> bool {
 fn line_of(job: &JobRecord) -> InvocationId {
     let named = job.error.as_ref().and_then(|error| error.pointer("/details/invocation_id")).and_then(Value::as_str);
     named.and_then(|id| id.parse().ok()).unwrap_or(job.key.id)
+}
+
+/// What is kept of a call that has no line, once a person has said what it came to.
+fn answer_of(job: &JobRecord, result: &Value) -> Value {
+    json!({
+        "invocation_id": job.key.id,
+        "status": contract::envelope::InvocationStatus::Success,
+        "result": result,
+        "tool_id": job.label,
+    })
 }
 
 /// How the ledger says that the call ended: its answer, or its error. `None` while nobody knows.

@@ -14,13 +14,16 @@
 use std::sync::Arc;
 
 use contract::envelope::InvocationStatus;
+use contract::ids::InvocationId;
 
 use super::Jobs;
-use super::submitting::{foreground, queue_full, tool_seconds};
-use super::view::Accepted;
+use super::submitting::{Call, foreground, queue_full, tool_seconds};
+use super::view::{self, Accepted};
 use super::warrant::Errand;
 use crate::invocation_ids::taken;
 use crate::invoke::{Arrival, Failed};
+use crate::ledger::other_parameters;
+use crate::phases::Facts;
 use crate::ports::job_store::{Adopted, End, JobKey, TakenJob};
 
 impl Jobs {
@@ -42,19 +45,35 @@ impl Jobs {
         let Some(room) = self.promotions.take(principal.tenant(), principal.root_subject().as_str()) else {
             return Err(self.kernel.turn_away(facts, queue_full()).await);
         };
-        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
-        let mut job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
-            Ok(job) => job,
-            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+        let mut errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
+        let call = Call { principal, tool, parameters, key: authorized.key() };
+        let mut job_key = key.clone();
+        let (adopted, payload) = loop {
+            let job = match self.call_job(job_key.clone(), &errand, call) {
+                Ok(job) => job,
+                Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+            };
+            let payload = job.payload.clone();
+            match self.store.adopt(job, self.owner).await {
+                // One act has one id: see `submit`.
+                Ok(Adopted::Claimed { id, same: true }) if job_key.id == key.id => {
+                    (job_key.id, errand.request.invocation_id) = (id, Some(id));
+                }
+                Ok(adopted) => break (adopted, payload),
+                Err(error) => return Err(self.kernel.turn_away(facts, error.refusal()).await),
+            }
         };
-        // What its key means is settled where calls run: two of one key are two jobs and one effect.
-        job.dedupe = None;
-        let payload = job.payload.clone();
-        let fence = match self.store.adopt(job, self.owner).await {
-            Ok(Adopted::Running(fence)) => fence,
-            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, taken()).await),
-            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal()).await),
+        let fence = match adopted {
+            Adopted::Running(fence) => fence,
+            Adopted::Existing { id, same: true } if id != key.id => {
+                return self.started_before(facts, &job_key, id).await;
+            }
+            Adopted::Existing { id, .. } if id == key.id => return Err(self.kernel.turn_away(facts, taken()).await),
+            Adopted::Existing { id, .. } | Adopted::Claimed { id, .. } => {
+                return Err(self.kernel.turn_away(facts, other_parameters(id)).await);
+            }
         };
+        let key = job_key;
         let found = self.store.find(&key).await.ok().flatten();
         let accepted = Accepted {
             status: InvocationStatus::Running,
@@ -74,5 +93,17 @@ impl Jobs {
             }
         });
         recorded.map(|()| accepted)
+    }
+
+    /// The act has a job: whoever wants it again is told of that one.
+    async fn started_before(&self, facts: Facts, key: &JobKey, id: InvocationId) -> Result<Accepted, Box<Failed>> {
+        let known = match self.known(&JobKey { id, ..key.clone() }).await {
+            Ok(known) => known,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+        };
+        let accepted = Accepted::pending(id, 0, facts.trace_id());
+        facts.record_accepted(&self.kernel).await?;
+        let status = known.map_or(accepted.status, |found| view::status(&found.record));
+        Ok(Accepted { status, is_repeat: true, ..accepted })
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use contract::canonical;
 use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
 use contract::error::{ErrorCode, Refusal};
-use contract::idempotency::scope_of;
 use contract::ids::Subject;
 use serde_json::Value;
 
@@ -17,10 +16,10 @@ use crate::discovery::Explanation;
 use crate::identity::Principal;
 use crate::invocation_ids::{IdHold, is_same_job, job_digest, taken};
 use crate::invoke::{Arrival, Failed};
-use crate::ledger;
+use crate::ledger::{self, CallKey};
 use crate::phases::{Authorized, Facts};
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::job_store::{Dedupe, Enqueued, JobDetail, JobKey, JobPriority, NewJob};
+use crate::ports::job_store::{Dedupe, Enqueued, JobDetail, JobKey, JobPriority, LedgerAct, NewJob};
 use crate::registry::ToolVersion;
 
 impl Jobs {
@@ -68,22 +67,30 @@ impl Jobs {
             return Err(self.kernel.turn_away(facts, refusal).await);
         }
         let waits = tool_seconds(tool);
-        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
-        let enqueued = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
-            Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
-            Err(refusal) => Err(refusal),
-        };
-        let enqueued = match enqueued {
-            Ok(enqueued) => enqueued,
-            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+        let mut errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
+        let call = Call { principal, tool, parameters, key: authorized.key() };
+        let mut job_key = key.clone();
+        let enqueued = loop {
+            let enqueued = match self.call_job(job_key.clone(), &errand, call) {
+                Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
+                Err(refusal) => Err(refusal),
+            };
+            match enqueued {
+                // One act has one id: what goes on, or is done, under another one is this job from now on (decision 0110).
+                Ok(Enqueued::Claimed { id, same: true }) if job_key.id == key.id => {
+                    (job_key.id, errand.request.invocation_id) = (id, Some(id));
+                }
+                Ok(enqueued) => break enqueued,
+                Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+            }
         };
         match enqueued {
             Enqueued::New => {
                 let trace_id = facts.trace_id();
                 let recorded = facts.record_accepted(&self.kernel).await;
                 self.wake.notify_one();
-                self.tell(&key);
-                recorded.map(|()| Accepted::pending(key.id, waits, trace_id))
+                self.tell(&job_key);
+                recorded.map(|()| Accepted::pending(job_key.id, waits, trace_id))
             }
             Enqueued::Existing { id, same } => {
                 let known = match self.known(&JobKey { id, ..key.clone() }).await {
@@ -105,8 +112,10 @@ impl Jobs {
                 let trace_id = facts.trace_id();
                 facts.record_accepted(&self.kernel).await?;
                 let accepted = Accepted::pending(id, waits, trace_id);
-                Ok(Accepted { status: state.unwrap_or(accepted.status), ..accepted })
+                Ok(Accepted { status: state.unwrap_or(accepted.status), is_repeat: true, ..accepted })
             }
+            // Of the same parameters only if the key changes hands all the time.
+            Enqueued::Claimed { id, .. } => Err(self.kernel.turn_away(facts, ledger::other_parameters(id)).await),
             Enqueued::Full => Err(self.kernel.turn_away(facts, queue_full()).await),
         }
     }
@@ -130,6 +139,7 @@ impl Jobs {
             delay: job.delay,
             attempts_max: job.attempts_max.max(1),
             dedupe: job.dedupe,
+            act: None,
             bounds: if job.is_follow_up { self.settings.bounds.doubled() } else { self.settings.bounds },
         };
         self.bounded(&new)?;
@@ -142,14 +152,8 @@ impl Jobs {
     }
 
     /// The job of a call that was let in.
-    pub(super) fn call_job(
-        &self,
-        key: JobKey,
-        errand: &Errand,
-        principal: &Principal,
-        tool: &ToolVersion,
-        parameters: &Value,
-    ) -> Result<NewJob, Refusal> {
+    pub(super) fn call_job(&self, key: JobKey, errand: &Errand, call: Call<'_>) -> Result<NewJob, Refusal> {
+        let Call { principal, tool, parameters, .. } = call;
         let options = &errand.request.execution_options;
         let retries = tool.manifest.retry_policy.as_ref().map_or(self.settings.attempts_max, |p| p.max_attempts.into());
         let new = NewJob {
@@ -163,7 +167,8 @@ impl Jobs {
             priority: JobPriority::near(options.priority.map_or_else(|| tool.manifest.priority(), Priority::level)),
             delay: Duration::ZERO,
             attempts_max: if errand.repeatable { retries } else { 1 },
-            dedupe: dedupe_of(errand, principal, tool),
+            dedupe: dedupe_of(call),
+            act: act_of(call),
             bounds: self.settings.bounds,
         };
         self.bounded(&new).map(|()| new)
@@ -198,16 +203,28 @@ impl Jobs {
     }
 }
 
+/// A call that was let in, or was once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) principal: &'a Principal,
+    pub(super) tool: &'a ToolVersion,
+    pub(super) parameters: &'a Value,
+    pub(super) key: &'a CallKey,
+}
+
 /// What makes another submission the same job, if the call has a key.
-pub(super) fn dedupe_of(errand: &Errand, principal: &Principal, tool: &ToolVersion) -> Option<Dedupe> {
-    let given = errand.request.execution_options.idempotency_key.as_ref()?;
-    let session = errand.request.agent_context.as_ref().and_then(|context| context.session_id.as_deref());
-    let scope = ledger::key_scope(principal, session);
-    Some(Dedupe {
-        // A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
-        key: scope_of(&["job", tool.tenant.as_str(), tool.id.as_str(), &scope, given]),
-        window: settings::dedupe_window(&tool.manifest),
-    })
+pub(super) fn dedupe_of(Call { principal, tool, parameters, key }: Call<'_>) -> Option<Dedupe> {
+    let key = ledger::queue_key(principal, tool, key, parameters)?;
+    Some(Dedupe { key, window: settings::dedupe_window(&tool.manifest) })
+}
+
+/// What the ledger knows the same act by, if it has effects and a key.
+fn act_of(Call { principal, tool, parameters, key }: Call<'_>) -> Option<LedgerAct> {
+    if !tool.manifest.side_effect_policy.has_effects() {
+        return None;
+    }
+    let key = key.of(principal, tool, parameters)?;
+    Some(LedgerAct { tool: tool.id.clone(), key, parameters: canonical::digest(parameters) })
 }
 
 /// The same request, to be done now by whoever does it.

@@ -25,12 +25,14 @@ pub struct Accepted {
     pub status: InvocationStatus,
     pub polling_info: PollingInfo,
     pub trace_id: TraceId,
+    /// It was accepted before: the job of an earlier call of the same act.
+    pub is_repeat: bool,
 }
 
 impl Accepted {
     pub(super) fn pending(invocation_id: InvocationId, seconds: u64, trace_id: TraceId) -> Self {
         let polling_info = PollingInfo { estimated_completion_seconds: seconds };
-        Self { invocation_id, status: InvocationStatus::Pending, polling_info, trace_id }
+        Self { invocation_id, status: InvocationStatus::Pending, polling_info, trace_id, is_repeat: false }
     }
 }
 

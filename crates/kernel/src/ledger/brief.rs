@@ -189,6 +189,7 @@ mod tests {
             parameters: canonical::digest(parameters),
             window: HOUR,
             owner: OwnerId(Uuid::nil()),
+            queued_act: None,
         }
     }
 

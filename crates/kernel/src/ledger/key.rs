@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::idempotency::{kept_key, scope_of, turn_key};
 use contract::ids::{InvocationId, TenantId, ToolId};
@@ -29,6 +30,17 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
+    /// Of a request, as it was made.
+    pub(crate) fn of_request(request: &InvokeRequest) -> Self {
+        let options = &request.execution_options;
+        Self {
+            given: options.idempotency_key.clone(),
+            turn_group: options.turn_group_id.clone(),
+            session: request.agent_context.as_ref().and_then(|context| context.session_id.clone()),
+            wait: options.wait_for_duplicate.unwrap_or(true),
+        }
+    }
+
     /// Is there enough to tell a repeated call from a new one?
     pub(crate) fn is_there(&self) -> bool {
         self.given.is_some() || self.turn_group.is_some()
@@ -52,6 +64,18 @@ impl CallKey {
         })?;
         Some(IdempotencyKey { scope: key_scope(caller, self.session.as_deref()), key })
     }
+}
+
+/// What the act of a call is known by in the queue: two jobs of one act are one. A call without effects has an act only if its
+/// caller named it, because nothing keeps it from being done twice.
+///
+/// A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
+pub(crate) fn queue_key(caller: &Caller, tool: &ToolVersion, key: &CallKey, parameters: &Value) -> Option<String> {
+    if key.given.is_none() && !tool.manifest.side_effect_policy.has_effects() {
+        return None;
+    }
+    let IdempotencyKey { scope, key } = key.of(caller, tool, parameters)?;
+    Some(scope_of(&["job", tool.tenant.as_str(), tool.id.as_str(), &scope, &key]))
 }
 
 /// Within what a caller's key is unique: its owner, which its token proves, and its session. The one answer for everything

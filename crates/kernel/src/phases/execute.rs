@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::cost::Reported;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
+use contract::ids::{InvocationId, TenantId};
 use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
 use policy::{Action, Caller};
@@ -21,11 +21,11 @@ use crate::attendant::{Attendant, Pace};
 use crate::concurrency::NoPlace;
 use crate::deadline::TimeAllowed;
 use crate::fair_places::Place;
-use crate::invocation_ids::{IdHold, job_digest};
+use crate::invocation_ids::{IdHold, job_digest, taken};
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::journey::OutwardCall;
-use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
+use crate::ledger::{self, Claim, Kept, KeptResult, WaitsFor, Wish};
 use crate::limits::ResolvedLimits;
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
@@ -123,10 +123,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             kernel.parts.books.owner(),
         );
         // Does it wait for another call with its key, and not for the ledger?
-        let waits = AtomicBool::new(!has_effects);
+        let waits = WaitsFor::default();
         let claiming = async {
             if !has_effects {
-                return kernel.parts.books.claim_lightly(intent, key.wait).await;
+                return kernel.parts.books.claim_lightly(intent, (key.wait, facts.is_job), &waits).await;
             }
             kernel.parts.observer.step(Step::Intending);
             let (wait, is_id_given) = (key.wait, facts.is_id_given);
@@ -138,9 +138,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             claim = claiming => claim?,
             () = facts.cancellation.cancelled() => return Err(cancelled(kernel, facts, &tool)),
             () = deadline.nears(Duration::ZERO) => {
-                return Err(match waits.load(Ordering::Relaxed) {
-                    true => still_running(&tool),
-                    false => timed_out(&tool, millis(deadline.allowed())),
+                return Err(match waits.get() {
+                    Some(first) => still_running(&tool, first),
+                    None => timed_out(&tool, millis(deadline.allowed())),
                 });
             }
         };
@@ -296,10 +296,14 @@ async fn id_held(kernel: &Kernel, facts: &Facts, authorized: &Authorized) -> Res
         return Ok(kernel.ids.hold_for_job(&id, call));
     }
     let hold = kernel.ids.hold(&id, call.clone())?;
-    // Nothing is kept of a call without effects, so it stands before nobody's.
-    if tool.manifest.side_effect_policy.has_effects() {
-        let digest = job_digest(&tool.id, parameters);
-        kernel.ids.free_of_jobs(&id, &call, digest, (key, &*kernel.parts.redactor)).await?;
+    let digest = job_digest(&tool.id, parameters);
+    kernel.ids.free_of_jobs(&id, &call, digest, (key, &*kernel.parts.redactor)).await?;
+    // The ledger refuses what it begins. A call without effects is none of those, and its record must not stand beside another's.
+    if !tool.manifest.side_effect_policy.has_effects() {
+        let line = kernel.books().ledger().find(&id.tenant, id.id).await.map_err(|error| error.refusal())?;
+        if line.is_some_and(|line| !call.is_of(&line.intent)) {
+            return Err(taken());
+        }
     }
     Ok(hold)
 }
@@ -405,10 +409,15 @@ pub(super) fn cancelled(kernel: &Kernel, facts: &Facts, tool: &ToolVersion) -> R
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
 }
 
-fn still_running(tool: &ToolVersion) -> Refusal {
-    Refusal::new(ErrorCode::E3409, format!("the first call of `{}` {} with this key still runs", tool.id, tool.version))
-        .hint("nothing was run a second time; ask again, with the same key")
-        .retryable(true)
+/// The first call may run, or be a job that still waits for its turn.
+fn still_running(tool: &ToolVersion, first: InvocationId) -> Refusal {
+    Refusal::new(
+        ErrorCode::E3409,
+        format!("the first call of `{}` {} with this key has not ended", tool.id, tool.version),
+    )
+    .hint("nothing was run a second time; ask again, with the same key")
+    .details(ledger::handle(first))
+    .retryable(true)
 }
 
 pub(super) fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {

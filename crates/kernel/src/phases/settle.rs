@@ -4,7 +4,6 @@
 //! caller hears that its outcome is unknown, which is the truth about what a restart would find.
 
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::SideEffectPolicy;
 use serde_json::{Value, json};
 
 use super::facts::{Facts, millis};
@@ -90,10 +89,11 @@ fn last_result(kernel: &Kernel, facts: &Facts, value: Value) -> LastResult {
     }
 }
 
-/// The effect may have happened. Tools nobody has classified answer as they always did: most of them have none.
+/// The effect may have happened. A tool that nobody has classified counts as one that must not run twice (DESIGN §8.19): what its
+/// executor said stands in the details.
 fn unknown(tool: &ToolVersion, refusal: Refusal, cause: &'static str) -> Refusal {
-    if refusal.code == ErrorCode::E3413 || tool.manifest.side_effect_policy == SideEffectPolicy::Unclassified {
-        return refusal;
+    if refusal.code == ErrorCode::E3413 {
+        return with_cause(refusal, cause);
     }
     Refusal::new(ErrorCode::E3413, format!("{}; whether it had its effect is not known", refusal.message))
         .hint(match &tool.manifest.compensation_tool_id {
@@ -109,6 +109,16 @@ fn unknown(tool: &ToolVersion, refusal: Refusal, cause: &'static str) -> Refusal
             "compensation_tool_id": tool.manifest.compensation_tool_id,
         }))
         .retryable(false)
+}
+
+/// An executor that knew itself that nobody knows has not said why in the word that the ledger keeps.
+fn with_cause(mut refusal: Refusal, cause: &'static str) -> Refusal {
+    let mut details = refusal.details.take().map_or_else(|| json!({}), |details| *details);
+    if let Some(members) = details.as_object_mut() {
+        members.entry("code").or_insert_with(|| refusal.code.as_str().into());
+        members.entry("cause").or_insert_with(|| cause.into());
+    }
+    refusal.details(details)
 }
 
 fn not_kept(tool: &ToolVersion, why: NotKept) -> Refusal {

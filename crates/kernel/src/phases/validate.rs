@@ -52,6 +52,7 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     limits_can_be_kept(&tool, &request.resource_limits)?;
     facts.checkpointing.wish(request.checkpoint_config.as_ref())?;
     idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
+    let key = CallKey::of_request(&request);
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
 
     let schema = tool.parameters_schema()?;
@@ -70,12 +71,7 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
         parameters_digest,
         coercions,
         require_approval: request.execution_options.require_approval,
-        key: CallKey {
-            given: request.execution_options.idempotency_key,
-            turn_group: request.execution_options.turn_group_id,
-            session: request.agent_context.as_ref().and_then(|context| context.session_id.clone()),
-            wait: request.execution_options.wait_for_duplicate.unwrap_or(true),
-        },
+        key,
         time_asked,
         parent_left,
         limits: request.resource_limits,

@@ -22,6 +22,8 @@
 //! - JOB-8: a dedupe key outlives a job that was never begun in no case: one that is cancelled before its first attempt, or
 //!   as its first attempt is put back or handed back, leaves its key free ([`DedupeKey`]).
 //! - JOB-9: what waits is bounded for each flow, for each tenant and in all. So no agent fills the queue of its tenant.
+//! - JOB-10: a key that a call holds in the ledger is that call's: a job of it ([`LedgerAct`]) is entered only under the id of
+//!   that call.
 //!
 //! Not here: what a job does and whether it may be repeated (`jobs`).
 
@@ -30,11 +32,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
-use contract::ids::{InvocationId, TenantId};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::CallOwner;
 use serde_json::Value;
 
 use super::clock::UnixMillis;
+use super::ledger::IdempotencyKey;
 pub use super::ledger::{Fence, OwnerId};
 use super::registry_store::StoreError;
 
@@ -82,6 +85,14 @@ pub struct Dedupe {
     pub window: Duration,
 }
 
+/// What the ledger knows the act of a job by, should a call have begun with it. (JOB-10)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerAct {
+    pub tool: ToolId,
+    pub key: IdempotencyKey,
+    pub parameters: Digest,
+}
+
 /// How much may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
@@ -124,6 +135,8 @@ pub struct NewJob {
     /// How often it may be started, at least once.
     pub attempts_max: u32,
     pub dedupe: Option<Dedupe>,
+    /// Looked for in the ledger as it is entered, and not kept.
+    pub act: Option<LedgerAct>,
     pub bounds: QueueBounds,
 }
 
@@ -134,6 +147,9 @@ pub enum Enqueued {
     New,
     /// It was there before, under its own id or under its dedupe key. `same` if the digests are equal.
     Existing { id: InvocationId, same: bool },
+    /// A call that is no job has its key in the ledger: in flight, done or unknown (JOB-10). `same` if its parameters are equal.
+    /// Nothing was written.
+    Claimed { id: InvocationId, same: bool },
     /// Too much waits already; nothing was written.
     Full,
 }
@@ -145,6 +161,8 @@ pub enum Adopted {
     Running(Fence),
     /// See [`Enqueued::Existing`].
     Existing { id: InvocationId, same: bool },
+    /// See [`Enqueued::Claimed`].
+    Claimed { id: InvocationId, same: bool },
 }
 
 /// Where a job stands.

@@ -15,6 +15,7 @@
 //! - LEDGER-2: what was answered is durable.
 //! - LEDGER-3: a settled call is settled once: who comes second, or with an old fence, changes nothing.
 //! - LEDGER-4: spans are measured by the store's own clock; a caller's clock that is wrong or jumps changes no window.
+//! - LEDGER-5: a key for which a job that has not ended stands in the queue ([`QueuedAct`]) is that job's: no other call begins with it.
 //!
 //! An *owner* is a process that runs calls. It has one lease for everything it runs and renews it as a whole, so that
 //! keeping a thousand calls alive costs one write. A *fence* grows each time a call changes hands.
@@ -57,6 +58,17 @@ pub struct IdempotencyKey {
     pub key: String,
 }
 
+/// What the act of a call is known by in the queue, should a job be to do it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedAct {
+    /// The kind of such jobs.
+    pub kind: &'static str,
+    /// Their dedupe key.
+    pub dedupe_key: String,
+    /// Their digest, if they mean the same parameters.
+    pub digest: Digest,
+}
+
 /// A call that is about to have effects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intent {
@@ -73,6 +85,8 @@ pub struct Intent {
     /// For how long its outcome is kept once it is known.
     pub window: Duration,
     pub owner: OwnerId,
+    /// Looked for when it begins, and not kept: a line that is read has none.
+    pub queued_act: Option<QueuedAct>,
 }
 
 impl Intent {
@@ -94,6 +108,8 @@ pub enum Begun {
     Held(Box<Entry>),
     /// The key stands for a call with other parameters.
     OtherParameters { invocation: InvocationId },
+    /// The key stands for a job that has not ended and has no line yet (LEDGER-5): with the same parameters, or with others.
+    Queued { job: InvocationId, same: bool },
     /// Another call has this invocation id.
     IdTaken,
     /// The owner's lease is over: it must not begin anything.

@@ -415,6 +415,25 @@ async fn what_is_not_safe_to_repeat_is_tried_once() {
     assert_eq!((view.record.state, view.record.attempts, stage.runs()), (JobState::Failed, 1, 1));
 }
 
+/// DESIGN §8.19: it counts as irreversible.
+#[tokio::test]
+async fn a_tool_that_nobody_has_classified_is_unknown_where_nobody_can_know_and_says_so_alike_everywhere() {
+    let change = json!({ "side_effect_policy": "unclassified", "protocol": "custom" });
+    let stage = Backstage::with(JobsSettings::default(), change, Vec::new()).await;
+    stage.act(Act::Fail(Refusal::new(ErrorCode::E3503, "it did not answer")));
+    stage.work();
+    let told = stage.kernel.invoke(arrival(Some(ADMIN), greet())).await.unwrap_err().refusal;
+    let id = stage.submit(json!({})).await;
+    let view = stage.until(id, ended).await;
+    assert_eq!(view.status, InvocationStatus::Indeterminate);
+    let told: (Value, Value) = (told.code.as_str().into(), *told.details.unwrap());
+    let mut kept = view.record.error.unwrap();
+    for (code, details) in [told, (kept["code"].take(), kept["details"].take())] {
+        let seen = (code, &details["code"], &details["cause"]);
+        assert_eq!(seen, (json!("E3413"), &json!("E3503"), &json!("answer_lost")), "{details}");
+    }
+}
+
 #[tokio::test]
 async fn jobs_of_a_process_that_is_gone_run_if_the_ledger_has_nothing_of_them() {
     for policy in ["pure", "unclassified"] {

@@ -248,7 +248,10 @@ impl Round<'_> {
         })?;
         let started = started.await.map_err(|_| Refusal::new(ErrorCode::E3000, "the call broke off"))?;
         let accepted = started.map_err(|failed| failed.refusal)?;
-        self.hear(accepted.invocation_id, said, given);
+        // A call that is a task already is heard by whoever began it.
+        if !accepted.is_repeat {
+            self.hear(accepted.invocation_id, said, given);
+        }
         Ok(accepted)
     }
 

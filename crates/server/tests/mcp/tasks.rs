@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_server::{Exposure, McpConfig};
 use kernel::jobs::JobsSettings;
-use kernel::ports::job_store::JobStore as _;
+use kernel::ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -114,6 +114,27 @@ async fn a_call_that_lasts_becomes_a_task_and_its_end_is_fetched_later() {
         let gone = ask(&stage, method, json!({ "taskId": id })).await;
         assert_eq!(gone["error"]["code"], -32601, "{method}: {gone}");
     }
+}
+
+#[tokio::test]
+async fn one_key_is_one_task_however_often_it_is_asked_for() {
+    let (stage, store) = stage().await;
+    let keyed = |text: &str| {
+        let mut call = call("required_tool");
+        call["arguments"]["text"] = json!(text);
+        call["_meta"] = json!({ "dev.gantry/idempotency_key": "order-7" });
+        call
+    };
+    let first = ask(&stage, "tools/call", keyed("x")).await;
+    let id = first["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{first}")).to_owned();
+    for _ in 0..2 {
+        let again = ask(&stage, "tools/call", keyed("x")).await;
+        assert_eq!(again["result"]["taskId"], id.as_str(), "{again}");
+        until(&stage, &id, "completed").await;
+    }
+    let other = ask(&stage, "tools/call", keyed("y")).await;
+    assert!(other.to_string().contains("E3410"), "{other}");
+    assert_eq!(store.list(&JobFilter::default(), None, 10).await.unwrap().jobs.len(), 1);
 }
 
 #[tokio::test]

@@ -107,6 +107,7 @@ fn job(of: &str, number: u128) -> NewJob {
         attempts_max: 3,
         dedupe: None,
         bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
+        act: None,
     }
 }
 

@@ -14,8 +14,10 @@ use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::{Clock as _, UnixMillis};
+use kernel::ports::job_store::{Adopted, Dedupe, Enqueued, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds};
 use kernel::ports::ledger::{
-    Begun, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+    Begun, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, QueuedAct, Resolved, Settled,
+    Settlement,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -50,6 +52,8 @@ macro_rules! ledger_suite {
                 calls_are_listed_newest_first_by_tenant_and_state_in_pages,
                 everything_survives_a_reopening,
                 hostile_keys_are_kept_as_they_are,
+                a_key_for_which_a_job_has_not_ended_begins_no_other_call,
+                a_job_whose_key_a_call_holds_is_entered_only_as_that_call,
             ]
         );
     };
@@ -81,6 +85,7 @@ fn intent(number: u128, key: Option<&str>) -> Intent {
         parameters: canonical::digest(&json!({ "amount": 5 })),
         window: DAY,
         owner: owner(1),
+        queued_act: None,
     }
 }
 
@@ -110,6 +115,82 @@ async fn state(ledger: &Arc<dyn Ledger>, number: u128) -> EntryState {
 }
 
 // ------------------------------------------------------------------------------------------------------------- cases
+
+/// A call whose act is known in the queue, and its job.
+fn act(number: u128, key: &str, amount: u64) -> (Intent, NewJob) {
+    let parameters = json!({ "amount": amount });
+    let (digest, job_digest) = (canonical::digest(&parameters), canonical::digest(&json!(["job", parameters])));
+    let dedupe_key = format!("job {key}");
+    let queued_act = Some(QueuedAct { kind: "tool_call", dedupe_key: dedupe_key.clone(), digest: job_digest });
+    let intent = Intent { parameters: digest, queued_act, ..intent(number, Some(key)) };
+    let job = NewJob {
+        key: JobKey { tenant: intent.tenant.clone(), id: intent.invocation },
+        kind: "tool_call".into(),
+        label: intent.tool.to_string(),
+        owner: intent.caller.clone(),
+        flow: "flow".into(),
+        payload: json!({}),
+        digest: job_digest,
+        priority: JobPriority::near(5),
+        delay: Duration::ZERO,
+        attempts_max: 1,
+        dedupe: Some(Dedupe { key: dedupe_key, window: DAY }),
+        act: intent.key.clone().map(|key| LedgerAct { tool: intent.tool.clone(), key, parameters: digest }),
+        bounds: QueueBounds { per_flow: 10, per_tenant: 10, total: 10 },
+    };
+    (intent, job)
+}
+
+// ------------------------------------------------------------------------------------------------------------- queue
+
+/// LEDGER-5.
+pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: impl Adapter) {
+    let (ledger, jobs) = (open(&adapter).await, adapter.jobs());
+    let (job_call, job) = act(1, "k", 5);
+    assert_eq!(jobs.enqueue(job.clone()).await.unwrap(), Enqueued::New);
+    let begin = async |number, amount| ledger.begin(act(number, "k", amount).0).await.unwrap();
+    // More than once, because a first claim may go with others.
+    for _ in 0..2 {
+        assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true });
+        assert_eq!(begin(3, 6).await, Begun::Queued { job: id(1), same: false });
+    }
+    assert_eq!(ledger.find(&"acme".parse().unwrap(), id(2)).await.unwrap(), None, "nothing was written");
+    fresh(&ledger, act(4, "other", 5).0).await;
+    let elsewhere = Intent { tenant: "other".parse().unwrap(), ..act(5, "k", 5).0 };
+    fresh(&ledger, elsewhere).await;
+    // The job itself begins, and is found in the ledger from then on.
+    let fence = fresh(&ledger, job_call).await;
+    assert!(matches!(begin(2, 5).await, Begun::Held(entry) if entry.intent.invocation == id(1)));
+    assert_eq!(begin(3, 6).await, Begun::OtherParameters { invocation: id(1) });
+    assert_eq!(ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
+    assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true }, "it is tried again");
+    jobs.ask_cancel(&job.key, "", json!({})).await.unwrap();
+    fresh(&ledger, act(2, "k", 5).0).await;
+}
+
+/// JOB-10.
+pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: impl Adapter) {
+    let (ledger, jobs) = (open(&adapter).await, adapter.jobs());
+    jobs.enlist(owner(1), LEASE, false).await.unwrap();
+    let fence = fresh(&ledger, act(1, "k", 5).0).await;
+    let enter = async |number, amount| jobs.enqueue(act(number, "k", amount).1).await.unwrap();
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true });
+    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false });
+    let adopted = jobs.adopt(act(2, "k", 5).1, owner(1)).await.unwrap();
+    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true });
+    assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), Settled::Kept);
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true }, "it is done");
+    assert_eq!(enter(1, 5).await, Enqueued::New, "the same act under its own id");
+    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true });
+    // What failed clean, or is over, holds nothing.
+    let fence = fresh(&ledger, act(7, "l", 5).0).await;
+    assert_eq!(ledger.settle(id(7), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
+    assert_eq!(jobs.enqueue(act(8, "l", 6).1).await.unwrap(), Enqueued::New);
+    let fence = fresh(&ledger, act(9, "m", 5).0).await;
+    assert_eq!(ledger.settle(id(9), fence, done(json!({}))).await.unwrap(), Settled::Kept);
+    adapter.clock().step(DAY + LEASE);
+    assert_eq!(jobs.enqueue(act(10, "m", 6).1).await.unwrap(), Enqueued::New);
+}
 
 pub async fn a_fresh_ledger_is_empty(adapter: impl Adapter) {
     let ledger = open(&adapter).await;

@@ -124,6 +124,7 @@ fn job(number: u64) -> Result<NewJob, Failure> {
         attempts_max: 3,
         dedupe: None,
         bounds: QueueBounds { per_flow: u64::MAX, per_tenant: u64::MAX, total: u64::MAX },
+        act: None,
     })
 }
 

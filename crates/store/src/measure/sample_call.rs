@@ -32,6 +32,7 @@ pub(crate) fn intent(number: u64) -> Result<Intent, Failure> {
         parameters: canonical::digest(&json!({ "expression": format!("1 + {number}") })),
         window: WINDOW,
         owner: OWNER,
+        queued_act: None,
     })
 }
 

@@ -14,6 +14,7 @@ use kernel::ports::job_store::{
     JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed,
     TakeRules, Taken, TakenJob, Written, rank,
 };
+use kernel::ports::ledger::Intent;
 use kernel::ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
@@ -138,6 +139,18 @@ impl Jobs {
         Some((found.record.key.id, found.digest == new.digest))
     }
 
+    /// The job that is to do the act of a call, if it is another one and has not ended (LEDGER-5).
+    pub(super) fn to_do(&self, intent: &Intent) -> Option<(InvocationId, bool)> {
+        let act = intent.queued_act.as_ref()?;
+        let found = self.jobs.values().find(|job| {
+            let JobRecord { key, kind, state, .. } = &job.record;
+            let same_key = job.dedupe.as_ref().is_some_and(|(had, _)| had.key == act.dedupe_key);
+            let is_other = key.id != intent.invocation;
+            same_key && is_other && !state.is_end() && *kind == act.kind && key.tenant == intent.tenant
+        })?;
+        Some((found.record.key.id, found.digest == act.digest))
+    }
+
     fn insert(&mut self, now: UnixMillis, new: NewJob, owner: Option<OwnerId>) -> &mut Job {
         let due = now.plus(new.delay);
         let runs = owner.is_some();
@@ -217,7 +230,7 @@ impl Jobs {
 }
 
 impl MemoryStore {
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+    pub(super) fn jobs(&self) -> MutexGuard<'_, Jobs> {
         let lock: &Mutex<Jobs> = &self.jobs;
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,6 +273,9 @@ impl JobStore for MemoryStore {
         if let Some((id, same)) = kept.existing(now, &job) {
             return Ok(Enqueued::Existing { id, same });
         }
+        if let Some((id, same)) = self.lines().claimed(&job, now) {
+            return Ok(Enqueued::Claimed { id, same });
+        }
         if kept.waiting_in(&job.key.tenant, &job.flow) >= job.bounds.per_flow
             || kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant
             || kept.waiting(None) >= job.bounds.total
@@ -275,6 +291,9 @@ impl JobStore for MemoryStore {
         let mut kept = self.jobs();
         if let Some((id, same)) = kept.existing(now, &job) {
             return Ok(Adopted::Existing { id, same });
+        }
+        if let Some((id, same)) = self.lines().claimed(&job, now) {
+            return Ok(Adopted::Claimed { id, same });
         }
         kept.insert(now, job, Some(owner)).event(now, "started", json!({ "attempt": 1 }));
         Ok(Adopted::Running(Fence(1)))

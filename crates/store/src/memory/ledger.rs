@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::NewJob;
 use kernel::ports::ledger::{
     Begun, Entry, EntryFilter, EntryState, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
 };
@@ -35,6 +36,24 @@ impl Lines {
         self.leases.get(&owner).is_some_and(|until| *until > now)
     }
 
+    /// The call other than this one that has the key of a job's act, and whether its parameters are the same (JOB-10).
+    pub(super) fn claimed(&self, job: &NewJob, now: UnixMillis) -> Option<(InvocationId, bool)> {
+        let act = job.act.as_ref()?;
+        let line = self.lines.values().find(|line| {
+            let of = &line.entry.intent;
+            let counts = match line.entry.state {
+                EntryState::InFlight | EntryState::Unknown => true,
+                EntryState::Done => line.keep_until > now,
+                EntryState::FailedClean => false,
+            };
+            let is_other = of.invocation != job.key.id;
+            let same_key = of.tenant == job.key.tenant && of.tool == act.tool && of.key.as_ref() == Some(&act.key);
+            !line.released && counts && is_other && same_key
+        })?;
+        let of = &line.entry.intent;
+        Some((of.invocation, of.parameters == act.parameters))
+    }
+
     /// The call that has the key of this intent and still counts.
     fn holder(&mut self, intent: &Intent, now: UnixMillis) -> Option<&mut Line> {
         let key = intent.key.as_ref()?;
@@ -52,7 +71,7 @@ impl Lines {
 }
 
 impl MemoryStore {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    pub(super) fn lines(&self) -> MutexGuard<'_, Lines> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,6 +98,8 @@ impl Ledger for MemoryStore {
 
     async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
         let now = self.time.now();
+        // Before the ledger, as by everybody who locks both.
+        let queue = self.jobs();
         let mut kept = self.lines();
         if !kept.is_alive(intent.owner, now) {
             return Ok(Begun::OwnerLapsed);
@@ -93,6 +114,9 @@ impl Ledger for MemoryStore {
                 });
             }
             line.released = true;
+        }
+        if let Some((job, same)) = queue.to_do(&intent) {
+            return Ok(Begun::Queued { job, same });
         }
         let fence = match kept.lines.get(&intent.invocation).map(|line| &line.entry) {
             None => Fence(1),

@@ -52,6 +52,7 @@ impl JobStore for PostgresStore {
         Ok(match self.enter(&job, None).await? {
             Entry::New => Enqueued::New,
             Entry::Known { id, same } => Enqueued::Existing { id, same },
+            Entry::Claimed { id, same } => Enqueued::Claimed { id, same },
             Entry::Full => Enqueued::Full,
         })
     }
@@ -60,6 +61,7 @@ impl JobStore for PostgresStore {
         match self.enter(&job, Some(owner)).await? {
             Entry::New => Ok(Adopted::Running(Fence(1))),
             Entry::Known { id, same } => Ok(Adopted::Existing { id, same }),
+            Entry::Claimed { id, same } => Ok(Adopted::Claimed { id, same }),
             // What does not wait is not bounded.
             Entry::Full => Err(Fault::from(Busy::Contended).into()),
         }

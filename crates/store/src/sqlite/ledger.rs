@@ -12,6 +12,7 @@ use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::LedgerAct;
 use kernel::ports::ledger::{
     Begun, Entry, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Resolved, Settled,
     Settlement,
@@ -147,6 +148,9 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
             release(connection, id)?;
         }
     }
+    if let Some((job, same)) = queued(connection, intent)? {
+        return Ok(Begun::Queued { job, same });
+    }
     // Almost every call is a new one, so that is tried before anything is looked for.
     if insert(connection, intent, now)? {
         return Ok(Begun::Fresh(Fence(1)));
@@ -162,6 +166,48 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
         }
         Some(former) => Ok(Begun::Held(Box::new(former))),
     }
+}
+
+/// The job that is to do the act of this call, if it is another one and has not ended (LEDGER-5).
+fn queued(connection: &Connection, intent: &Intent) -> Result<Option<(InvocationId, bool)>, Fault> {
+    let Some(act) = &intent.queued_act else { return Ok(None) };
+    let found: Option<(String, String)> = connection
+        .prepare_cached(
+            "SELECT id, digest FROM jobs
+             WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND ended_at IS NULL AND id <> ?4",
+        )?
+        .query_row(params![intent.tenant.as_str(), act.kind, act.dedupe_key, intent.invocation.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    found
+        .map(|(id, digest)| Ok((id.parse().map_err(|_| unreadable("id", &id))?, digest == act.digest.to_string())))
+        .transpose()
+}
+
+/// The call other than this one that has the key of a job's act, and whether its parameters are the same (JOB-10).
+pub(super) fn claimed(
+    connection: &Connection,
+    now: UnixMillis,
+    (tenant, id): (&TenantId, InvocationId),
+    act: &LedgerAct,
+) -> Result<Option<(InvocationId, bool)>, Fault> {
+    let found: Option<(String, String)> = connection
+        .prepare_cached(
+            "SELECT invocation_id, parameters_digest FROM ledger
+             WHERE tenant_id = ?1 AND tool_id = ?2 AND scope = ?3 AND key = ?4 AND holds_key = 1 AND invocation_id <> ?5
+               AND (state IN ('in_flight', 'unknown') OR (state = 'done' AND keep_until > ?6))",
+        )?
+        .query_row(
+            params![tenant.as_str(), act.tool.as_str(), act.key.scope, act.key.key, id.to_string(), now.to_string()],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    found
+        .map(|(id, digest)| {
+            Ok((id.parse().map_err(|_| unreadable("invocation_id", &id))?, digest == act.parameters.to_string()))
+        })
+        .transpose()
 }
 
 /// The call that has the key and still counts.
@@ -389,6 +435,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Fault> {
             parameters: word(row, "parameters_digest", &of)?,
             window: Duration::from_secs(row.get::<_, u32>("window_seconds")?.into()),
             owner: OwnerId(owner.parse().map_err(|_| unreadable("owner_id", &of))?),
+            queued_act: None,
         },
         state: EntryState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
         fence: Fence(row.get::<_, u32>("fence")?.into()),

@@ -13,7 +13,9 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 use tokio::sync::mpsc;
 
 use super::opening::{Location, OpenError};
-use crate::moving::{Cell, ClearColumn, Column, Instead, Kind, MoveError, Row, Sum, Table, TableSum, is_moved, quoted};
+use crate::moving::{
+    Cell, ClearColumn, Column, HeldJobs, Instead, Kind, MoveError, Row, Sum, Table, TableSum, is_moved, quoted,
+};
 
 /// Most rows that are handed over at once.
 const BATCH_ROWS_MAX: usize = 500;
@@ -76,8 +78,7 @@ pub fn forget_clear_texts(copy: &Path, columns: &[ClearColumn]) -> Result<usize,
 }
 
 fn forget_column(connection: &Connection, of: &ClearColumn) -> rusqlite::Result<usize> {
-    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-    if !connection.query_row(is_there, [of.table], |row| row.get::<_, bool>(0))? {
+    if !has_table(connection, of.table)? {
         return Ok(0);
     }
     let ClearColumn { table, column, sealed, .. } = of;
@@ -98,6 +99,55 @@ fn forget_column(connection: &Connection, of: &ClearColumn) -> rusqlite::Result<
             Ok(forgotten)
         }
     }
+}
+
+/// Ends the jobs of a copy that must not be begun by whoever opens it; says how many. Blocks.
+pub fn hold_jobs(copy: &Path, held: &HeldJobs) -> Result<usize, OpenError> {
+    let location = Location::new(copy);
+    let hold = || {
+        let mut connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        // One file, whatever the store is in.
+        connection.pragma_update(None, "journal_mode", "delete")?;
+        if !has_table(&connection, "jobs")? {
+            return Ok(0);
+        }
+        let transaction = connection.transaction()?;
+        let (which, now, any) = (HeldJobs::WHICH, held.now.0, HeldJobs::ANY_ID);
+        transaction.execute(
+            &format!(
+                "INSERT INTO job_events (seq, number, at, kind, data)
+                 SELECT seq, events + 1, ?1, 'failed', '{{\"error\":' || replace(?2, ?3, id) || '}}' FROM jobs WHERE {which}"
+            ),
+            rusqlite::params![now, held.error, any],
+        )?;
+        let ended = transaction.execute(
+            &format!(
+                "UPDATE jobs SET state = 'failed', owner_id = NULL, ended_at = ?1, error = replace(?2, ?3, id),
+                                 events = events + 1
+                 WHERE {which}"
+            ),
+            rusqlite::params![now, held.error, any],
+        )?;
+        // The counters of tenants are the writer's own; those of flows follow the states.
+        transaction.execute(
+            "UPDATE job_tenants SET
+                 waiting = (SELECT count(*) FROM jobs WHERE state IN ('delayed', 'queued')
+                            AND (job_tenants.tenant_id = '' OR jobs.tenant_id = job_tenants.tenant_id)),
+                 ready = CASE job_tenants.tenant_id WHEN '' THEN ready
+                         ELSE (SELECT count(*) FROM jobs WHERE state = 'queued' AND jobs.tenant_id = job_tenants.tenant_id) END,
+                 running = (SELECT count(*) FROM jobs WHERE state = 'running'
+                            AND (job_tenants.tenant_id = '' OR jobs.tenant_id = job_tenants.tenant_id))",
+            [],
+        )?;
+        transaction.commit()?;
+        Ok(ended)
+    };
+    hold().map_err(|error: rusqlite::Error| location.classify(error))
+}
+
+fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    connection.query_row(is_there, [name], |row| row.get(0))
 }
 
 /// Is this file a whole store that this program can open? Reads all of it. Blocks.

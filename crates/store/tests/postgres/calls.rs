@@ -49,6 +49,7 @@ fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
         parameters: canonical::digest(&json!({ "amount": 5 })),
         window: Duration::from_secs(60),
         owner: by,
+        queued_act: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn job(of: &str, number: u128) -> NewJob {
         attempts_max: 3,
         dedupe: None,
         bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
+        act: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use audit::Trust;
-use store::moving::{MoveError, ReplaceError, check_backup, put_in_place};
+use store::moving::{HeldJobs, MoveError, ReplaceError, check_backup, hold_jobs, put_in_place};
 
 use super::{open, unusable};
 use crate::backup_file::{DATABASE, Head};
@@ -65,6 +65,14 @@ impl Staging {
     pub(super) fn unpack(&self, file: &Path) -> Result<(), Failure> {
         open(file)?.each(|name, content| self.take(name, content)).map_err(|error| unusable(file, &error))?;
         Ok(())
+    }
+
+    /// Ends the jobs of the unpacked store that must not be begun; says how many.
+    pub(super) fn hold_jobs(&self, held: &HeldJobs) -> Result<u64, Failure> {
+        let Some(store) = &self.store else { return Ok(0) };
+        let ended = hold_jobs(&beside(store), held);
+        let ended = ended.map_err(|error| Failure::new(error.to_string()).hint("nothing was changed"))?;
+        Ok(u64::try_from(ended).unwrap_or(u64::MAX))
     }
 
     /// Puts one file of the backup beside its place.

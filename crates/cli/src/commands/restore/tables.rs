@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::canonical::Digest;
-use store::moving::{MoveError, PostgresLoad, Sum, Table, read_line};
+use store::moving::{HeldJobs, MoveError, PostgresLoad, Sum, Table, read_line};
 use tokio::sync::mpsc;
 
 use super::super::backup::options;
@@ -46,14 +46,16 @@ pub(super) async fn in_the_way(head: &Head, url: &str) -> Result<Option<MoveErro
     }
 }
 
-/// Loads all tables, compares them with what the backup says they are, and makes a store of the database.
+/// Loads all tables, compares them with what the backup says they are, and makes a store of the database. Says how many jobs were
+/// held.
 pub(super) async fn load(
     context: &Context,
     file: &Path,
     head: &Head,
     url: &str,
     staging: &Arc<Staging>,
-) -> Result<(), Failure> {
+    held: Option<&HeldJobs>,
+) -> Result<u64, Failure> {
     let failed = |error: MoveError| not_moved(url, &error);
     let mut load = PostgresLoad::begin(url, &options(), Some(head.steps), &mark(head)).await.map_err(failed)?;
     let (sender, mut parts) = mpsc::channel(PARTS_WAITING_MAX);
@@ -86,7 +88,7 @@ pub(super) async fn load(
     let read = reading.await.map_err(|error| Failure::new(format!("reading the backup was broken off: {error}")))?;
     let digests = read.map_err(|error| unusable(file, &error))?;
     compare(&load, &tables, &digests).await.map_err(failed)?;
-    load.finish().await.map_err(failed)
+    load.finish_holding(held).await.map_err(failed)
 }
 
 impl Loading {

@@ -25,7 +25,15 @@ const ENTRY_TRIES: u32 = 4;
 #[derive(Debug)]
 pub(super) enum Entry {
     New,
-    Known { id: InvocationId, same: bool },
+    Known {
+        id: InvocationId,
+        same: bool,
+    },
+    /// A call has its key in the ledger.
+    Claimed {
+        id: InvocationId,
+        same: bool,
+    },
     Full,
 }
 
@@ -82,6 +90,9 @@ impl PostgresStore {
                     text(&job.flow),
                     text(&job.owner.delegators()),
                     int(&bound(job.bounds.per_flow)),
+                    text(&job.act.as_ref().map(|act| act.tool.as_str())),
+                    bytes(&job.act.as_ref().map(|act| act.key.scope.as_bytes())),
+                    bytes(&job.act.as_ref().map(|act| act.key.key.as_bytes())),
                 ],
             )
             .await?;
@@ -92,6 +103,10 @@ impl PostgresStore {
         if column::<Option<&str>>(row, "id")?.is_some() {
             let same = column::<&str>(row, "digest")? == digest;
             return Ok(Some(Entry::Known { id: word(row, "id", &id)?, same }));
+        }
+        if let (Some(digest), Some(act)) = (column::<Option<&str>>(row, "line_digest")?, &job.act) {
+            let same = digest == act.parameters.to_string();
+            return Ok(Some(Entry::Claimed { id: word(row, "line_id", &id)?, same }));
         }
         Ok((!column::<bool>(row, "has_room")?).then_some(Entry::Full))
     }
@@ -107,6 +122,13 @@ fn entering() -> String {
              SELECT id, digest FROM jobs, clock
              WHERE tenant_id = $2 AND kind = $4 AND dedupe_key IS NOT NULL AND sha256(dedupe_key) = sha256($12)
                AND NOT (dedupe_until <= clock.now AND ended_at IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM by_id)
+         ),
+         line AS MATERIALIZED (
+             SELECT invocation_id, parameters_digest FROM ledger, clock
+             WHERE holds_key AND tenant_id = $2 AND tool_id = $25 AND sha256(scope) = sha256($26)
+               AND sha256(key) = sha256($27) AND invocation_id <> $3
+               AND (state IN ('in_flight', 'unknown') OR (state = 'done' AND keep_until > clock.now))
+               AND NOT EXISTS (SELECT 1 FROM known) LIMIT 1
          ),
          outlived AS (
              UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL FROM clock
@@ -131,7 +153,7 @@ fn entering() -> String {
              SELECT $2, $3, $4, $5, $6, $7, $8, $9, clock.now + $15 + $10, $21::int, $11,
                     $12, clock.now + $13, $14, $21::int, 1, clock.now, clock.now + $15, CASE WHEN $21 THEN clock.now END, $22, $23
              FROM clock, room
-             WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM known) AND (SELECT count(*) FROM outlived) >= 0
+             WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM known) AND NOT EXISTS (SELECT 1 FROM line) AND (SELECT count(*) FROM outlived) >= 0
              ON CONFLICT DO NOTHING RETURNING seq
          ),
          body AS (INSERT INTO job_bodies (seq, tenant_id, payload) SELECT seq, $2, $16 FROM new),
@@ -139,7 +161,8 @@ fn entering() -> String {
              INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
              SELECT seq, 1, $2, clock.now, $17, $18 FROM new, clock
          )
-         SELECT EXISTS (SELECT 1 FROM new) AS is_new, room.is_there AS has_room, known.id, known.digest
+         SELECT EXISTS (SELECT 1 FROM new) AS is_new, room.is_there AS has_room, known.id, known.digest,
+                (SELECT invocation_id FROM line) AS line_id, (SELECT parameters_digest FROM line) AS line_digest
          FROM room LEFT JOIN known ON true LIMIT 1",
         clock = with_clock()
     )

@@ -25,7 +25,7 @@ use super::groups::WaitingClaim;
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
 use crate::postgres::reading::{opt_time, time, with_clock};
-use crate::postgres::statement::{Value, bytes, column, int, text};
+use crate::postgres::statement::{Value, bytes, column, int, text, word};
 use crate::postgres::transaction::{Scope, Transaction, in_transaction};
 
 /// So often a claim is tried anew because somebody else was quicker. Then the id counts as taken: it may be another tenant's,
@@ -85,7 +85,7 @@ impl Claim {
     }
 }
 
-/// Runs `$work` with the values `$1` to `$15` of a claim, as [`INTENT`] numbers them; a statement need not use all. A macro,
+/// Runs `$work` with the values `$1` to `$17` of a claim, as [`INTENT`] numbers them; a statement need not use all. A macro,
 /// because the values borrow from each other.
 macro_rules! with_values {
     ($claim:expr, $now:expr, |$values:ident| $work:expr) => {{
@@ -96,7 +96,9 @@ macro_rules! with_values {
         let effects = intent.effects.as_str();
         let scope = intent.key.as_ref().map(|key| key.scope.as_bytes());
         let key = intent.key.as_ref().map(|key| key.key.as_bytes());
-        let $values: [Value<'_>; 15] = [
+        let act = intent.queued_act.as_ref();
+        let (kind, dedupe) = act.map(|act| (act.kind, act.dedupe_key.as_bytes())).unzip();
+        let $values: [Value<'_>; 17] = [
             int(&now),
             text(&claim.id),
             text(&claim.trace),
@@ -112,6 +114,8 @@ macro_rules! with_values {
             text(&claim.owner),
             int(&claim.number),
             text(&delegators),
+            text(&kind),
+            bytes(&dedupe),
         ];
         $work
     }};
@@ -125,6 +129,9 @@ pub(super) const INTENT: &str = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 /// The line that has the key.
 const BY_KEY: &str =
     "holds_key AND tenant_id = $4 AND tool_id = $6 AND sha256(scope) = sha256($9) AND sha256(key) = sha256($10)";
+/// The job that is to do the act, if it is another one and has not ended (LEDGER-5).
+const QUEUED: &str = "SELECT id, digest FROM jobs WHERE tenant_id = $4 AND kind = $16 AND dedupe_key IS NOT NULL \
+                      AND sha256(dedupe_key) = sha256($17) AND ended_at IS NULL AND id <> $2 LIMIT 1";
 /// Whether the owner's lease is good.
 const ALIVE: &str = "EXISTS (SELECT 1 FROM instances, clock WHERE owner_id = $13 AND ledger_until > clock.now)";
 
@@ -170,12 +177,15 @@ impl PostgresStore {
 fn insertion() -> String {
     format!(
         "{clock}, owner AS MATERIALIZED (SELECT {ALIVE} AS is_alive),
+         queued AS MATERIALIZED ({QUEUED}),
          new AS (
              INSERT INTO ledger ({INTO}, holds_key, fence, state, begun_at)
-             SELECT {INTENT}, $10 IS NOT NULL, 1, 'in_flight', clock.now FROM clock, owner WHERE owner.is_alive
+             SELECT {INTENT}, $10 IS NOT NULL, 1, 'in_flight', clock.now FROM clock, owner
+             WHERE owner.is_alive AND NOT EXISTS (SELECT 1 FROM queued)
              ON CONFLICT DO NOTHING RETURNING 1
          )
-         SELECT owner.is_alive, EXISTS (SELECT 1 FROM new) AS is_new, clock.now, line.*
+         SELECT owner.is_alive, EXISTS (SELECT 1 FROM new) AS is_new, clock.now,
+                (SELECT id FROM queued) AS job_id, (SELECT digest FROM queued) AS job_digest, line.*
          FROM owner CROSS JOIN clock LEFT JOIN LATERAL (
              SELECT {COLUMNS}, holds_key, keep_until FROM ledger WHERE invocation_id = $2
              UNION ALL
@@ -195,7 +205,15 @@ fn answer(claim: &Claim, rows: &[Row]) -> Result<Verdict, Fault> {
         return Ok(Verdict::Answer(Begun::Fresh(Fence(1))));
     }
     let now = time(first, "now")?;
-    Ok(judge(&claim.intent, lines(rows)?, now))
+    let verdict = judge(&claim.intent, lines(rows)?, now);
+    // Who has a line with the key comes before who is to get one.
+    if let (false, Some(act), Some(digest)) =
+        (matches!(verdict, Verdict::Answer(_)), &claim.intent.queued_act, column::<Option<&str>>(first, "job_digest")?)
+    {
+        let (job, same) = (word(first, "job_id", &claim.id)?, digest == act.digest.to_string());
+        return Ok(Verdict::Answer(Begun::Queued { job, same }));
+    }
+    Ok(verdict)
 }
 
 /// The second way: on locked lines.

@@ -36,6 +36,7 @@ pub(super) fn entry(row: &Row) -> Result<Entry, Fault> {
             parameters: word(row, "parameters_digest", of)?,
             window: Duration::from_secs(number(row, "window_seconds", of)?),
             owner: OwnerId(word(row, "owner_id", of)?),
+            queued_act: None,
         },
         state: EntryState::of_word(column(row, "state")?).ok_or_else(|| unreadable("state", of))?,
         fence: Fence(number(row, "fence", of)?),

@@ -90,9 +90,13 @@ fn insertion() -> String {
          INSERT INTO ledger ({INTO}, holds_key, fence, state, begun_at)
          SELECT id, trace, $2, subject, tool, version, effects, scope, key, digest, span, owner, claim, delegators,
                 key IS NOT NULL, 1, 'in_flight', clock.now
-         FROM clock, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) WITH ORDINALITY
-             AS given (id, trace, subject, tool, version, effects, scope, key, digest, span, owner, claim, delegators, place)
+         FROM clock, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WITH ORDINALITY
+             AS given (id, trace, subject, tool, version, effects, scope, key, digest, span, owner, claim, delegators, kind, dedupe, place)
          WHERE EXISTS (SELECT 1 FROM instances WHERE owner_id = given.owner AND ledger_until > clock.now)
+           AND (given.dedupe IS NULL OR NOT EXISTS (
+                SELECT 1 FROM jobs
+                WHERE jobs.tenant_id = $2 AND jobs.kind = given.kind AND jobs.dedupe_key IS NOT NULL
+                  AND sha256(jobs.dedupe_key) = sha256(given.dedupe) AND jobs.ended_at IS NULL AND jobs.id <> given.id))
          ORDER BY place
          ON CONFLICT DO NOTHING RETURNING claim",
         clock = with_clock()
@@ -117,6 +121,8 @@ struct Group<'a> {
     owners: Vec<&'a str>,
     numbers: Vec<i64>,
     delegators: Vec<Option<&'a str>>,
+    kinds: Vec<Option<&'static str>>,
+    dedupes: Vec<Option<&'a [u8]>>,
 }
 
 impl<'a> Group<'a> {
@@ -138,6 +144,8 @@ impl<'a> Group<'a> {
             columns.owners.push(&claim.owner);
             columns.numbers.push(claim.number);
             columns.delegators.push(intent.caller.delegators());
+            columns.kinds.push(intent.queued_act.as_ref().map(|act| act.kind));
+            columns.dedupes.push(intent.queued_act.as_ref().map(|act| act.dedupe_key.as_bytes()));
         }
         columns
     }
@@ -159,6 +167,8 @@ impl<'a> Group<'a> {
             texts(&self.owners),
             ints(&self.numbers),
             texts(&self.delegators),
+            texts(&self.kinds),
+            byte_strings(&self.dedupes),
         ]
     }
 }

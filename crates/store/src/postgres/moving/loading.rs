@@ -6,7 +6,9 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{Snapshot, catalogue, statement};
-use crate::moving::{Cell, Column, Kind, MoveError, NUMBERS, Row, Sum, Table, list, quoted, read_line, write_line};
+use crate::moving::{
+    Cell, Column, HeldJobs, Kind, MoveError, NUMBERS, Row, Sum, Table, list, quoted, read_line, write_line,
+};
 use crate::postgres::faults::Fault;
 use crate::postgres::opening;
 use crate::postgres::pool::Pool;
@@ -119,10 +121,15 @@ impl PostgresLoad {
 
     /// It is whole: from now on it can be opened as a store.
     pub async fn finish(self) -> Result<(), MoveError> {
-        let finished = in_transaction!(self.pool, Scope::System, |tx| finish(tx, &self.tables).await);
-        finished.map_err(|fault| statement(COPY, fault))?;
+        self.finish_holding(None).await.map(drop)
+    }
+
+    /// The same; in the same act the jobs end that must not be begun by whoever opens it. Says how many.
+    pub async fn finish_holding(self, held: Option<&HeldJobs>) -> Result<u64, MoveError> {
+        let finished = in_transaction!(self.pool, Scope::System, |tx| finish(tx, &self.tables, held).await);
+        let ended = finished.map_err(|fault| statement(COPY, fault))?;
         self.pool.close().await;
-        Ok(())
+        Ok(ended)
     }
 }
 
@@ -199,7 +206,28 @@ async fn write(
     Ok(())
 }
 
-async fn finish(tx: &Transaction, tables: &[Table]) -> Result<(), Fault> {
+async fn hold_jobs(tx: &Transaction, held: &HeldJobs) -> Result<u64, Fault> {
+    let there = tx.query("SELECT to_regclass('jobs') IS NOT NULL AS there", &[]).await?;
+    if !there.first().is_some_and(|row| column(row, "there").unwrap_or(false)) {
+        return Ok(0);
+    }
+    let which = HeldJobs::WHICH;
+    let sql = format!(
+        "WITH held AS (
+             UPDATE jobs SET state = 'failed', owner_id = NULL, ended_at = $1, error = replace($2, $3, id), events = events + 1
+             WHERE {which} RETURNING seq, events, tenant_id, error
+         )
+         INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
+         SELECT seq, events, tenant_id, $1, 'failed', '{{\"error\":' || error || '}}' FROM held"
+    );
+    tx.execute(&sql, &[int(&held.now.0), text(&held.error), text(&HeldJobs::ANY_ID)]).await
+}
+
+async fn finish(tx: &Transaction, tables: &[Table], held: Option<&HeldJobs>) -> Result<u64, Fault> {
+    let ended = match held {
+        Some(held) => hold_jobs(tx, held).await?,
+        None => 0,
+    };
     for table in tables {
         for column in table.columns.iter().filter(|column| column.is_numbered) {
             let (name, number) = (quoted(&table.name), quoted(&column.name));
@@ -210,7 +238,7 @@ async fn finish(tx: &Transaction, tables: &[Table]) -> Result<(), Fault> {
             tx.query(&sql, &[text(&name), text(&column.name)]).await?;
         }
     }
-    tx.batch(&format!("DROP TABLE {COPY}")).await
+    tx.batch(&format!("DROP TABLE {COPY}")).await.map(|()| ended)
 }
 
 // ----------------------------------------------------------------------------------------------------------- values

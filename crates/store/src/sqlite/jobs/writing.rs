@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::reading::unreadable;
 use super::{ago, count};
 use crate::sqlite::faults::Fault;
+use crate::sqlite::ledger::claimed;
 
 /// Changes the counters of a tenant, and of all tenants together.
 pub(super) fn moved(
@@ -62,6 +63,9 @@ pub(super) fn enqueue(
     if let Some((id, same)) = existing(connection, now, job)? {
         return Ok(Enqueued::Existing { id, same });
     }
+    if let Some((id, same)) = claimed_by(connection, now, job)? {
+        return Ok(Enqueued::Claimed { id, same });
+    }
     let waiting = |tenant: &str| -> Result<u64, Fault> {
         let waiting: Option<i64> = connection
             .prepare_cached("SELECT waiting FROM job_tenants WHERE tenant_id = ?1")?
@@ -96,10 +100,19 @@ pub(super) fn adopt(
     if let Some((id, same)) = existing(connection, now, job)? {
         return Ok(Adopted::Existing { id, same });
     }
+    if let Some((id, same)) = claimed_by(connection, now, job)? {
+        return Ok(Adopted::Claimed { id, same });
+    }
     let seq = insert(connection, now, job, payload, JobState::Running, Some(owner))?;
     moved(connection, job.key.tenant.as_str(), 0, 0, 1)?;
     event(connection, now, seq, "started", &json!({ "attempt": 1 }))?;
     Ok(Adopted::Running(Fence(1)))
+}
+
+/// The call that has this job's key in the ledger.
+fn claimed_by(connection: &Connection, now: UnixMillis, job: &NewJob) -> Result<Option<(InvocationId, bool)>, Fault> {
+    let Some(act) = &job.act else { return Ok(None) };
+    claimed(connection, now, (&job.key.tenant, job.key.id), act)
 }
 
 /// The job that this one would be again. A dedupe key whose window has passed is given up first.
