@@ -184,7 +184,11 @@ impl Catalogue {
 
     async fn look_until_quiet(&self, key: &ServerKey) {
         loop {
-            if let Err(refusal) = self.refresh(&key.0, &key.1).await {
+            // A server that has stopped meanwhile says what it has when it is started the next time. To start it for this would
+            // make it speak again, and so keep it from ever resting.
+            if !self.is_stopped(key)
+                && let Err(refusal) = self.refresh(&key.0, &key.1).await
+            {
                 tracing::warn!(server = key.1, code = %refusal.code, message = refusal.message, "cannot look at its tools");
             }
             self.parts.kernel.clock().sleep(LOOK_PAUSE).await;
@@ -197,6 +201,10 @@ impl Catalogue {
                 }
             }
         }
+    }
+
+    fn is_stopped(&self, (tenant, server): &ServerKey) -> bool {
+        self.parts.supervision.status(tenant, server).get("state").and_then(serde_json::Value::as_str) == Some("stopped")
     }
 
     /// The names of all servers, with whose they are.

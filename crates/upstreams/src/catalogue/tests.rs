@@ -91,6 +91,7 @@ struct Puppets {
     lists: Mutex<BTreeMap<String, Vec<Value>>>,
     applied: Mutex<Vec<String>>,
     looks: AtomicUsize,
+    stopped: AtomicBool,
 }
 
 #[async_trait]
@@ -109,7 +110,7 @@ impl Supervision for Puppets {
         Box::pin(std::future::ready(()))
     }
     fn status(&self, _: &TenantId, _: &str) -> Value {
-        json!({ "state": "ready" })
+        json!({ "state": if self.stopped.load(Ordering::SeqCst) { "stopped" } else { "ready" } })
     }
     async fn restart(&self, _: &TenantId, _: &str) -> Result<(), Refusal> {
         Ok(())
@@ -593,6 +594,18 @@ async fn a_server_that_cries_all_day_is_looked_at_one_look_at_a_time() {
     assert!(super::lock(&stage.catalogue.looking).is_empty());
     let looks = stage.puppets.looks.load(Ordering::SeqCst) - before;
     assert!((1..=2).contains(&looks), "{looks}");
+}
+
+#[tokio::test]
+async fn a_server_that_has_stopped_is_not_started_because_it_spoke_before() {
+    let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
+    let before = stage.puppets.looks.load(Ordering::SeqCst);
+    stage.puppets.stopped.store(true, Ordering::SeqCst);
+    stage.catalogue.look_again(&home(), "files");
+    while !super::lock(&stage.catalogue.looking).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stage.puppets.looks.load(Ordering::SeqCst), before);
 }
 
 #[tokio::test]
