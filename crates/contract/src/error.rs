@@ -90,13 +90,12 @@ impl Capability {
     /// Is the capability part of this build?
     pub fn is_built(self) -> bool {
         match self {
-            Self::Core | Self::Identity | Self::Sandbox | Self::Jobs => true,
+            Self::Core | Self::Identity | Self::Sandbox | Self::Jobs | Self::Checkpoints => true,
             Self::Embeddings
             | Self::Upstreams
             | Self::Secrets
             | Self::AuditSinks
             | Self::Documents
-            | Self::Checkpoints
             | Self::Approvals
             | Self::Budgets
             | Self::Composites => false,

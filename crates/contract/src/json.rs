@@ -6,11 +6,12 @@
 //! visitor over serde_json's parser, so that strictness costs nothing worth saving.
 //!
 //! Invariants
-//! - JSON-1: what [`read`] accepts, every conforming JSON parser reads to the same value (up to number precision).
+//! - JSON-1: what [`read`] accepts, every conforming JSON parser reads to the same value (up to the precision of fractions).
 //! - JSON-2: work and memory are bounded by [`JsonLimits`] before a schema sees the value.
+//! - JSON-3: a number is kept or refused: no integer loses a digit, nothing becomes infinite or zero (`lost_number`).
 //!
 //! Not here: limits on the transport (the doors count bytes before they buffer), schema validation (`schema`), one form
-//! per value (`canonical`). Integers beyond 64 bits become floating point numbers, as in JavaScript.
+//! per value (`canonical`).
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -18,6 +19,11 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
+
+mod lost_number;
+
+pub use lost_number::NumberLoss;
+use lost_number::{LostNumber, first_lost};
 
 /// serde_json stops by itself at 128 levels; a larger `depth_max` is cut to what leaves the refusal to us.
 pub const DEPTH_MAX_CEILING: usize = 126;
@@ -74,8 +80,8 @@ pub enum JsonError {
     StringTooLong { max: usize, at: Position },
     #[error("more than {max} values near {at}: split the value up")]
     TooManyNodes { max: usize, at: Position },
-    #[error("a number at {at} is too large for a 64-bit floating point number: send it as a string")]
-    NumberOutOfRange { at: Position },
+    #[error("the number at `{path}` ({at}) {loss}: send it as a string")]
+    NumberLost { loss: NumberLoss, path: String, at: Position },
     #[error("half of a surrogate pair in a string at {at}: send both halves or the character itself")]
     LoneSurrogate { at: Position },
     #[error("something follows the JSON value at {at}: send exactly one value")]
@@ -111,14 +117,30 @@ pub fn read(bytes: &[u8], limits: &JsonLimits) -> Result<Value, JsonError> {
         depth_max: limits.depth_max.min(DEPTH_MAX_CEILING),
         string_bytes_max: limits.string_bytes_max,
         nodes_left: Cell::new(limits.nodes_max),
+        may_lose: Cell::new(false),
         excess: OnceCell::new(),
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Node { run: &run, depth: 0 }
         .deserialize(&mut deserializer)
-        .map_err(|error| explain(&error, run.excess.into_inner(), limits))?;
+        .map_err(|error| explain(text, &error, run.excess.into_inner(), limits))?;
     deserializer.end().map_err(|error| JsonError::TrailingData { at: place(&error) })?;
+    if run.may_lose.get() {
+        keeps_numbers(text)?;
+    }
     Ok(value)
+}
+
+/// Does a value of 64 bits hold every number of this JSON? For texts that another parser reads: [`read`] asks by itself.
+///
+/// ```
+/// use gantry_contract::json::keeps_numbers;
+/// assert!(keeps_numbers("[9223372036854775807, 0.1]").is_ok());
+/// let error = keeps_numbers("{\"id\": [18446744073709551616]}").unwrap_err();
+/// assert_eq!(error.to_string(), "the number at `/id/0` (line 1 column 9) is an integer of more than 64 bits: send it as a string");
+/// ```
+pub fn keeps_numbers(text: &str) -> Result<(), JsonError> {
+    first_lost(text).map_or(Ok(()), |lost| Err(number_lost(text, lost)))
 }
 
 impl JsonError {
@@ -131,7 +153,7 @@ impl JsonError {
             | Self::TooDeep { at, .. }
             | Self::StringTooLong { at, .. }
             | Self::TooManyNodes { at, .. }
-            | Self::NumberOutOfRange { at }
+            | Self::NumberLost { at, .. }
             | Self::LoneSurrogate { at }
             | Self::TrailingData { at }
             | Self::Truncated { at }
@@ -147,6 +169,8 @@ struct Run {
     depth_max: usize,
     string_bytes_max: usize,
     nodes_left: Cell<usize>,
+    /// Set when a number may not be what was written: only then is the text looked at once more.
+    may_lose: Cell<bool>,
     /// Set before the visitor gives up: serde errors can carry only text.
     excess: OnceCell<Excess>,
 }
@@ -239,6 +263,11 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     #[inline]
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        // Below, every integer is a floating point number of its own.
+        const EVERY_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
+        if value == 0.0 || value.abs() > EVERY_INTEGER_MAX {
+            self.run.may_lose.set(true);
+        }
         // serde_json hands over finite numbers only; anything else would be its mistake, not the sender's.
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
@@ -278,7 +307,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 // ----------------------------------------------------------------------------------------------------- the reasons
 
 /// Turns what stopped the parser into an error of ours.
-fn explain(error: &serde_json::Error, excess: Option<Excess>, limits: &JsonLimits) -> JsonError {
+fn explain(text: &str, error: &serde_json::Error, excess: Option<Excess>, limits: &JsonLimits) -> JsonError {
     let at = place(error);
     match excess {
         Some(Excess::DuplicateKey(key)) => return JsonError::DuplicateKey { key: shown(&key), at },
@@ -291,10 +320,13 @@ fn explain(error: &serde_json::Error, excess: Option<Excess>, limits: &JsonLimit
         return JsonError::Truncated { at };
     }
     // serde_json tells its reasons apart by text only. The tests below hold the texts fast.
-    let text = error.to_string();
-    let reason = text.split(" at line ").next().unwrap_or_default();
+    let said = error.to_string();
+    let reason = said.split(" at line ").next().unwrap_or_default();
     let problem = match reason {
-        "number out of range" => return JsonError::NumberOutOfRange { at },
+        "number out of range" => {
+            let lost = LostNumber { loss: NumberLoss::TooLarge, path: String::new(), offset: 0 };
+            return number_lost(text, first_lost(text).unwrap_or(lost));
+        }
         "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
             return JsonError::LoneSurrogate { at };
         }
@@ -310,6 +342,11 @@ fn explain(error: &serde_json::Error, excess: Option<Excess>, limits: &JsonLimit
         other => other,
     };
     JsonError::Syntax { problem: problem.to_owned(), at }
+}
+
+fn number_lost(text: &str, lost: LostNumber) -> JsonError {
+    let at = position_of(text.as_bytes(), lost.offset);
+    JsonError::NumberLost { loss: lost.loss, path: shown(&lost.path), at }
 }
 
 fn place(error: &serde_json::Error) -> Position {
@@ -349,7 +386,6 @@ mod tests {
             (" null\n", json!(null)),
             ("-0", json!(-0.0)),
             ("18446744073709551615", json!(u64::MAX)),
-            ("18446744073709551616", json!(18_446_744_073_709_551_616.0)),
             ("333333333.33333329", json!(333_333_333.333_333_3)),
             ("5e-324", json!(5e-324)),
             ("\"\\ud83d\\ude00\\u0000\"", json!("😀\0")),
@@ -377,8 +413,11 @@ mod tests {
             (b"\"123456789\"", "longer than 8 bytes ends at line 1 column 11"),
             (b"{\"123456789\":1}", "longer than 8 bytes ends at line 1 column 12"),
             (b"[1,2,3,4,5,6]", "more than 6 values near line 1 column 11"),
-            (b"1e999", "a number at line 1 column 5 is too large"),
-            (b"[-1e999]", "is too large"),
+            (b"1e999", "the number at `` (line 1 column 1) is too large"),
+            (b"[-1e999]", "the number at `/0` (line 1 column 2) is too large"),
+            (b"{\"a\":\n[0, 1e-999]}", "the number at `/a/1` (line 2 column 5) is too small"),
+            (b"18446744073709551616", "integer of more than 64 bits: send it as a string"),
+            (b"9007199254740993.0", "has more digits than"),
             (b"\"\\ud800\"", "half of a surrogate pair"),
             (b"\"\\ud800\\n\"", "half of a surrogate pair"),
             (b"\"\\ud800\\ud800\"", "half of a surrogate pair"),
@@ -458,7 +497,7 @@ mod tests {
             let theirs = serde_json::from_slice::<Value>(&bytes);
             match read(&bytes, &JsonLimits::default()) {
                 Ok(value) => prop_assert_eq!(theirs.ok(), Some(value)),
-                Err(JsonError::DuplicateKey { .. }) => prop_assert!(theirs.is_ok()),
+                Err(JsonError::DuplicateKey { .. } | JsonError::NumberLost { .. }) => {}
                 Err(_) => prop_assert!(theirs.is_err()),
             }
         }

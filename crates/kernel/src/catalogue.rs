@@ -268,7 +268,8 @@ impl Sight<'_> {
             && self.view.has(&tool.tenant, &tool.id)
             && self.meant_version(tool).is_some_and(|current| {
                 let effects = || current.manifest.side_effect_policy;
-                std::iter::once(&self.view).chain(&self.delegators).all(|view| view.reach(&tool.id, effects).is_ok())
+                let reaches = |view: &View<'_>| view.reach(&tool.id, &current.aliases, effects).is_ok();
+                std::iter::once(&self.view).chain(&self.delegators).all(reaches)
             })
     }
 }

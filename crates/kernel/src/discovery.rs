@@ -213,7 +213,7 @@ impl Kernel {
     ) -> Result<PolicyOverrides, WhyUnavailable> {
         let mut overrides = PolicyOverrides::default();
         for view in views {
-            if let Some(own) = view.reach(&tool.id, || current.manifest.side_effect_policy)? {
+            for own in view.reach(&tool.id, &current.aliases, || current.manifest.side_effect_policy)? {
                 overrides = overrides.merge(own);
             }
         }

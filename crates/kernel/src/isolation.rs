@@ -45,6 +45,8 @@ pub struct IsolationPolicy {
 #[derive(Debug, Clone, Copy)]
 pub struct IsolationFacts<'a> {
     pub tool: &'a ToolId,
+    /// Its other names: a demand about one of them is about the tool.
+    pub aliases: &'a [ToolId],
     pub tags: &'a [String],
     /// Of the caller.
     pub tenant: &'a TenantId,
@@ -52,7 +54,8 @@ pub struct IsolationFacts<'a> {
 
 impl IsolationDemand {
     fn matches(&self, facts: IsolationFacts<'_>) -> bool {
-        self.tool.as_ref().is_none_or(|pattern| pattern.matches(facts.tool))
+        let names = || std::iter::once(facts.tool).chain(facts.aliases);
+        self.tool.as_ref().is_none_or(|pattern| names().any(|name| pattern.matches(name)))
             && self.tag.as_ref().is_none_or(|tag| facts.tags.contains(tag))
             && self.tenant.as_ref().is_none_or(|tenant| tenant == facts.tenant)
     }
@@ -72,7 +75,7 @@ impl IsolationPolicy {
     /// let demand = IsolationDemand { level: Isolation::Gvisor, tool: "demo.*".parse().ok(), tag: None, tenant: None };
     /// let policy = IsolationPolicy::new(vec![demand]);
     /// let (tool, tenant) = ("demo.word_stats".parse().unwrap(), "acme".parse().unwrap());
-    /// let facts = IsolationFacts { tool: &tool, tags: &[], tenant: &tenant };
+    /// let facts = IsolationFacts { tool: &tool, aliases: &[], tags: &[], tenant: &tenant };
     /// assert_eq!(policy.effective(Isolation::Process, facts), Isolation::Gvisor);
     /// ```
     pub fn effective(&self, asked: Isolation, facts: IsolationFacts<'_>) -> Isolation {
@@ -125,6 +128,21 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_demand_about_a_former_name_is_one_about_the_tool() {
+        let demand =
+            |tool: &str| IsolationDemand { level: Isolation::Gvisor, tool: tool.parse().ok(), tag: None, tenant: None };
+        let (tool, tenant) = ("demo.new".parse().unwrap(), "acme".parse().unwrap());
+        let aliases = ["demo.old".parse().unwrap(), "legacy.old".parse().unwrap()];
+        let facts = IsolationFacts { tool: &tool, aliases: &aliases, tags: &[], tenant: &tenant };
+        for (named, expected) in
+            [("demo.old", Isolation::Gvisor), ("legacy.*", Isolation::Gvisor), ("demo.other", Isolation::Process)]
+        {
+            let policy = IsolationPolicy::new(vec![demand(named)]);
+            assert_eq!(policy.effective(Isolation::Process, facts), expected, "{named}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -140,7 +158,7 @@ mod tests {
         ) {
             let (tool, tenant) = (tool.parse().unwrap(), tenant.parse().unwrap());
             let tags: Vec<String> = tags.into_iter().map(str::to_owned).collect();
-            let facts = IsolationFacts { tool: &tool, tags: &tags, tenant: &tenant };
+            let facts = IsolationFacts { tool: &tool, aliases: &[], tags: &tags, tenant: &tenant };
             let level = IsolationPolicy::new(demands.clone()).effective(asked, facts);
             prop_assert!(level >= asked);
             for demand in &demands {

@@ -222,7 +222,7 @@ impl Kernel {
         caller.names(&id)
             && hands
                 .map(|hand| access.view(caller.tenant(), hand))
-                .all(|view| view.has(&server.owner, &id) && view.reach(&id, || SideEffectPolicy::Pure).is_ok())
+                .all(|view| view.has(&server.owner, &id) && view.reach(&id, &[], || SideEffectPolicy::Pure).is_ok())
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Question<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct ToolFacts<'a> {
     pub id: &'a ToolId,
+    /// Its other names. What forbids or obliges one of them holds for the tool; what permits one does not.
+    pub aliases: &'a [ToolId],
     pub version: &'a Version,
     pub tags: &'a [String],
     pub categories: &'a [String],

@@ -49,6 +49,7 @@ impl Asked {
             roles: &[Role::Agent, Role::ToolAuthor],
             scopes: &scopes,
             tool: ToolFacts {
+                aliases: &[],
                 id: &self.tool,
                 version: &Version::new(2, 1, 0),
                 tags: &["money".to_owned()],
@@ -218,7 +219,7 @@ fn a_policy_that_cannot_be_evaluated_denies_and_is_named() {
         (
             "permit",
             r#"context.arguments.list.hasTag("s") && context.arguments.list.getTag("s").contains("x")"#,
-            "policy `odd` could not be evaluated: it reads the argument `s` as a list, and it is none",
+            "policy `odd` could not be evaluated: it reads the argument `s` as a list of texts, numbers and booleans, and it is none",
         ),
         (
             "permit",

@@ -46,6 +46,7 @@ fn allows(policies: &str, arguments: &Value) -> bool {
         roles: &[],
         scopes: &[],
         tool: ToolFacts {
+            aliases: &[],
             id: &tool,
             version: &Version::new(1, 0, 0),
             tags: &[],

@@ -20,6 +20,7 @@ fn decide(policies: &Policies, agent: &str, tool: &str) -> Verdict {
         roles: &[],
         scopes: &[],
         tool: ToolFacts {
+            aliases: &[],
             id: &tool,
             version: &Version::new(1, 0, 0),
             tags: &[],

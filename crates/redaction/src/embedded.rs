@@ -1,14 +1,16 @@
-//! JSON that stands in a string: a document, a string of JSON in which another document stands, a line with such a string, or
-//! documents anywhere in prose.
+//! JSON that stands in a string: a document, a string of JSON in which another document stands, a line with such a string,
+//! documents anywhere in prose, or members of what is almost one (`loose_members`).
 //!
 //! What stands around them stays as it is, and so does a document in which nothing changes. Invariant: no bound lets a document pass
 //! without being looked into. A text with one past a bound is [`Embedded::Unreadable`], and its reader hides all of it.
 
-use std::fmt::Write as _;
+use std::ops::Range;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::finding::REDACTED;
 use crate::json_in_text::{DEPTH_MAX, documents};
+use crate::loose_members::{LooseMember, LooseValue, ValueEnds, container_end, members};
 
 /// Strings of JSON inside of strings of JSON that are opened.
 const NESTED_MAX: usize = 4;
@@ -27,17 +29,27 @@ pub(crate) enum Embedded<'t> {
     Unreadable,
 }
 
-/// The documents of a text, and what stands between them.
+/// The documents of a text, and the members of what is almost one.
 #[derive(Debug)]
 pub(crate) struct EmbeddedJson<'t> {
-    pieces: Vec<Piece<'t>>,
+    text: &'t str,
+    /// In the order of their places. A member stands before the document that is its value.
+    parts: Vec<Part<'t>>,
 }
 
 #[derive(Debug)]
-enum Piece<'t> {
-    Text(&'t str),
-    /// A document, and its text.
-    Document(Value, &'t str),
+enum Part<'t> {
+    Document(Range<usize>, Value),
+    Member(LooseMember<'t>),
+}
+
+impl Part<'_> {
+    fn start(&self) -> usize {
+        match self {
+            Self::Document(range, _) => range.start,
+            Self::Member(member) => member.value_start,
+        }
+    }
 }
 
 /// One text that may be a document.
@@ -57,30 +69,28 @@ impl<'t> Embedded<'t> {
                 return Self::Unreadable;
             }
         }
-        let mark = text.get(..text.len() - bare.len()).unwrap_or_default();
-        let found = match read(bare) {
-            Reading::Document(document) => {
-                EmbeddedJson { pieces: vec![Piece::Text(mark), Piece::Document(document, bare)] }
-            }
+        let parts = match read(bare) {
+            Reading::Document(document) => vec![Part::Document(text.len() - bare.len()..text.len(), document)],
             Reading::Unreadable => return Self::Unreadable,
-            Reading::None => match in_prose(mark, bare) {
-                Some(found) => found,
+            Reading::None => match in_prose(text) {
+                Some(parts) => parts,
                 None => return Self::Unreadable,
             },
         };
-        if !found.pieces.iter().any(|piece| matches!(piece, Piece::Document(..))) {
+        if parts.is_empty() {
             Self::Nothing
         } else if nested >= NESTED_MAX {
             Self::Unreadable
         } else {
-            Self::Documents(found)
+            Self::Documents(EmbeddedJson { text, parts })
         }
     }
 }
 
-/// The documents between other words, and lines that are a string with one; nothing if one of them cannot be looked into.
-fn in_prose<'t>(mark: &'t str, text: &'t str) -> Option<EmbeddedJson<'t>> {
-    let mut pieces = vec![Piece::Text(mark)];
+/// The documents between other words, lines that are a string with one, and members that stand in none of them; nothing if a
+/// document cannot be looked into.
+fn in_prose(text: &str) -> Option<Vec<Part<'_>>> {
+    let mut documents = Vec::new();
     // Where the words begin that have not been looked into, and where the next line does.
     let (mut begin, mut place) = (0, 0);
     for (content, line) in lines(text) {
@@ -89,10 +99,10 @@ fn in_prose<'t>(mark: &'t str, text: &'t str) -> Option<EmbeddedJson<'t>> {
         if content.trim_start().starts_with('"') {
             match read(content) {
                 Reading::Document(document) => {
-                    push_prose(text.get(begin..place)?, &mut pieces)?;
-                    let end = line.trim_end_matches(['\n', '\r']).len();
-                    pieces.push(Piece::Document(document, line.get(..end)?));
-                    pieces.push(Piece::Text(line.get(end..)?));
+                    push_prose(text, begin..place, &mut documents)?;
+                    let bare = line.trim_start_matches(BYTE_ORDER_MARK);
+                    let start = next - bare.len();
+                    documents.push((start..start + bare.trim_end_matches(['\n', '\r']).len(), document));
                     begin = next;
                 }
                 Reading::None => {}
@@ -101,25 +111,32 @@ fn in_prose<'t>(mark: &'t str, text: &'t str) -> Option<EmbeddedJson<'t>> {
         }
         place = next;
     }
-    push_prose(text.get(begin..)?, &mut pieces)?;
-    Some(EmbeddedJson { pieces })
+    push_prose(text, begin..text.len(), &mut documents)?;
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut members = members(text).into_iter().peekable();
+    for (range, document) in documents {
+        while let Some(member) = members.next_if(|member| member.value_start <= range.start) {
+            parts.push(Part::Member(member));
+        }
+        // Of what stands in a document, its reader takes care.
+        while members.next_if(|member| member.value_start < range.end).is_some() {}
+        parts.push(Part::Document(range, document));
+    }
+    parts.extend(members.map(Part::Member));
+    Some(parts)
 }
 
-/// The documents of some prose, and what stands between them; nothing if one cannot be looked into.
-fn push_prose<'t>(prose: &'t str, pieces: &mut Vec<Piece<'t>>) -> Option<()> {
-    let mut place = 0;
-    for range in documents(prose)? {
-        let text = prose.get(range.clone())?;
-        if text.len() > EMBEDDED_BYTES_MAX {
+/// The documents of some prose; nothing if one cannot be looked into.
+fn push_prose(text: &str, prose: Range<usize>, found: &mut Vec<(Range<usize>, Value)>) -> Option<()> {
+    for range in documents(text.get(prose.clone())?)? {
+        let range = prose.start + range.start..prose.start + range.end;
+        let document = text.get(range.clone())?;
+        if document.len() > EMBEDDED_BYTES_MAX {
             return None;
         }
         // The scanner knows the grammar. What is refused all the same is too deep, or holds what the reader has no room for.
-        let document = serde_json::from_str(text).ok()?;
-        pieces.push(Piece::Text(prose.get(place..range.start)?));
-        pieces.push(Piece::Document(document, text));
-        place = range.end;
+        found.push((range, serde_json::from_str(document).ok()?));
     }
-    pieces.push(Piece::Text(prose.get(place..)?));
     Some(())
 }
 
@@ -133,24 +150,67 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl EmbeddedJson<'_> {
-    /// The text with other documents in place of those that `change` gives one for; nothing if there is none.
+    /// The text with other documents in place of those that `change` gives one for; nothing if there is none. A member of what is
+    /// almost a document is asked about as a document of its own.
     pub(crate) fn changed<E>(self, mut change: impl FnMut(&mut Value) -> Result<bool, E>) -> Result<Option<String>, E> {
-        let (mut text, mut is_changed) = (String::new(), false);
-        for piece in self.pieces {
-            match piece {
-                Piece::Text(same) => text.push_str(same),
-                Piece::Document(mut document, same) => {
-                    if change(&mut document)? {
-                        is_changed = true;
-                        // Writing to a string cannot fail.
-                        let _ = write!(text, "{document}");
-                    } else {
-                        text.push_str(same);
-                    }
-                }
+        let text = self.text;
+        let (mut shown, mut place, mut ends) = (String::new(), 0, ValueEnds::default());
+        for part in self.parts {
+            // It stands in something that is hidden already.
+            if part.start() < place {
+                continue;
             }
+            let (range, words) = match part {
+                Part::Document(range, mut document) => {
+                    if !change(&mut document)? {
+                        continue;
+                    }
+                    (range, document.to_string())
+                }
+                Part::Member(LooseMember { name, value_start }) => {
+                    let (value, mut range) = ends.value(text, value_start);
+                    let mut asked = json!({ unescaped(name): held(&value) });
+                    if !change(&mut asked)? {
+                        continue;
+                    }
+                    if value == LooseValue::Container {
+                        range = value_start..container_end(text, value_start);
+                    }
+                    let hidden = asked.as_object().and_then(|members| members.values().next().cloned());
+                    (range, written(&value, &hidden.unwrap_or_else(|| REDACTED.into())))
+                }
+            };
+            shown.push_str(text.get(place..range.start).unwrap_or_default());
+            shown.push_str(&words);
+            place = range.end;
         }
-        Ok(is_changed.then_some(text))
+        shown.push_str(text.get(place..).unwrap_or_default());
+        Ok((shown != text).then_some(shown))
+    }
+}
+
+/// A name without the escapes that JSON may write its letters with.
+fn unescaped(name: &str) -> String {
+    let read = name.contains('\\').then(|| serde_json::from_str(&format!("\"{name}\"")).ok());
+    read.flatten().unwrap_or_else(|| name.to_owned())
+}
+
+/// What is asked about in place of a value. What is in a container is asked about by itself, if the container may be shown.
+fn held(value: &LooseValue<'_>) -> Value {
+    match value {
+        LooseValue::Text { content, .. } => Value::from(*content),
+        LooseValue::Scalar(scalar) => serde_json::from_str(scalar).unwrap_or_else(|_| Value::from(*scalar)),
+        LooseValue::Container => Value::from("container"),
+    }
+}
+
+/// A value in the quotes of the one whose place it takes.
+fn written(former: &LooseValue<'_>, value: &Value) -> String {
+    match (former, value) {
+        (LooseValue::Text { quote, .. }, Value::String(text)) if !text.contains(['"', '\'', '\\', '\n']) => {
+            format!("{quote}{text}{quote}")
+        }
+        _ => value.to_string(),
     }
 }
 

@@ -22,6 +22,7 @@ mod engine;
 mod finding;
 mod iban;
 mod json_in_text;
+mod loose_members;
 #[cfg(feature = "measure")]
 pub mod measure;
 mod name_facts;

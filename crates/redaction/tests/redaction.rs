@@ -533,6 +533,45 @@ fn a_document_in_prose_is_masked_by_name_as_one_that_stands_alone() {
 }
 
 #[test]
+fn what_is_almost_json_is_masked_by_name_as_json_is() {
+    for (text, expected) in [
+        // Cut off in the middle: of a value, of a list, of what stands around it.
+        (r#"{"user":"ada","password":"open-ses"#, r#"{"user":"ada","password":"[REDACTED]""#),
+        (r#"{"user":"ada","password":["open","ses"#, r#"{"user":"ada","password":"[REDACTED]""#),
+        (r#"…da","password": "open-sesame"}"#, r#"…da","password": "[REDACTED]"}"#),
+        (r#"{"n":NaN,"password":"open-sesame"}"#, r#"{"n":NaN,"password":"[REDACTED]"}"#),
+        (r#"{"password":"open-sesame",}"#, r#"{"password":"[REDACTED]",}"#),
+        (r#"[{"password":{"a":"open-sesame"},},]"#, r#"[{"password":"[REDACTED]",},]"#),
+        ("{'user': 'ada', 'password': 'open-sesame'}", "{'user': 'ada', 'password': '[REDACTED]'}"),
+        ("{'password': 'open'sesame', 'n': None}", "{'password': '[REDACTED]', 'n': None}"),
+        (r#"{password: "open-sesame", n: 1}"#, r#"{password: "[REDACTED]", n: 1}"#),
+        (r#"here is the record: {"password": "open-sesame", } thanks"#, r#"here is the record: {"password": "[REDACTED]", } thanks"#),
+        (r#"{"ｐａｓｓｗｏｒｄ": "open-sesame", "n": NaN}"#, r#"{"ｐａｓｓｗｏｒｄ": "[REDACTED]", "n": NaN}"#),
+        (r#"{"pass\u0077ord": "open-sesame", "n": NaN}"#, r#"{"pass\u0077ord": "[REDACTED]", "n": NaN}"#),
+        (r#"{\"password\": \"open-sesame\", \"n\": NaN}"#, r#"{\"password\": \"[REDACTED]\", \"n\": NaN}"#),
+        (r#"{"a": {"password": "open-sesame", "n": NaN}}"#, r#"{"a": {"password": "[REDACTED]", "n": NaN}}"#),
+        (r#"{"password": open-sesame, "n": NaN}"#, r#"{"password": "[REDACTED]", "n": NaN}"#),
+    ] {
+        let value = json!({ "said": text });
+        let mut masked = value.clone();
+        ENGINE.members(&mut masked, &["password"]);
+        assert_eq!(masked["said"], expected, "{text}");
+        let mut again = masked.clone();
+        ENGINE.members(&mut again, &["password"]);
+        assert_eq!(again, masked, "{text}");
+        assert_eq!(ENGINE.fields(&value, None).unwrap().unwrap()["said"], expected, "{text}");
+        assert!(!ENGINE.value(&value, None).unwrap().to_string().contains("open"), "{text}");
+    }
+    // A member that nothing else would give away: it goes because somebody has named it.
+    let mut value = json!({ "said": "{'balance': 12.50, 'name': 'Ada', 'n': NaN" });
+    ENGINE.members(&mut value, &["balance"]);
+    assert_eq!(value["said"], "{'balance': \"[REDACTED]\", 'name': 'Ada', 'n': NaN");
+    for same in ["the password: see the safe", "{'a': 'b', 'n': NaN", "if (x) { y(\"a\"); } // note: z", "\"max_tokens\": 5,"] {
+        assert_eq!(ENGINE.fields(&json!({ "said": same }), None).unwrap(), None, "{same}");
+    }
+}
+
+#[test]
 fn a_name_that_looks_like_the_name_of_a_secret_is_one() {
     for name in ["ｐａｓｓｗｏｒｄ", "pass\u{200b}word", "\u{feff}password", "𝗽𝗮𝘀𝘀𝘄𝗼𝗿𝗱", "pass\u{ad}word\u{fe0f}"]
     {

@@ -16,11 +16,12 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
+use contract::json::JsonError;
 use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS};
 use serde_json::{Value, json};
 
 use crate::connection::MESSAGE_BYTES_MAX;
-use crate::wire::RpcError;
+use crate::wire::{AnswerError, RpcError};
 
 /// JSON-RPC codes that mean something here.
 pub(crate) const PARSE_ERROR: i64 = -32700;
@@ -85,6 +86,9 @@ pub(crate) enum Fault {
     /// It answered, with more than a message may have. What it was is not known any more.
     #[error("the server answered with more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
+    /// It answered, with a number that would be handed on as another one (decision 0120).
+    #[error("the server's answer is not acceptable JSON: {0}")]
+    NumberLost(JsonError),
     /// It answered, and not with what was asked for.
     #[error("the server answered with something that is no {0}")]
     Nonsense(&'static str),
@@ -116,13 +120,22 @@ impl From<RpcError> for Fault {
     }
 }
 
+impl From<AnswerError> for Fault {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Rpc(error) => error.into(),
+            AnswerError::NumberLost(lost) => Self::NumberLost(lost),
+        }
+    }
+}
+
 impl Fault {
     /// How far the request came.
     pub(crate) fn reach(&self) -> ExecutionReach {
         match self {
             Self::NotSent(_) | Self::Version(_) => ExecutionReach::NotSent,
             Self::Lost(_) | Self::Late | Self::Nonsense(_) => ExecutionReach::MayHaveRun,
-            Self::TooLarge => ExecutionReach::Answered,
+            Self::TooLarge | Self::NumberLost(_) => ExecutionReach::Answered,
             Self::Busy { .. } | Self::Denied(_) => ExecutionReach::Refused,
             Self::Status(status) => ExecutionReach::of_status(*status),
             Self::Refused { at_door: true, .. } => ExecutionReach::Refused,
@@ -215,6 +228,9 @@ impl Fault {
             .hint("let the operator renew the credentials of this server"),
             Self::TooLarge => Refusal::new(ErrorCode::E3414, format!("the server `{server}`: {self}"))
                 .hint("ask for less, for example a page or a shorter range; the tool has run")
+                .retryable(false),
+            Self::NumberLost(_) => Refusal::new(ErrorCode::E3401, format!("the server `{server}`: {self}"))
+                .hint("the tool has run; let it return the number as a string")
                 .retryable(false),
             Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
             Self::Refused { error, .. } => refused(server, error, safe),
@@ -320,7 +336,7 @@ mod tests {
             Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
             Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
             Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) => Some(ExecutionReach::MayHaveRun),
-            Fault::TooLarge => Some(ExecutionReach::Answered),
+            Fault::TooLarge | Fault::NumberLost(_) => Some(ExecutionReach::Answered),
             Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) | Fault::Begun(_) => None,
         }
     }

@@ -8,8 +8,11 @@
 //! Invariants
 //! - WIRE-1: whatever comes in gives a message or an error, never a panic; nesting is bounded by the reader.
 //! - WIRE-2: our own ids are numbers that are used once in the life of a connection.
+//! - WIRE-3: a number in a result is what the server wrote, or the answer is none that is handed on (decision 0120).
 
+use contract::json::{self, JsonError};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// Our requests on one connection.
@@ -24,11 +27,20 @@ const BATCH_MAX: usize = 1_000;
 #[derive(Debug, PartialEq)]
 pub(crate) enum Incoming {
     /// The answer to one of our requests. `None`: it has no id, or one that cannot be ours.
-    Answer { id: Option<CallId>, outcome: Result<Value, RpcError> },
+    Answer { id: Option<CallId>, outcome: Result<Value, AnswerError> },
     /// It wants an answer.
     Request { id: Value, method: String, params: Value },
     /// It wants none.
     Notification { method: String, params: Value },
+}
+
+/// An answer that is no result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum AnswerError {
+    /// The server says so.
+    Rpc(RpcError),
+    /// It has a number that would be handed on as another one.
+    NumberLost(JsonError),
 }
 
 /// The error member of an answer.
@@ -79,8 +91,44 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
+/// What is looked for in a message whose numbers cannot be kept.
+#[derive(Deserialize)]
+struct AnswerHead {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    method: Option<IgnoredAny>,
+}
+
+/// Where the descriptors of a server's tools stand. A bound in one of their schemas is no value of anybody's: it is read as near
+/// as can be, for a server must not lose all its tools by it.
+const TOOL_LIST: &str = "/result/tools/";
+
 /// Reads one text: a message, or a batch of them.
 pub(crate) fn read(text: &[u8]) -> Result<Vec<Incoming>, NoMessage> {
+    let lost = std::str::from_utf8(text).map_or(Ok(()), json::keeps_numbers).err();
+    match lost {
+        Some(JsonError::NumberLost { path, .. }) if path.starts_with(TOOL_LIST) => read_members(text),
+        Some(lost) => read_heads(text, &lost),
+        None => read_members(text),
+    }
+}
+
+/// WIRE-3: the answers in this text, none of which is handed on.
+fn read_heads(text: &[u8], lost: &JsonError) -> Result<Vec<Incoming>, NoMessage> {
+    let heads: Vec<AnswerHead> = match serde_json::from_slice(text) {
+        Ok(head) => vec![head],
+        Err(_) => serde_json::from_slice(text).map_err(|_| NoMessage)?,
+    };
+    let answers = heads.into_iter().take(BATCH_MAX).filter(|head| head.method.is_none()).map(|head| Incoming::Answer {
+        id: head.id.as_ref().and_then(own),
+        outcome: Err(AnswerError::NumberLost(lost.clone())),
+    });
+    let answers: Vec<_> = answers.collect();
+    if answers.is_empty() { Err(NoMessage) } else { Ok(answers) }
+}
+
+fn read_members(text: &[u8]) -> Result<Vec<Incoming>, NoMessage> {
     let first = text.iter().copied().find(|byte| !byte.is_ascii_whitespace()).ok_or(NoMessage)?;
     match first {
         b'{' => serde_json::from_slice::<Members>(text).map_err(|_| NoMessage)?.message().map(|message| vec![message]),
@@ -104,7 +152,7 @@ impl Members {
             }
             (Some(method), None, _, _) => Ok(Incoming::Notification { method, params: params.unwrap_or_default() }),
             (None, id, _, Some(error)) => {
-                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(error.kept()) })
+                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Rpc(error.kept())) })
             }
             (None, id, Some(result), None) => {
                 Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Ok(result) })
@@ -191,8 +239,11 @@ mod tests {
         for (text, expected) in [
             (r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#, answer(Some(3), Ok(json!({"a":1})))),
             (r#"{"id":"3","result":null}"#, answer(Some(3), Ok(Value::Null))),
-            (r#"{"id":3,"error":{"code":-32601,"message":"no"}}"#, answer(Some(3), Err(failed.clone()))),
-            (r#"{"id":null,"error":{"code":-32601,"message":"no"}}"#, answer(None, Err(failed))),
+            (
+                r#"{"id":3,"error":{"code":-32601,"message":"no"}}"#,
+                answer(Some(3), Err(AnswerError::Rpc(failed.clone()))),
+            ),
+            (r#"{"id":null,"error":{"code":-32601,"message":"no"}}"#, answer(None, Err(AnswerError::Rpc(failed)))),
             (r#"{"id":-3,"result":1}"#, answer(None, Ok(json!(1)))),
             (r#"{"id":3.5,"result":1}"#, answer(None, Ok(json!(1)))),
             (r#"{"method":"x"}"#, Ok(Incoming::Notification { method: "x".into(), params: Value::Null })),
@@ -211,6 +262,23 @@ mod tests {
             assert_eq!(one(text), expected, "{text}");
         }
         assert_eq!(read(br#"[{"method":"a"},{"method":"b"}]"#).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_answer_with_a_number_that_cannot_be_kept_is_no_result() {
+        for (text, expected) in [
+            (r#"{"id":3,"result":{"structuredContent":{"n":18446744073709551616}}}"#, Some(3)),
+            (r#"{"id":3,"result":{"content":[],"n":[1e400]}}"#, Some(3)),
+            (r#"[{"id":"4","result":9007199254740993.0}]"#, Some(4)),
+        ] {
+            let Ok(Incoming::Answer { id, outcome: Err(AnswerError::NumberLost(_)) }) = one(text) else {
+                panic!("{text}")
+            };
+            assert_eq!(id, expected, "{text}");
+        }
+        assert_eq!(one(r#"{"method":"notifications/progress","params":{"progress":1e400}}"#), Err(NoMessage));
+        let listed = one(r#"{"id":1,"result":{"tools":[{"inputSchema":{"maximum":18446744073709551616}}]}}"#);
+        assert!(matches!(listed, Ok(Incoming::Answer { outcome: Ok(_), .. })), "{listed:?}");
     }
 
     #[test]

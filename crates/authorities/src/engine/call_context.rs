@@ -4,6 +4,7 @@
 //! The arguments themselves stay here; the engine gets their digest, so that its log can be matched with the audit.
 
 use contract::canonical;
+use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::clock::UnixMillis;
 use policy::{Question, Risk, Role, Scope};
@@ -13,6 +14,9 @@ use super::UpstreamServer;
 
 #[derive(Debug, Serialize)]
 pub(super) struct CallContext<'a> {
+    /// Other names of the tool: an engine may know it by one of them.
+    #[serde(skip_serializing_if = "<[ToolId]>::is_empty")]
+    aliases: &'a [ToolId],
     required_permissions: &'a [String],
     permissions: &'a [String],
     hosts: &'a [String],
@@ -38,6 +42,7 @@ impl<'a> CallContext<'a> {
     pub(super) fn of(question: &Question<'a>) -> Self {
         let tool = question.tool;
         Self {
+            aliases: tool.aliases,
             required_permissions: tool.required_permissions,
             permissions: tool.reach.permissions,
             hosts: tool.reach.hosts,

@@ -5,6 +5,7 @@
 //! are explicit denials and not failures.
 
 use async_trait::async_trait;
+use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
@@ -65,6 +66,9 @@ struct Input<'a> {
 #[derive(Debug, Serialize)]
 struct Tool<'a> {
     id: &'a str,
+    /// Its other names: a policy may know it by one of them.
+    #[serde(skip_serializing_if = "<[ToolId]>::is_empty")]
+    aliases: &'a [ToolId],
     version: String,
     tags: &'a [String],
     categories: &'a [String],
@@ -91,6 +95,7 @@ impl<'a> Input<'a> {
             scopes: question.scopes,
             tool: Tool {
                 id: tool.id.as_str(),
+                aliases: tool.aliases,
                 version: tool.version.to_string(),
                 tags: tool.tags,
                 categories: tool.categories,

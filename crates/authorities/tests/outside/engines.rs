@@ -95,6 +95,7 @@ impl Facts {
             roles: &[Role::Agent],
             scopes: &self.scopes,
             tool: ToolFacts {
+                aliases: &[],
                 id: &self.tool,
                 version: &self.version,
                 tags: &self.tags,

@@ -110,7 +110,7 @@ error_table! {
     E3504 429 Yes "rate_limit_exceeded" RateLimited [] Core "Rate limit exceeded (external)" => "Reduce request rate";
     E3601 503 Yes "internal_error" UpstreamFailure [] Sandbox "Vault unavailable" => "Check Vault service";
     E3602 404 No "internal_error" PreconditionFailed [] Sandbox "Credential not found" => "Provision credentials in Vault";
-    E3603 401 No "internal_error" PreconditionFailed [] Secrets "Credential expired" => "Rotate credentials";
+    E3603 401 No "internal_error" PreconditionFailed [] Core "Credential expired" => "Rotate credentials";
     E3604 500 No "internal_error" InternalToolError [] Secrets "Credential decryption failed" => "Verify encryption keys";
     E3701 503 Yes "resource_exhausted" RateLimited [] Jobs "Job queue full" => "Wait and retry";
     E3702 404 No "invalid_parameters" PreconditionFailed [] Jobs "Job not found" => "Verify invocation_id";
@@ -126,12 +126,12 @@ error_table! {
     E3855 403 No "permission_denied" AuthorizationDenied [] Documents "Document permission denied" => "Request document access";
     E3856 500 No "internal_error" UpstreamFailure [] Documents "MCP protocol error (documents)" => "Check MCP server logs";
     E3857 409 No "document_version_conflict" Conflict [] Documents "Document version conflict" => "Read the newest version, then decide anew";
-    E3901 503 Yes "checkpoint_failed" UpstreamFailure [] Checkpoints "MCP server unavailable (state)" => "Check context-orchestrator service";
+    E3901 503 Yes "checkpoint_failed" UpstreamFailure [] Documents "MCP server unavailable (state)" => "Check context-orchestrator service";
     E3902 500 Yes "checkpoint_failed" InternalToolError [] Checkpoints "Checkpoint creation failed" => "Check PostgreSQL/Redis health";
     E3903 404 No "resume_failed" PreconditionFailed [] Checkpoints "Checkpoint not found" => "Verify checkpoint_id";
     E3904 500 No "resume_failed" InternalToolError [] Checkpoints "Checkpoint corrupted" => "Use earlier checkpoint";
     E3905 500 No "resume_failed" InternalToolError [] Checkpoints "Resume failed" => "Restart from scratch";
     E3906 500 No "checkpoint_failed" ResourceExhausted [] Checkpoints "State serialization failed" => "Reduce state size";
-    E3907 500 No "internal_error" UpstreamFailure [] Checkpoints "MCP protocol error (state)" => "Check MCP server logs";
+    E3907 500 No "internal_error" UpstreamFailure [] Documents "MCP protocol error (state)" => "Check MCP server logs";
     E3908 409 AfterChange "state_conflict" Conflict [] Checkpoints "State conflict" => "Read the current state, then decide anew";
 }

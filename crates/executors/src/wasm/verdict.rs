@@ -111,7 +111,7 @@ fn read(text: &[u8], bytes_max: usize) -> Result<Value, Refusal> {
         return Err(tool_failed("the tool gave no result: it must answer with JSON"));
     }
     let limits = JsonLimits { bytes_max, string_bytes_max: bytes_max, ..JsonLimits::default() };
-    json::read(text, &limits).map_err(|_| tool_failed("the tool's result is not acceptable JSON"))
+    json::read(text, &limits).map_err(|error| tool_failed(format!("the tool's result is not acceptable JSON: {error}")))
 }
 
 fn too_much(bytes_max: usize) -> Refusal {

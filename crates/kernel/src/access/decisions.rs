@@ -289,6 +289,7 @@ pub(super) fn question<'a>(call: Call<'a>, facts: &'a ReachFacts<'a>, environmen
         scopes: caller.scopes(),
         tool: ToolFacts {
             id: &tool.id,
+            aliases: &tool.aliases,
             version: &tool.version,
             tags: &manifest.tags,
             categories: &manifest.categories,

@@ -266,18 +266,31 @@ impl<'a> View<'a> {
 
     /// Is a tool of tier 2 in the agent's tier 3? If so, with which overrides?
     ///
+    /// What an activation takes away under one of the tool's other names is taken away; what it gives is given by name only.
+    ///
     /// `effects` is asked for only if it matters, because a listing would have to fetch it from far away for every tool.
     pub(crate) fn reach(
         &self,
         tool: &ToolId,
+        aliases: &[ToolId],
         effects: impl FnOnce() -> SideEffectPolicy,
-    ) -> Result<Option<&'a PolicyOverrides>, WhyUnavailable> {
+    ) -> Result<Vec<&'a PolicyOverrides>, WhyUnavailable> {
         let activation = self.activation(tool);
-        if activation.is_none() && self.default == VisibilityDefault::Enabled {
-            return Ok(None);
+        if activation.is_some() || self.default != VisibilityDefault::Enabled {
+            reach(activation.map(|found| found.enabled), self.default, effects())?;
         }
-        reach(activation.map(|found| found.enabled), self.default, effects())?;
-        Ok(activation.map(|found| &found.overrides))
+        let renamed = aliases.iter().filter_map(|alias| self.activation_of_name(alias));
+        let all: Vec<&Activation> = activation.into_iter().chain(renamed).collect();
+        if all.iter().any(|activation| !activation.enabled) {
+            return Err(WhyUnavailable::DisabledForAgent);
+        }
+        Ok(all.into_iter().map(|activation| &activation.overrides).collect())
+    }
+
+    /// The record about exactly this name, and no pattern that happens to match it.
+    fn activation_of_name(&self, name: &ToolId) -> Option<&'a Activation> {
+        let is_about = |activation: &&Activation| matches!(&activation.tool, ToolPattern::One(one) if one == name);
+        self.own.iter().chain(self.for_everybody).find(is_about)
     }
 
     /// The record that decides: the agent's own before the tenant's, the more specific before the more general.
@@ -302,8 +315,14 @@ fn layer(record: PolicyRecord, known: Option<&Arc<PolicyLayer>>) -> Arc<PolicyLa
     {
         return Arc::clone(known);
     }
-    let policies = match Policies::compile(&record.text) {
-        Ok(policies) => Some(policies),
+    let policies = match Policies::compile_accepted(&record.text) {
+        Ok(policies) => {
+            let found = policies.warnings();
+            if let Some(first) = found.first() {
+                tracing::warn!(version = record.version, warnings = found.len(), %first, "a policy in force may never hold");
+            }
+            Some(policies)
+        }
         Err(problems) => {
             let first = problems.first().map(ToString::to_string).unwrap_or_default();
             tracing::error!(

@@ -98,14 +98,17 @@ impl Kernel {
         let caller = self.permitted(actor, Action::ManagePolicies).await?;
         let tenant = layer_of(self.tenant_for(actor, &caller, tenant).await?);
         let (text, tools) = tokio::task::spawn_blocking(move || {
-            Policies::compile(&text).map(|policies| (text, policies.tools_named().to_vec()))
+            Policies::compile(&text).map(|policies| {
+                let tools: Vec<ToolId> = policies.tools_named().filter_map(|name| name.parse().ok()).collect();
+                (text, tools)
+            })
         })
         .await
         .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?
         .map_err(|problems| not_usable(&problems))?;
         let of_tenant = tenant.as_ref().unwrap_or_else(|| caller.tenant());
-        for named in tools.iter().filter_map(|name| name.parse().ok()) {
-            self.is_no_former_name(of_tenant, &named)?;
+        for named in &tools {
+            self.is_no_former_name(of_tenant, named)?;
         }
         let slot = self.parts.recorder.reserve().await?;
         let put = self.access().put_policies(tenant.clone(), text.clone(), caller.subject()).await;

@@ -172,7 +172,7 @@ impl Kernel {
         let view = access.view(tenant, agent);
         let tool = registry.tool(tenant, tool).filter(|tool| view.has(&tool.tenant, &tool.id))?;
         let current = tool.current(self.clock().now())?;
-        Some(view.reach(&tool.id, || current.manifest.side_effect_policy).is_ok())
+        Some(view.reach(&tool.id, &current.aliases, || current.manifest.side_effect_policy).is_ok())
     }
 }
 

@@ -10,7 +10,6 @@ use contract::canonical::Digest;
 use contract::cost::{self, Estimate};
 use contract::envelope::{AgentContext, CallLimits};
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
 use contract::manifest::Execution;
 use contract::schema::CoercionNote;
 use policy::{ArgumentLimit, Caller};
@@ -224,8 +223,7 @@ fn scopes_cover_the_needs(caller: &Caller, tool: &ToolVersion) -> Result<(), Ref
 /// The token may say "at most 100". A limit names the argument and the bound; the value is not told.
 fn arguments_are_within_limits(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
     // A limit on a former name of the tool is a limit on the tool, whichever of its names it is called by.
-    let former = || tool.manifest.aliases.iter().filter_map(|alias| alias.parse::<ToolId>().ok());
-    let applies = |limit: &ArgumentLimit| limit.applies_to(&tool.id) || former().any(|alias| limit.applies_to(&alias));
+    let applies = |limit: &ArgumentLimit| tool.names().any(|name| limit.applies_to(name));
     for limit in caller.limits().iter().filter(|limit| applies(limit)) {
         limit.holds(arguments).map_err(|breach| {
             Refusal::new(ErrorCode::E3206, format!("the token limits this call: {breach}"))

@@ -376,7 +376,7 @@ fn isolation(kernel: &Kernel, caller: &Caller, tool: &ToolVersion, conditions: &
 
 pub(super) fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
     let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
-    let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant };
+    let facts = IsolationFacts { tool: &tool.id, aliases: &tool.aliases, tags: &tool.manifest.tags, tenant };
     kernel.parts.isolation.effective(asked, facts)
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn may_manage(
             continue;
         }
         let effects = || tool.manifest.side_effect_policy;
-        let overrides = view.reach(&tool.id, effects).map_err(|why| not_enabled(&tool.id, why))?;
+        let overrides = view.reach(&tool.id, &tool.aliases, effects).map_err(|why| not_enabled(&tool.id, why))?;
         overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides));
     }
     let origin = origin_of(kernel, tool)?;

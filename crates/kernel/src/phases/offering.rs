@@ -147,10 +147,9 @@ async fn admit(
     let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
     for hand in hands {
         let view = access.view(caller.tenant(), hand);
-        let overrides = view.reach(&tool.id, || tool.manifest.side_effect_policy);
-        if let Some(overrides) = overrides.map_err(|_| not_enabled(&tool.id))? {
-            conditions.add_overrides(overrides);
-        }
+        let overrides = view.reach(&tool.id, &tool.aliases, || tool.manifest.side_effect_policy);
+        let overrides = overrides.map_err(|_| not_enabled(&tool.id))?;
+        overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides));
     }
     facts.enter(kernel, Phase::Validate);
     let parameters_digest = canonical::digest(&arguments);

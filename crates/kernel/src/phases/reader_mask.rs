@@ -191,7 +191,8 @@ async fn conditions_of(
         let effects = || version.map_or(SideEffectPolicy::Irreversible, |version| version.manifest.side_effect_policy);
         // Whoever may look at all jobs need not have been given their tools.
         let given = reader.may(Action::SeeJobs) || version.is_none_or(|version| view.has(&version.tenant, tool));
-        match view.reach(tool, effects) {
+        let aliases = version.map_or(&[][..], |version| &version.aliases);
+        match view.reach(tool, aliases, effects) {
             Ok(overrides) if given => overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides)),
             Err(why) if why != WhyUnavailable::DisabledForAgent && reader.may(Action::SeeJobs) => {}
             Ok(_) | Err(_) => return Ok(None),

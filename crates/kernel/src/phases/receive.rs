@@ -147,10 +147,8 @@ fn visible_tool(
     let delegators = caller.chain().iter().map(|link| access.view(caller.tenant(), &link.sub));
     for view in std::iter::once(view).chain(delegators) {
         let effects = || tool.manifest.side_effect_policy;
-        let overrides = view.reach(&tool.id, effects).map_err(|why| not_enabled(&tool.id, why))?;
-        if let Some(overrides) = overrides {
-            conditions.add_overrides(overrides);
-        }
+        let overrides = view.reach(&tool.id, &tool.aliases, effects).map_err(|why| not_enabled(&tool.id, why))?;
+        overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides));
     }
     if let Some(held) = kernel.availability().quarantine_of(&tool.tenant, &tool.id) {
         return Err(quarantined(&held));

@@ -14,6 +14,7 @@
 //!
 //! Not here: which shared tools a tenant has been given (the caller's predicate).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
@@ -299,7 +300,21 @@ impl Names {
                 added.version = true;
             }
         }
+        share_aliases(&mut versions);
         self.tools.insert(id.clone(), Arc::new(Tool::new(tenant, id, versions)));
         added
+    }
+}
+
+/// An alias leads to its tool in every version, also in one that does not speak of it. So every version knows all of them.
+fn share_aliases(versions: &mut [Arc<ToolVersion>]) {
+    if versions.iter().all(|version| version.manifest.aliases.is_empty()) {
+        return;
+    }
+    let named = versions.iter().flat_map(|version| &version.manifest.aliases);
+    let all: BTreeSet<ToolId> = named.filter_map(|alias| alias.parse().ok()).collect();
+    let all: Arc<[ToolId]> = all.into_iter().collect();
+    for version in versions.iter_mut().filter(|version| version.aliases != all) {
+        *version = Arc::new(version.with_aliases(Arc::clone(&all)));
     }
 }

@@ -29,6 +29,8 @@ pub struct ToolVersion {
     pub id: ToolId,
     pub version: Version,
     pub manifest: Arc<Manifest>,
+    /// The other names of its tool, whichever version brought them, read once: every call asks for what was said under them.
+    pub aliases: Arc<[ToolId]>,
     pub digest: Digest,
     pub lifecycle: Lifecycle,
     pub published_at: UnixMillis,
@@ -55,6 +57,7 @@ impl ToolVersion {
             tenant: stored.tenant,
             id: stored.tool,
             version: stored.version,
+            aliases: stored.manifest.aliases.iter().filter_map(|alias| alias.parse().ok()).collect(),
             manifest: Arc::new(stored.manifest),
             digest: stored.digest,
             lifecycle: stored.lifecycle,
@@ -72,12 +75,24 @@ impl ToolVersion {
             id: self.id.clone(),
             version: self.version.clone(),
             manifest: Arc::clone(&self.manifest),
+            aliases: Arc::clone(&self.aliases),
             digest: self.digest,
             lifecycle,
             published_at: self.published_at,
             published_by: self.published_by.clone(),
             schemas: Arc::clone(&self.schemas),
         }
+    }
+
+    /// The same version of a tool with these other names.
+    #[must_use]
+    pub(super) fn with_aliases(&self, aliases: Arc<[ToolId]>) -> Self {
+        Self { aliases, ..self.with_lifecycle(self.lifecycle.clone()) }
+    }
+
+    /// Its id, and then its other names. What is said against any of them is said against the tool.
+    pub fn names(&self) -> impl Iterator<Item = &ToolId> {
+        std::iter::once(&self.id).chain(self.aliases.iter())
     }
 
     /// The compiled parameter schema.

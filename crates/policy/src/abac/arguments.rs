@@ -10,7 +10,8 @@
 //! - ARG-1: `hasTag` has the same answer in every view; only `null` counts as not given.
 //! - ARG-2: a tag that is no misfit has exactly the value that is executed.
 //! - ARG-3: a path that two arguments share (`{"a.b": 1, "a": {"b": 2}}`) is refused, not resolved.
-//! - ARG-4: a container in a list is kept as something no text equals, so that "all of these are allowed" cannot pass it.
+//! - ARG-4: a list with a list or an object in it is a misfit of the list view: what stands in there is in no set of texts, and a
+//!   forbid that looks for it would not see it. `null` in a list is kept as something no text equals.
 
 use std::collections::HashMap;
 
@@ -149,7 +150,11 @@ fn exactly(view: View, value: &Value) -> Option<RestrictedExpression> {
         (View::Number, Value::Number(number)) => whole(number).map(RestrictedExpression::new_long),
         (View::Decimal, Value::Number(number)) => decimal(number).map(RestrictedExpression::new_decimal),
         (View::Flag, Value::Bool(flag)) => Some(RestrictedExpression::new_bool(*flag)),
-        (View::List, Value::Array(items)) => Some(RestrictedExpression::new_set(items.iter().map(element))),
+        (View::List, Value::Array(items)) => {
+            // ARG-4
+            let is_flat = items.iter().all(|item| !item.is_array() && !item.is_object());
+            is_flat.then(|| RestrictedExpression::new_set(items.iter().map(element)))
+        }
         (View::Number | View::Decimal | View::Flag | View::List, _) => None,
     }
 }
@@ -166,7 +171,6 @@ fn misfit(path: &str, value: &Value) -> RestrictedExpression {
 }
 
 fn element(value: &Value) -> RestrictedExpression {
-    // ARG-4
     scalar_text(value).map_or_else(|| record("element", to_canonical_string(value)), RestrictedExpression::new_string)
 }
 

@@ -14,7 +14,7 @@ use super::reads::Reads;
 use super::slices::Slices;
 use super::source::{Statement, statements};
 use super::vocabulary::vocabulary;
-use super::words::unknown_words;
+use super::words::{unknown_names, unknown_words};
 
 /// Longest text of policies.
 pub const POLICY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -31,6 +31,14 @@ const PROBLEMS_MAX: usize = 100;
 /// Longest name of a policy.
 const NAME_CHARS_MAX: usize = 128;
 
+/// What becomes of a comparison with something that can never occur.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeadWords {
+    Refused,
+    /// For texts that were accepted before: see `Policies::compile_accepted`.
+    Warned,
+}
+
 /// What [`compile`] makes.
 pub(super) struct Compiled {
     pub(super) slices: Slices,
@@ -40,22 +48,22 @@ pub(super) struct Compiled {
     /// Of each policy that reads arguments, to explain its failures.
     pub(super) readers: HashMap<PolicyId, Reads>,
     pub(super) warnings: Vec<PolicyProblem>,
-    /// The tools that any of them names, each once.
-    pub(super) tools_named: Vec<String>,
+    /// The policies that name a tool, by its name.
+    pub(super) by_tool: BTreeMap<String, PolicySet>,
 }
 
 /// Reads and checks `text`, or says everything that is wrong with it.
-pub(super) fn compile(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
+pub(super) fn compile(text: &str, dead_words: DeadWords) -> Result<Compiled, Vec<PolicyProblem>> {
     // A thread of its own, because the caller's stack may be small. Whatever goes wrong in it is a problem of the text.
     let unable = || vec![PolicyProblem::whole("the policies could not be read")];
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("policies".to_owned()).stack_size(STACK_BYTES);
-        let compiled = thread.spawn_scoped(scope, || compile_here(text)).map_err(|_| unable())?;
+        let compiled = thread.spawn_scoped(scope, || compile_here(text, dead_words)).map_err(|_| unable())?;
         compiled.join().unwrap_or_else(|_| Err(unable()))
     })
 }
 
-fn compile_here(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
+fn compile_here(text: &str, dead_words: DeadWords) -> Result<Compiled, Vec<PolicyProblem>> {
     if text.len() > POLICY_TEXT_BYTES_MAX {
         return Err(vec![PolicyProblem::whole(format!("the policies are longer than {POLICY_TEXT_BYTES_MAX} bytes"))]);
     }
@@ -63,7 +71,7 @@ fn compile_here(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
     if statements.len() > POLICIES_MAX {
         return Err(vec![PolicyProblem::whole(format!("there are more than {POLICIES_MAX} policies"))]);
     }
-    let mut work = Work { text, problems: Vec::new(), found: BTreeMap::new(), names: Vec::new() };
+    let mut work = Work { text, dead_words, problems: Vec::new(), found: BTreeMap::new(), names: Vec::new() };
     for (number, chunk) in statements.chunks(CHUNK).enumerate() {
         if work.problems.len() >= PROBLEMS_MAX {
             break;
@@ -76,6 +84,7 @@ fn compile_here(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
 /// A text on its way.
 struct Work<'a> {
     text: &'a str,
+    dead_words: DeadWords,
     problems: Vec<PolicyProblem>,
     found: BTreeMap<String, Found<'a>>,
     names: Vec<String>,
@@ -206,10 +215,16 @@ impl<'a> Work<'a> {
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
         let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
-        let mut tools_named = BTreeSet::new();
+        let mut by_tool: BTreeMap<String, PolicySet> = BTreeMap::new();
         for (name, Found { statement, base: _, policy, obligations: duties }) in std::mem::take(&mut self.found) {
-            let named = policy.entity_literals().into_iter().filter(|uid| *uid.type_name() == vocabulary().tool);
-            tools_named.extend(named.map(|uid| AsRef::<str>::as_ref(uid.id()).to_owned()));
+            let literals: BTreeSet<_> = policy.entity_literals().into_iter().collect();
+            let mut dead = unknown_names(&literals);
+            for tool in literals.iter().filter(|uid| *uid.type_name() == vocabulary().tool) {
+                let naming = by_tool.entry(AsRef::<str>::as_ref(tool.id()).to_owned()).or_default();
+                if let Err(error) = naming.add(policy.clone()) {
+                    self.report(statement, &name, error.to_string());
+                }
+            }
             // The JSON form is costly, and a policy without conditions has nothing in it that is looked for.
             match policy.has_non_scope_constraint().then(|| policy.to_json().map_err(Box::new)) {
                 None => {}
@@ -220,11 +235,15 @@ impl<'a> Work<'a> {
                     if own.arguments() {
                         readers.insert(policy.id().clone(), own);
                     }
-                    for message in unknown_words(&json) {
-                        self.report(statement, &name, message);
-                    }
+                    dead.extend(unknown_words(&json));
                 }
                 Some(Err(error)) => self.report(statement, &name, error.to_string()),
+            }
+            for message in dead {
+                match self.dead_words {
+                    DeadWords::Refused => self.report(statement, &name, message),
+                    DeadWords::Warned => warnings.push(PolicyProblem::about(self.text, statement, &name, message)),
+                }
             }
             if !duties.is_empty() {
                 obligations.insert(policy.id().clone(), duties);
@@ -234,8 +253,7 @@ impl<'a> Work<'a> {
             }
         }
         if self.problems.is_empty() {
-            let tools_named = tools_named.into_iter().collect();
-            Ok(Compiled { slices, reads, names: self.names, obligations, readers, warnings, tools_named })
+            Ok(Compiled { slices, reads, names: self.names, obligations, readers, warnings, by_tool })
         } else {
             self.problems.sort_by_key(|problem| problem.position);
             self.problems.truncate(PROBLEMS_MAX);

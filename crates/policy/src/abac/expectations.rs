@@ -124,6 +124,7 @@ impl Case {
             scopes: &self.scopes,
             tool: ToolFacts {
                 id: &self.tool,
+                aliases: &[],
                 version: &self.version,
                 tags: &self.tags,
                 categories: &self.categories,

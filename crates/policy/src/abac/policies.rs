@@ -7,18 +7,18 @@
 //!
 //! Not here: where texts come from, their history, and whose policies apply to whom (the kernel's).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cedar_policy::{EvaluationError, PolicyId};
+use cedar_policy::{EvaluationError, PolicyId, PolicySet};
 
 use super::arguments::fits;
-use super::compile::{Compiled, compile};
+use super::compile::{Compiled, DeadWords, compile};
 use super::facts::Facts;
 use super::problem::PolicyProblem;
 use super::reads::{Reads, View};
 use super::slices::{Findings, Slices};
 use super::vocabulary::vocabulary;
-use super::{ContextNeeds, Obligation, Question, Verdict};
+use super::{ContextNeeds, Obligation, Question, ToolFacts, Verdict};
 
 /// The name of the built-in policy that permits everything.
 pub const PERMIT_ALL: &str = "permit-all";
@@ -35,8 +35,8 @@ pub struct Policies {
     /// Of each policy that reads arguments.
     readers: HashMap<PolicyId, Reads>,
     warnings: Vec<PolicyProblem>,
-    /// The tools that any policy names, each once.
-    tools_named: Vec<String>,
+    /// The policies that name a tool, by its name.
+    by_tool: BTreeMap<String, PolicySet>,
     /// The answer, when it is the same to every question.
     constant: Option<Verdict>,
 }
@@ -56,8 +56,13 @@ impl Policies {
     /// assert!(problems.unwrap_err()[0].to_string().contains("colour"));
     /// ```
     pub fn compile(text: &str) -> Result<Self, Vec<PolicyProblem>> {
-        let Compiled { slices, reads, names, obligations, readers, warnings, tools_named } = compile(text)?;
-        Ok(Self { slices, reads, names, obligations, readers, warnings, tools_named, constant: None })
+        compile(text, DeadWords::Refused).map(Self::from)
+    }
+
+    /// Reads a text that was accepted before, maybe by a release that knew fewer words. What it compares with words that can
+    /// never occur is a warning here: the policy has had no effect so far either, and its neighbours are still wanted.
+    pub fn compile_accepted(text: &str) -> Result<Self, Vec<PolicyProblem>> {
+        compile(text, DeadWords::Warned).map(Self::from)
     }
 
     /// The default of an installation without policies: tokens and activations alone decide.
@@ -80,7 +85,7 @@ impl Policies {
             obligations: HashMap::new(),
             readers: HashMap::new(),
             warnings: Vec::new(),
-            tools_named: Vec::new(),
+            by_tool: BTreeMap::new(),
             constant: None,
         }
     }
@@ -110,10 +115,10 @@ impl Policies {
     /// ```
     /// # use gantry_policy::Policies;
     /// let text = r#"forbid (principal, action, resource == Tool::"billing.refund");"#;
-    /// assert_eq!(Policies::compile(text).unwrap().tools_named(), ["billing.refund"]);
+    /// assert_eq!(Policies::compile(text).unwrap().tools_named().collect::<Vec<_>>(), ["billing.refund"]);
     /// ```
-    pub fn tools_named(&self) -> &[String] {
-        &self.tools_named
+    pub fn tools_named(&self) -> impl Iterator<Item = &str> {
+        self.by_tool.keys().map(String::as_str)
     }
 
     /// Which parts of the context any policy reads.
@@ -144,24 +149,32 @@ impl Policies {
         if let Some(verdict) = &self.constant {
             return verdict.clone();
         }
-        let facts = match Facts::of(question, &self.reads, vocabulary()) {
-            Ok(facts) => facts,
-            Err(error) => return denied(Vec::new(), error.to_string()),
+        let permits = match self.permits(question, |facts| self.slices.ask(facts)) {
+            Ok(permits) => permits,
+            Err(denial) => return denial,
         };
-        let Findings { permits, forbids, errors } = self.slices.ask(&facts);
-        if !forbids.is_empty() {
-            let names = sorted_names(&forbids);
-            let reason = format!("forbidden by {}", listed(&names));
-            return denied(names, reason);
-        }
-        if let Some((id, error)) = errors.iter().min_by(|one, other| one.0.cmp(&other.0)) {
-            let names = sorted_names(errors.iter().map(|(id, _)| id));
-            return denied(names, self.failure(question, id, error));
-        }
         if permits.is_empty() {
             return denied(Vec::new(), "no policy permits this".to_owned());
         }
-        let obligations: BTreeSet<_> = permits.iter().filter_map(|id| self.obligations.get(id)).flatten().collect();
+        let mut obligations = self.obligations_of(&permits);
+        // A restriction is meant for the tool, whichever of its names it was written for. A right is for the name it names.
+        for (alias, set) in
+            question.tool.aliases.iter().filter_map(|alias| Some((alias, self.by_tool.get(alias.as_str())?)))
+        {
+            let renamed = Question { tool: ToolFacts { id: alias, ..question.tool }, ..*question };
+            let ask = |facts: &Facts| {
+                let mut findings = Findings::default();
+                findings.add(set, facts);
+                findings
+            };
+            match self.permits(&renamed, ask) {
+                Ok(permits) => obligations.extend(self.obligations_of(&permits)),
+                Err(denial) => {
+                    let reason = format!("{} (which names `{alias}`, an alias of this tool)", denial.reason);
+                    return Verdict { reason, ..denial };
+                }
+            }
+        }
         let determining = sorted_names(&permits);
         Verdict {
             allowed: true,
@@ -169,6 +182,27 @@ impl Policies {
             determining,
             obligations: obligations.into_iter().cloned().collect(),
         }
+    }
+
+    /// The permits that hold, unless a forbid does or something fails.
+    fn permits(&self, question: &Question<'_>, ask: impl FnOnce(&Facts) -> Findings) -> Result<Vec<PolicyId>, Verdict> {
+        let facts =
+            Facts::of(question, &self.reads, vocabulary()).map_err(|error| denied(Vec::new(), error.to_string()))?;
+        let Findings { permits, forbids, errors } = ask(&facts);
+        if !forbids.is_empty() {
+            let names = sorted_names(&forbids);
+            let reason = format!("forbidden by {}", listed(&names));
+            return Err(denied(names, reason));
+        }
+        if let Some((id, error)) = errors.iter().min_by(|one, other| one.0.cmp(&other.0)) {
+            let names = sorted_names(errors.iter().map(|(id, _)| id));
+            return Err(denied(names, self.failure(question, id, error)));
+        }
+        Ok(permits)
+    }
+
+    fn obligations_of(&self, permits: &[PolicyId]) -> BTreeSet<&Obligation> {
+        permits.iter().filter_map(|id| self.obligations.get(id)).flatten().collect()
     }
 
     /// Why the policy could not be evaluated. Never with a value from the call: reasons are logged.
@@ -193,6 +227,13 @@ impl Policies {
             Some((path, view))
         })?;
         Some(format!("it reads the argument `{path}` as {}, and it is none", view.meaning()))
+    }
+}
+
+impl From<Compiled> for Policies {
+    fn from(compiled: Compiled) -> Self {
+        let Compiled { slices, reads, names, obligations, readers, warnings, by_tool } = compiled;
+        Self { slices, reads, names, obligations, readers, warnings, by_tool, constant: None }
     }
 }
 

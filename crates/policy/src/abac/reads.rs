@@ -43,7 +43,7 @@ impl View {
             Self::Number => "a whole number of 64 bits",
             Self::Decimal => "a decimal with at most four digits after the point",
             Self::Flag => "a boolean",
-            Self::List => "a list",
+            Self::List => "a list of texts, numbers and booleans",
         }
     }
 

@@ -42,26 +42,30 @@ impl Slices {
 
     /// Asks the slices that could answer.
     pub(super) fn ask(&self, facts: &Facts) -> Findings {
-        let authorizer = Authorizer::new();
         let mut findings = Findings::default();
-        for set in self.relevant(facts) {
-            let response = authorizer.is_authorized(&facts.request, set, &facts.entities);
-            let diagnostics = response.diagnostics();
-            let determining = match response.decision() {
-                Decision::Allow => &mut findings.permits,
-                Decision::Deny => &mut findings.forbids,
-            };
-            determining.extend(diagnostics.reason().cloned());
-            findings.errors.extend(diagnostics.errors().map(|error| match error {
-                AuthorizationError::PolicyEvaluationError(error) => (error.policy_id().clone(), error.inner().clone()),
-            }));
-        }
+        self.relevant(facts).for_each(|set| findings.add(set, facts));
         findings
     }
 
     fn relevant<'a>(&'a self, facts: &'a Facts) -> impl Iterator<Item = &'a PolicySet> {
         let named = facts.named.iter().filter_map(|name| self.named.get(name));
         std::iter::once(&self.general).filter(|set| !set.is_empty()).chain(named)
+    }
+}
+
+impl Findings {
+    /// Adds what these policies say.
+    pub(super) fn add(&mut self, set: &PolicySet, facts: &Facts) {
+        let response = Authorizer::new().is_authorized(&facts.request, set, &facts.entities);
+        let diagnostics = response.diagnostics();
+        let determining = match response.decision() {
+            Decision::Allow => &mut self.permits,
+            Decision::Deny => &mut self.forbids,
+        };
+        determining.extend(diagnostics.reason().cloned());
+        self.errors.extend(diagnostics.errors().map(|error| match error {
+            AuthorizationError::PolicyEvaluationError(error) => (error.policy_id().clone(), error.inner().clone()),
+        }));
     }
 }
 

@@ -14,7 +14,7 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader, Empty};
 
 use super::strict_message::{self, UnreadableMessage};
@@ -80,7 +80,7 @@ where
         }
         let value = strict_message::read(line, &self.limits).map_err(|unreadable| {
             // What is no JSON at all may be anything, and answering it could go on for ever.
-            serde_json::from_slice::<Value>(line).is_ok().then_some(unreadable)
+            serde_json::from_slice::<IgnoredAny>(line).is_ok().then_some(unreadable)
         })?;
         let id = value.get("id").cloned();
         serde_json::from_value(value).map_err(|error| {

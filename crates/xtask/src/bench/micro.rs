@@ -191,6 +191,7 @@ fn authorizing() -> Result<Vec<Part>> {
         roles: caller.roles(),
         scopes: caller.scopes(),
         tool: ToolFacts {
+            aliases: &[],
             id: &tool,
             version: &version,
             tags: &tags,

@@ -186,6 +186,10 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3408, "Something that must be true before this call is not, for example a setting the tool needs is not made. The message names it.", &[
         "Bring about the condition in the message; `gantry doctor` shows the settings in effect.",
     ]),
+    (ErrorCode::E3409, "A call with the same idempotency key is running, or two callers changed the same thing at once. Nothing was run for this one.", &[
+        "Wait until the other call has ended, then send this one again with the same key: it is answered with what the first came to.",
+        "Leave `wait_for_duplicate` out to wait for the first call instead of being refused.",
+    ]),
     (ErrorCode::E3410, "The idempotency key was used before for a call with other parameters or with another callback, or the invocation id is taken by another call of the tenant. Nothing was run: a key or an id that meant two things would protect neither.", &[
         "Use a new key for a new call.",
         "Send the same parameters if the same call is meant; its result is returned again.",
@@ -232,6 +236,10 @@ static PROSE: &[Entry] = &[
         "Let the operator provision the credential named in the message.",
         "Check the name in `required_permissions` of the manifest for typing errors.",
     ]),
+    (ErrorCode::E3603, "The MCP server behind the tool answered 401 or 403: the credentials that Gantry was given for it are wrong, have expired, or do not cover this.", &[
+        "Let the operator renew the credentials of that server, see `gantry server list`.",
+        "The tool was not run; nothing has to be undone.",
+    ]),
     (ErrorCode::E3701, "As many jobs wait as may, for this tenant or in all. Nothing was kept.", &[
         "Wait for `retry_after_ms` and submit the call again.",
         "Submit fewer, or let the operator raise `[jobs] queue_per_agent`, `queue_per_tenant`, `queue_total` or `concurrency`.",
@@ -255,5 +263,28 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3803, "Audit records come faster than they can be written, and the queue for them is full. The call was not run.", &[
         "Wait for `retry_after_ms` and send the call again.",
         "Operators: put the data directory on a faster disk, or lower the rate of calls.",
+    ]),
+    (ErrorCode::E3902, "A checkpoint could not be kept: the store did not take it, or the call has lost its place to another attempt.", &[
+        "Let the tool go on and save again later; nothing of the call is lost by it.",
+        "If it happens often, let the operator look at the store: `gantry doctor`.",
+    ]),
+    (ErrorCode::E3903, "There is no such checkpoint among those of the caller. One that has passed its time, or belongs to somebody else, is answered in the same way.", &[
+        "Check the id: `GET /v1/checkpoints` lists those there are.",
+        "Start the call from the beginning if its checkpoints are gone.",
+    ]),
+    (ErrorCode::E3904, "The checkpoint does not have the digest it was saved with, and no intact one stands before it.", &[
+        "Resume from an earlier checkpoint of the call, or start from the beginning.",
+        "Let the operator look at the store: what was written is not what is read.",
+    ]),
+    (ErrorCode::E3905, "The call cannot go on from this checkpoint: it was saved by another tool or in a form that this version does not read.", &[
+        "Call the tool in the version that saved the checkpoint.",
+        "Start the call from the beginning.",
+    ]),
+    (ErrorCode::E3906, "What the tool wanted to save is not JSON, or more than a checkpoint may hold.", &[
+        "Let the tool save less, for example a position instead of what was read so far.",
+        "Send numbers of more than 64 bits as strings.",
+    ]),
+    (ErrorCode::E3908, "The state has changed since it was read: the call goes on elsewhere, has ended, or somebody else has resolved it.", &[
+        "Read the current state, for example `GET /v1/invocations/{id}`, then decide anew.",
     ]),
 ];

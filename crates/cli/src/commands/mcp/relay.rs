@@ -373,9 +373,15 @@ fn line_limits() -> JsonLimits {
     JsonLimits { bytes_max, depth_max: DEPTH_MAX_CEILING, string_bytes_max: bytes_max, nodes_max: usize::MAX }
 }
 
+/// What is looked for in a line that is not carried: its numbers may be more than can be held.
+#[derive(serde::Deserialize)]
+struct OnlyId {
+    id: Option<Value>,
+}
+
 /// The answer to a line that is not carried, with the id of its request where one can be told.
 fn not_carried(line: &[u8], error: &JsonError) -> Value {
-    let id = serde_json::from_slice::<Value>(line).ok().and_then(|message| message.get("id").cloned());
+    let id = serde_json::from_slice::<OnlyId>(line).ok().and_then(|message| message.id);
     let code = ErrorCode::E3004;
     let message = format!("{code}: this line is not acceptable: {error}");
     let data = json!({ "error": { "code": code, "message": message } });

@@ -91,6 +91,7 @@ impl Asked {
             roles: &[Role::Agent],
             scopes: &[],
             tool: ToolFacts {
+                aliases: &[],
                 id: &self.tool,
                 version,
                 tags: &[],
