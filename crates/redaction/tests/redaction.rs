@@ -545,7 +545,10 @@ fn what_is_almost_json_is_masked_by_name_as_json_is() {
         ("{'user': 'ada', 'password': 'open-sesame'}", "{'user': 'ada', 'password': '[REDACTED]'}"),
         ("{'password': 'open'sesame', 'n': None}", "{'password': '[REDACTED]', 'n': None}"),
         (r#"{password: "open-sesame", n: 1}"#, r#"{password: "[REDACTED]", n: 1}"#),
-        (r#"here is the record: {"password": "open-sesame", } thanks"#, r#"here is the record: {"password": "[REDACTED]", } thanks"#),
+        (
+            r#"here is the record: {"password": "open-sesame", } thanks"#,
+            r#"here is the record: {"password": "[REDACTED]", } thanks"#,
+        ),
         (r#"{"ｐａｓｓｗｏｒｄ": "open-sesame", "n": NaN}"#, r#"{"ｐａｓｓｗｏｒｄ": "[REDACTED]", "n": NaN}"#),
         (r#"{"pass\u0077ord": "open-sesame", "n": NaN}"#, r#"{"pass\u0077ord": "[REDACTED]", "n": NaN}"#),
         (r#"{\"password\": \"open-sesame\", \"n\": NaN}"#, r#"{\"password\": \"[REDACTED]\", \"n\": NaN}"#),
@@ -566,7 +569,9 @@ fn what_is_almost_json_is_masked_by_name_as_json_is() {
     let mut value = json!({ "said": "{'balance': 12.50, 'name': 'Ada', 'n': NaN" });
     ENGINE.members(&mut value, &["balance"]);
     assert_eq!(value["said"], "{'balance': \"[REDACTED]\", 'name': 'Ada', 'n': NaN");
-    for same in ["the password: see the safe", "{'a': 'b', 'n': NaN", "if (x) { y(\"a\"); } // note: z", "\"max_tokens\": 5,"] {
+    for same in
+        ["the password: see the safe", "{'a': 'b', 'n': NaN", "if (x) { y(\"a\"); } // note: z", "\"max_tokens\": 5,"]
+    {
         assert_eq!(ENGINE.fields(&json!({ "said": same }), None).unwrap(), None, "{same}");
     }
 }

@@ -204,7 +204,8 @@ impl Catalogue {
     }
 
     fn is_stopped(&self, (tenant, server): &ServerKey) -> bool {
-        self.parts.supervision.status(tenant, server).get("state").and_then(serde_json::Value::as_str) == Some("stopped")
+        self.parts.supervision.status(tenant, server).get("state").and_then(serde_json::Value::as_str)
+            == Some("stopped")
     }
 
     /// The names of all servers, with whose they are.

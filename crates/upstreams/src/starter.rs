@@ -14,10 +14,10 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::process::scrub::Scrubber;
 use executors::{Confinement, Walls};
-use kernel::{FairPlaces, Place, ResolvedLimits};
 use kernel::permissions::Permissions;
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::{Secret, SecretSource};
+use kernel::{FairPlaces, Place, ResolvedLimits};
 use sandbox::{Access, Mount, SpawnError, Step};
 
 use crate::admission::Admission;

@@ -183,7 +183,8 @@ impl Upstreams {
         } = parts;
         let most = bounds.programs_max;
         let programs = FairPlaces::new(PlaceBounds { capacity: most, per_flow: most, waiting: 0 });
-        let starter = Starter { programs, walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
+        let starter =
+            Starter { programs, walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
         let house =
             Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });

@@ -19,8 +19,7 @@ use crate::walls::Container;
 /// Where declared credentials lie inside, one file each.
 const SECRETS_DIR: &str = "/run/secrets";
 /// The variables by which programs find a proxy.
-const PROXY_VARIABLES: [&str; 6] =
-    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// A sandbox to be, and what goes with it.
 #[derive(Debug)]

@@ -93,7 +93,15 @@ impl Stdio {
         let reading = tokio::spawn(read(stdout, Arc::clone(router)));
         tokio::spawn(keep_log(stderr, Arc::clone(&log)));
         let (meter, moments) = ServerMeter::new(Arc::clone(&clock));
-        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock), moments, _place: place };
+        let watching = Watching {
+            child,
+            gate,
+            router: Arc::clone(router),
+            log,
+            clock: Arc::clone(&clock),
+            moments,
+            _place: place,
+        };
         tokio::spawn(watching.until_gone(terminate.clone(), kill.clone(), reading, alive));
         let killed_on_drop = kill.clone().drop_guard();
         let writer = Mutex::new(Some(writer));

@@ -90,7 +90,11 @@ impl Place {
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.current_dir(&self.home).env("NO_COLOR", "1").env("GANTRY_DATA_DIR", self.home.join("data"));
-        command.env("WORK", &self.work).env("DATABASE", &self.database).env("PATH", search_path()).env("GANTRY_LOG__LEVEL", "warn");
+        command
+            .env("WORK", &self.work)
+            .env("DATABASE", &self.database)
+            .env("PATH", search_path())
+            .env("GANTRY_LOG__LEVEL", "warn");
         command.stdin(Stdio::null());
         command
     }
