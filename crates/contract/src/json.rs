@@ -140,7 +140,7 @@ pub fn read(bytes: &[u8], limits: &JsonLimits) -> Result<Value, JsonError> {
 /// assert_eq!(error.to_string(), "the number at `/id/0` (line 1 column 9) is an integer of more than 64 bits: send it as a string");
 /// ```
 pub fn keeps_numbers(text: &str) -> Result<(), JsonError> {
-    first_lost(text).map_or(Ok(()), |lost| Err(number_lost(text, lost)))
+    first_lost(text).map_or(Ok(()), |lost| Err(number_lost(text, &lost)))
 }
 
 impl JsonError {
@@ -325,7 +325,7 @@ fn explain(text: &str, error: &serde_json::Error, excess: Option<Excess>, limits
     let problem = match reason {
         "number out of range" => {
             let lost = LostNumber { loss: NumberLoss::TooLarge, path: String::new(), offset: 0 };
-            return number_lost(text, first_lost(text).unwrap_or(lost));
+            return number_lost(text, &first_lost(text).unwrap_or(lost));
         }
         "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
             return JsonError::LoneSurrogate { at };
@@ -344,7 +344,7 @@ fn explain(text: &str, error: &serde_json::Error, excess: Option<Excess>, limits
     JsonError::Syntax { problem: problem.to_owned(), at }
 }
 
-fn number_lost(text: &str, lost: LostNumber) -> JsonError {
+fn number_lost(text: &str, lost: &LostNumber) -> JsonError {
     let at = position_of(text.as_bytes(), lost.offset);
     JsonError::NumberLost { loss: lost.loss, path: shown(&lost.path), at }
 }
