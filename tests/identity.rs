@@ -370,6 +370,18 @@ async fn tokens_of_a_trusted_issuer_are_accepted_by_its_key_file_within_its_role
     assert_eq!(call(&gantry, &admin).await.refusal(), (401, "E3203"));
     let nowhere = other.mint(json!({ "sub": did, "tenant": "elsewhere" })).await;
     assert_eq!(call(&gantry, &nowhere).await.refusal(), (403, "E3206"));
+    // Whoever leaves roles out is no person: the issuer may speak of agents only.
+    let silent = other.mint(json!({ "sub": did, "tenant": "local", "roles": [] })).await;
+    assert_eq!(call(&gantry, &silent).await.status, 200);
+    let grant = ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
+    let kind = ("subject_token_type", "urn:ietf:params:oauth:token-type:access_token");
+    for (token, name) in [(&agent, "an agent"), (&silent, "nobody said what")] {
+        let token = ("subject_token", token.as_str());
+        assert_eq!(exchange(&gantry, &[grant, kind, token, ("session_id", "s1")]).await.status, 400, "{name}");
+        let handed_on = exchange(&gantry, &[grant, kind, token, ("sub", "helper")]).await;
+        assert_eq!(handed_on.status, 200, "{}", handed_on.text);
+        assert_eq!(claims(handed_on.body["access_token"].as_str().unwrap())["user_did"], Value::Null, "{name}");
+    }
 }
 
 #[tokio::test]

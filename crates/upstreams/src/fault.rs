@@ -125,6 +125,7 @@ impl From<AnswerError> for Fault {
         match error {
             AnswerError::Rpc(error) => error.into(),
             AnswerError::NumberLost(lost) => Self::NumberLost(lost),
+            AnswerError::Contradictory => Self::Nonsense("answer: it has a result and an error"),
         }
     }
 }

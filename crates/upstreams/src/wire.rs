@@ -41,6 +41,8 @@ pub(crate) enum AnswerError {
     Rpc(RpcError),
     /// It has a number that would be handed on as another one.
     NumberLost(JsonError),
+    /// It has a result and an error, so it is neither.
+    Contradictory,
 }
 
 /// The error member of an answer.
@@ -151,7 +153,10 @@ impl Members {
                 Ok(Incoming::Request { id, method, params: params.unwrap_or_default() })
             }
             (Some(method), None, _, _) => Ok(Incoming::Notification { method, params: params.unwrap_or_default() }),
-            (None, id, _, Some(error)) => {
+            (None, id, Some(_), Some(_)) => {
+                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Contradictory) })
+            }
+            (None, id, None, Some(error)) => {
                 Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Rpc(error.kept())) })
             }
             (None, id, Some(result), None) => {
