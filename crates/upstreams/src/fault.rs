@@ -86,7 +86,7 @@ pub(crate) enum Fault {
     /// It answered, with more than a message may have. What it was is not known any more.
     #[error("the server answered with more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// It answered, with a number that would be handed on as another one (decision 0120).
+    /// It answered, with a number that would be handed on as another one (decision 0114).
     #[error("the server's answer is not acceptable JSON: {0}")]
     NumberLost(JsonError),
     /// It answered, and not with what was asked for.

@@ -8,7 +8,7 @@
 //! Invariants
 //! - WIRE-1: whatever comes in gives a message or an error, never a panic; nesting is bounded by the reader.
 //! - WIRE-2: our own ids are numbers that are used once in the life of a connection.
-//! - WIRE-3: a number in a result is what the server wrote, or the answer is none that is handed on (decision 0120).
+//! - WIRE-3: a number in a result is what the server wrote, or the answer is none that is handed on (decision 0114).
 
 use contract::json::{self, JsonError};
 use serde::Deserialize;

@@ -7,6 +7,7 @@
 
 mod clients;
 mod codes;
+mod decisions;
 mod dependencies;
 mod headers;
 mod layers;
@@ -31,13 +32,14 @@ struct World {
 /// A rule's name and its function; findings are sentences.
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     ("layers", |world| layers::findings(&world.files, &world.metadata)),
     ("headers", |world| Ok(headers::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
     ("generated", |_| generate::stale()),
     ("codes", |world| Ok([codes::findings(&world.files), codes::unmet(&world.files)].concat())),
+    ("decisions", |world| Ok(decisions::findings(&world.files))),
     ("clients", |world| Ok(clients::findings(&world.files))),
     ("words", |world| words::findings(&world.files)),
 ];

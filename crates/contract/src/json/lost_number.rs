@@ -1,4 +1,4 @@
-//! Numbers that JSON can write and 64 bits cannot hold. (decision 0120)
+//! Numbers that JSON can write and 64 bits cannot hold. (decision 0114)
 //!
 //! A parser makes a floating point number of an integer beyond 64 bits, of `9007199254740993.0` its neighbour, and of `1e-400`
 //! nothing at all. Two order numbers become one then, under one digest. What is found here is refused instead.
