@@ -41,17 +41,24 @@ pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 const SERVER_ERROR: i64 = -32000;
 const SESSION_NOT_FOUND: i64 = -32001;
 
-/// How the transports of the SDKs say that a request was turned away, in small letters.
-const WORDS_OF_TRANSPORTS: [&str; 8] = [
+/// How the transports of the SDKs say that a request was turned away, in small letters. A message begins with it: further on
+/// it is a tool's, whose business may have sessions, too.
+const WORDS_OF_TRANSPORTS: [&str; 12] = [
     "no session",
     "session not found",
+    "session has been terminated",
+    "session terminated",
+    "session id is required",
     "no valid session",
     "invalid session id",
+    "missing session id",
     "unknown session",
     "mcp-session-id",
     "server not initialized",
     "unsupported protocol version",
 ];
+/// What transports put before it: the name of the status.
+const PREFIXES_OF_TRANSPORTS: [&str; 3] = ["bad request:", "not found:", "error:"];
 
 /// Bytes of a server's own words that go into the details of a refusal.
 pub(crate) const DETAILS_BYTES_MAX: usize = 64 << 10;
@@ -143,7 +150,7 @@ impl Fault {
             Self::Refused { error, at_door: false } => match error.code {
                 PARSE_ERROR | INVALID_REQUEST | METHOD_NOT_FOUND => ExecutionReach::Refused,
                 HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => ExecutionReach::Refused,
-                URL_ELICITATION_REQUIRED => ExecutionReach::Refused,
+                URL_ELICITATION_REQUIRED if asks_to_visit(error) => ExecutionReach::Refused,
                 // The tool itself may have judged them, and would judge the same ones in the same way again.
                 INVALID_PARAMS => ExecutionReach::Answered,
                 _ => ExecutionReach::MayHaveRun,
@@ -159,7 +166,7 @@ impl Fault {
     /// The same, for a status that came with an error of the protocol. A session that is gone is believed to a transport only.
     pub(crate) fn with_reason(self, status: u16, error: RpcError) -> Self {
         let session_is_gone = matches!(self, Self::NotSent(_));
-        let at_door = is_of_transport(status, session_is_gone, &error);
+        let at_door = is_of_transport(status, &error);
         let refused = Self::Refused { error, at_door };
         if session_is_gone && refused.reach().is_clean() { self } else { refused }
     }
@@ -251,17 +258,28 @@ impl Fault {
     }
 }
 
-/// Did the transport of the server give this error, which by its number might be a tool's as well?
-fn is_of_transport(status: u16, session_is_gone: bool, error: &RpcError) -> bool {
+/// Does the error name what is to be visited first, as its number demands? Without that it is a number like any other.
+fn asks_to_visit(error: &RpcError) -> bool {
+    let asked = error.data.as_ref().and_then(|data| data.get("elicitations")?.as_array());
+    asked.is_some_and(|asked| {
+        let is_visit = |one: &Value| one.get("mode").and_then(Value::as_str) == Some("url") && one.get("url").is_some();
+        !asked.is_empty() && asked.iter().all(is_visit)
+    })
+}
+
+/// Did the transport of the server give this error, which by its number might be a tool's as well? That the status is the one
+/// for a session that is gone says nothing: some answer every failure of a tool with it.
+fn is_of_transport(status: u16, error: &RpcError) -> bool {
     if !matches!(error.code, SERVER_ERROR | SESSION_NOT_FOUND) || !ExecutionReach::of_status(status).is_clean() {
         return false;
     }
     // Statuses about the HTTP message as such; no tool is asked about that.
-    if session_is_gone || matches!(status, 405 | 406 | 411 | 413 | 414 | 415 | 417 | 421 | 426 | 431) {
+    if matches!(status, 405 | 406 | 411 | 413 | 414 | 415 | 417 | 421 | 426 | 431) {
         return true;
     }
-    let message = error.message.to_lowercase();
-    WORDS_OF_TRANSPORTS.iter().any(|words| message.contains(words))
+    let message = error.message.trim().to_lowercase();
+    let bare = PREFIXES_OF_TRANSPORTS.iter().find_map(|prefix| message.strip_prefix(prefix)).unwrap_or(&message);
+    WORDS_OF_TRANSPORTS.iter().any(|words| bare.trim_start().starts_with(words))
 }
 
 fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
@@ -366,10 +384,19 @@ mod tests {
         for status in [300, 301, 302, 303, 304, 408, 418, 424, 444, 460, 499, 500, 502, 503, 504, 599] {
             table.push((Fault::Status(status), MayHaveRun));
         }
-        for code in [-32700, -32600, -32601, -32020, -32021, -32022, -32042] {
+        for code in [-32700, -32600, -32601, -32020, -32021, -32022] {
             table.push((rpc(code, false), Refused));
         }
-        for code in [-32603, -32000, -32001, -32002, -32099, 0, 1, 500] {
+        for (data, reach) in [
+            (json!({ "elicitations": [{ "mode": "url", "url": "https://example.com/consent", "elicitationId": "1" }] }), Refused),
+            (json!({ "elicitations": [] }), MayHaveRun),
+            (json!({ "elicitations": [{ "mode": "form" }] }), MayHaveRun),
+            (json!(null), MayHaveRun),
+        ] {
+            let error = RpcError { code: URL_ELICITATION_REQUIRED, message: "visit".into(), data: Some(data) };
+            table.push((error.into(), reach));
+        }
+        for code in [-32603, -32000, -32001, -32002, -32042, -32099, 0, 1, 500] {
             table.push((rpc(code, false), MayHaveRun));
         }
         table.push((rpc(-32602, false), Answered));
@@ -424,7 +451,12 @@ mod tests {
             (Fault::Status(404), 404, -32001, "Session not found", Refused),
             (Fault::Status(405), 405, -32000, "Method not allowed.", Refused),
             (Fault::Status(406), 406, -32000, "Not Acceptable", Refused),
-            (gone(), 404, -32001, "what session?", NotSent),
+            (gone(), 404, -32001, "Session not found", NotSent),
+            (gone(), 404, -32000, "Not Found: Session has been terminated", NotSent),
+            // Words of its own, under the status of a session that is gone, or with the word in the middle.
+            (gone(), 404, -32001, "what session?", MayHaveRun),
+            (gone(), 404, -32000, "charged, but there is no mailbox for the receipt", MayHaveRun),
+            (Fault::Status(400), 400, -32000, "charged. Session not found for the receipt", MayHaveRun),
             (gone(), 404, -32600, "Session has been terminated", NotSent),
         ] {
             let error = RpcError { code, message: message.into(), data: None };
