@@ -41,6 +41,39 @@ async fn wrong_names_get_the_nearest_and_exit_codes_tell_usage_from_failure() {
 }
 
 #[tokio::test]
+async fn options_that_would_do_nothing_are_refused_with_what_to_do() {
+    let gantry = Gantry::start().await;
+    for (line, says) in [
+        (
+            &["--server", "http://127.0.0.1:1", "audit", "verify"][..],
+            "`--server` does nothing for `gantry audit verify`",
+        ),
+        (&["audit", "tail", "--token", "zz"], "`--token` does nothing for `gantry audit tail`"),
+        (&["serve", "--ca", "ca.pem"], "`--ca` does nothing for `gantry serve`"),
+        (&["call", "calculator", "expression=1", "--async", "--wait"], "cannot be used with"),
+        (&["server", "add", "a1", "--sse", "--no-try", "--", "/bin/true"], "cannot be used with"),
+        (&["server", "add", "a2", "--url", "http://127.0.0.1:9", "--no-inference", "--no-try"], "cannot be used with"),
+        (
+            &["server", "add", "a2", "--url", "http://127.0.0.1:9", "--no-package", "--no-try"],
+            "`--no-package` does nothing",
+        ),
+        (
+            &["server", "add", "a3", "--relay", "roots", "--no-relay", "roots", "--no-try", "--", "/bin/true"],
+            "`roots` is named by",
+        ),
+    ] {
+        let ran = gantry.cli(line);
+        assert_eq!(ran.code(), 2, "{line:?}: {}", ran.err());
+        assert!(ran.err().contains(says), "{line:?}: {}", ran.err());
+    }
+    // What stands in the environment is for the commands that need it.
+    assert_eq!(gantry.cli(&["audit", "verify"]).code(), 0);
+    let ran = gantry.cli(&["breakers", "open", "zork"]);
+    assert_eq!(ran.code(), 1, "{}", ran.out());
+    assert!(ran.err().contains("there is no breaker `zork`"), "{}", ran.err());
+}
+
+#[tokio::test]
 async fn a_bad_manifest_is_refused_before_it_is_sent_with_every_reason() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("tool.json");

@@ -85,10 +85,27 @@ async fn a_session_is_taken_for_gone_only_if_its_server_does_not_say_that_the_wo
     assert_eq!(pay(&gantry, "half").await.refusal().1, "E3413");
     assert_eq!(pay(&gantry, "half").await.refusal().1, "E3413");
     assert_eq!(bank.calls(), 1, "it was sent once");
+    // Numbers of transports with a tool's own words are a tool's, whatever the status; so is the wish for a visit without an address.
+    for (number, (status, error)) in [
+        ("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"charged 7 EUR, but no mailbox for the receipt"}}"#),
+        ("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"charged 7 EUR. Session not found for it"}}"#),
+        ("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"charged 7 EUR. Session not found for it"}}"#),
+        ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32042,"message":"charged 7 EUR, now confirm by mail"}}"#),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        bank.says(status, error);
+        let key = format!("own-words-{number}");
+        assert_eq!(pay(&gantry, &key).await.refusal().1, "E3413", "{error}");
+        assert_eq!(pay(&gantry, &key).await.refusal().1, "E3413", "{error}");
+        assert_eq!(bank.calls(), 2 + number, "it was sent once: {error}");
+    }
+    let before = bank.calls();
     // A session that is gone is begun anew, and the call is sent in it.
     bank.says("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Session not found"}}"#);
     let done = pay(&gantry, "whole").await;
-    assert_eq!((done.status, bank.calls()), (200, 3), "{}", done.text);
+    assert_eq!((done.status, bank.calls()), (200, before + 2), "{}", done.text);
 }
 
 #[tokio::test]

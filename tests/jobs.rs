@@ -180,6 +180,31 @@ async fn jobs_survive_the_death_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_job_is_one_call_of_its_token_s_budget_however_often_it_is_begun() {
+    let workshop = Workshop::new();
+    let note = workshop.path("runs");
+    let gantry = workshop.open().await;
+    let one = gantry.mint(json!({ "tenant": "local", "budget": { "calls": 1 } })).await;
+    let parameters = json!({ "seconds": 2, "note": note.to_str().unwrap() });
+    let accepted = submit_as(&gantry, &one, "demo.slow", parameters.clone(), json!({})).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text);
+    let id = accepted.body["invocation_id"].as_str().unwrap().to_owned();
+    wait_for("the first run", || (noted(&note) == 1).then_some(()));
+    gantry.kill();
+
+    let gantry = workshop.open().await;
+    let body = until(&gantry, &id, &["success", "error"]).await;
+    assert_eq!((&body["status"], &body["interruptions"]), (&json!("success"), &json!(1)), "{body}");
+    // It was counted all the same: there is none left for another.
+    let second = submit_as(&gantry, &one, "demo.slow", parameters, json!({})).await;
+    let refused = match second.body["invocation_id"].as_str() {
+        Some(id) if second.status == 202 => until(&gantry, id, &["success", "error"]).await["error"]["code"].clone(),
+        _ => second.body["error"]["code"].clone(),
+    };
+    assert_eq!((refused, noted(&note)), (json!("E3211"), 2), "{}", second.text);
+}
+
+#[tokio::test]
 async fn a_server_that_is_asked_to_end_hands_its_jobs_back() {
     let workshop = Workshop::new();
     let gantry = workshop.start().env("GANTRY_JOBS__DRAIN_SECONDS", "0").run().await;

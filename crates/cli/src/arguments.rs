@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Parser};
 
 use crate::commands::Command;
 
@@ -65,6 +66,55 @@ pub(crate) struct GlobalFlags {
     pub(crate) no_color: bool,
 }
 
+/// Flags that say which server is talked to, and how.
+const FLAGS_OF_SERVERS: [(&str, &str); 6] = [
+    ("server", "--server"),
+    ("token", "--token"),
+    ("token_file", "--token-file"),
+    ("ca", "--ca"),
+    ("client_cert", "--client-cert"),
+    ("client_key", "--client-key"),
+];
+/// Commands that talk to none: they work on files of this machine.
+const WITHOUT_SERVER: [&str; 18] = [
+    "serve",
+    "worker",
+    "completions",
+    "config-reference",
+    "restore",
+    "migrate",
+    "audit tail",
+    "audit verify",
+    "audit prove",
+    "audit export",
+    "audit sinks",
+    "audit set-aside",
+    "policy check",
+    "policy test",
+    "token inspect",
+    "tool new",
+    "tool build",
+    "tool dev",
+];
+
+/// A flag on the command line that would do nothing, and the command that it would do nothing for. In the environment such a
+/// setting is for whichever command needs it.
+pub(crate) fn idle_flag(matches: &ArgMatches) -> Option<(&'static str, String)> {
+    let mut command = Vec::new();
+    let mut innermost = matches;
+    while let Some((name, inner)) = innermost.subcommand() {
+        command.push(name);
+        innermost = inner;
+    }
+    let command = command.join(" ");
+    let talks_to_none = WITHOUT_SERVER
+        .iter()
+        .any(|name| command == *name || command.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    let given = |id: &str| innermost.value_source(id) == Some(ValueSource::CommandLine);
+    let idle = FLAGS_OF_SERVERS.iter().find(|(id, _)| talks_to_none && given(id));
+    idle.map(|(_, flag)| (*flag, command))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +123,28 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_that_name_a_server_are_refused_by_commands_that_talk_to_none() {
+        let idle = |line: &[&str]| idle_flag(&Arguments::command().try_get_matches_from(line).unwrap());
+        let expected = |flag, command: &str| Some((flag, command.to_owned()));
+        assert_eq!(idle(&["gantry", "--server", "http://h", "audit", "verify"]), expected("--server", "audit verify"));
+        assert_eq!(idle(&["gantry", "audit", "verify", "--token", "t"]), expected("--token", "audit verify"));
+        assert_eq!(idle(&["gantry", "serve", "--ca", "f"]), expected("--ca", "serve"));
+        assert_eq!(idle(&["gantry", "migrate", "status", "--server", "h"]), expected("--server", "migrate status"));
+        assert_eq!(idle(&["gantry", "--server", "http://h", "audit", "rotate-key"]), None);
+        assert_eq!(idle(&["gantry", "--server", "http://h", "tool", "list"]), None);
+        assert_eq!(idle(&["gantry", "audit", "verify"]), None);
+    }
+
+    #[test]
+    fn commands_that_talk_to_no_server_are_commands() {
+        let all = Arguments::command();
+        for line in WITHOUT_SERVER {
+            let found = line.split(' ').try_fold(&all, |command, name| command.find_subcommand(name));
+            assert!(found.is_some(), "{line}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ mod watching;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use arguments::Arguments;
 use commands::Outcome;
@@ -75,8 +75,16 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == LAUNCHER_ARGUMENT) {
         return sandbox::serve_launcher();
     }
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let context = Context::new(arguments.global);
+    if let Some((flag, command)) = arguments::idle_flag(&matches) {
+        let failure = Failure::usage(format!("`{flag}` does nothing for `gantry {command}`, which talks to no server"));
+        context
+            .printer
+            .failure(&failure.hint("leave it out; `--data-dir` says which installation of this machine is meant"));
+        return ExitCode::from(2);
+    }
     let runtime = match arguments.command.runtime() {
         Ok(runtime) => runtime,
         Err(error) => {

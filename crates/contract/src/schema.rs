@@ -44,6 +44,7 @@ use serde_json::Value;
 use self::defaults::Defaults;
 pub use self::dialect::modern;
 use self::document::Document;
+use self::effort::Effort;
 pub use self::sensitivity::{PartMarks, SchemaMarks, Sensitivity};
 pub use self::unchecked::UncheckedPart;
 pub use self::wording::VIOLATIONS_MAX;
@@ -66,6 +67,12 @@ const SILENT_FORMATS: [&str; 10] = [
     "uri-reference",
     "uri-template",
 ];
+
+/// Evaluations that one check may take at the most; about a second. A value that would take more is refused unread.
+pub const CHECK_WORK_MAX: u64 = 100_000_000;
+
+/// Faults that are listed before the first few of them are told; the others are counted as far as that.
+const FAULTS_MAX: usize = 10_000;
 
 /// How many times strings are converted and the value checked again; one round reveals the next only in nested branches.
 const COERCION_ROUNDS_MAX: usize = 8;
@@ -210,8 +217,8 @@ pub struct CompiledSchema {
     marks: OnceLock<Option<SchemaMarks>>,
     defaults: Defaults,
     coercion: Coercion,
-    /// Values nested deeper than this get one general message (`effort`).
-    listing_depth_max: usize,
+    /// What a check may cost, and how deep a value may be for its faults to be listed.
+    effort: Effort,
     /// Whether messages may quote values: of callers yes, of tools no (VALID-006).
     quotes: bool,
 }
@@ -226,9 +233,9 @@ impl CompiledSchema {
         let schema = strict::closed(&schema);
         let validator = place_validator(&schema, limits)?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
-        let listing_depth_max = effort::listing_depth_max(&schema);
+        let effort = Effort::of(&schema);
         let marks = OnceLock::new();
-        Ok(Self { validator, schema, unchecked, written, marks, defaults, coercion, listing_depth_max, quotes: true })
+        Ok(Self { validator, schema, unchecked, written, marks, defaults, coercion, effort, quotes: true })
     }
 
     /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
@@ -269,7 +276,7 @@ impl CompiledSchema {
 
     fn unchanging(validator: Validator, readable: ReadableSchema<'_>) -> Self {
         let schema = readable.schema.into_owned();
-        let listing_depth_max = effort::listing_depth_max(&schema);
+        let effort = Effort::of(&schema);
         Self {
             validator,
             schema,
@@ -278,9 +285,14 @@ impl CompiledSchema {
             marks: OnceLock::new(),
             defaults: Defaults::default(),
             coercion: Coercion::Off,
-            listing_depth_max,
+            effort,
             quotes: false,
         }
+    }
+
+    /// Evaluations that checking this value takes at the most. Whoever has threads that must not be held up asks first.
+    pub fn work(&self, value: &Value) -> u64 {
+        self.effort.of_value(value)
     }
 
     /// The parts of the schema that are kept and not checked, with their reasons.
@@ -293,6 +305,9 @@ impl CompiledSchema {
     /// # Errors
     /// The violations that remain after defaults and coercion.
     pub fn prepare(&self, params: Value) -> Result<Prepared, InvalidInput> {
+        if self.work(&params) > CHECK_WORK_MAX {
+            return Err(InvalidInput { violations: vec![too_much()], omitted: 0, coercion_failed: false });
+        }
         let mut value = params;
         let filled = self.defaults.fill(&mut value);
         if self.validator.is_valid(&value) {
@@ -306,13 +321,16 @@ impl CompiledSchema {
     /// # Errors
     /// At most [`VIOLATIONS_MAX`] violations; if there are more, a last one counts them.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+        if self.work(value) > CHECK_WORK_MAX {
+            return Err(vec![too_much()]);
+        }
         if self.validator.is_valid(value) {
             return Ok(());
         }
         if self.is_too_deep(value) {
             return Err(vec![too_deep()]);
         }
-        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
+        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).take(FAULTS_MAX).collect();
         let (mut violations, omitted) = self.wording().violations(&errors);
         if omitted > 0 {
             violations.push(Violation { path: String::new(), message: format!("and {omitted} more") });
@@ -350,7 +368,7 @@ impl CompiledSchema {
                 self.defaults.fill(&mut value);
             }
         }
-        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(&value).collect();
+        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(&value).take(FAULTS_MAX).collect();
         let (violations, omitted) = self.wording().violations(&errors);
         let coercion_failed = self.coercion == Coercion::Lossless && errors.iter().all(coerce::is_hopeless);
         Err(InvalidInput { violations, omitted, coercion_failed })
@@ -364,14 +382,15 @@ impl CompiledSchema {
 
     /// Whether listing the faults of a refused value, and so converting its strings, would take too long (SCHEMA-3).
     fn is_too_deep(&self, value: &Value) -> bool {
-        self.listing_depth_max != usize::MAX && effort::depth(value) > self.listing_depth_max
+        let deepest = self.effort.listing_depth_max;
+        deepest != usize::MAX && effort::depth(value) > deepest
     }
 
     /// Converts what the validator refuses for its type, until it refuses nothing more of that kind.
     fn coerce(&self, value: &mut Value) -> Vec<CoercionNote> {
         let mut notes = Vec::new();
         for _ in 0..COERCION_ROUNDS_MAX {
-            let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
+            let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).take(FAULTS_MAX).collect();
             let fixes = coerce::fixes(&errors);
             drop(errors);
             if fixes.is_empty() {
@@ -462,6 +481,13 @@ fn tool_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
 
 fn too_deep() -> Violation {
     let message = "does not match the schema, and is nested too deeply for this schema to say where".to_owned();
+    Violation { path: String::new(), message }
+}
+
+fn too_much() -> Violation {
+    let message = format!(
+        "is too large to be held against this schema: more than {CHECK_WORK_MAX} evaluations; send less, or less at once"
+    );
     Violation { path: String::new(), message }
 }
 

@@ -20,6 +20,7 @@ use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
+use kernel::{Computations, NotComputed, PlaceUsage};
 use serde_json::Value;
 
 use crate::model::{ModelClient, not_configured};
@@ -68,13 +69,15 @@ pub struct BuiltinExecutor {
     model: Option<ModelClient>,
     /// What policies hear of the handlers that may ask the model.
     model_origin: Option<Arc<ToolOrigin>>,
+    /// Long texts and schemas are worked on here, and go on when their call has ended.
+    computations: Computations,
 }
 
 impl BuiltinExecutor {
     /// With a clock for `datetime`, and the model for the operations that need one.
     pub fn new(clock: Arc<dyn Clock>, model: Option<ModelClient>) -> Self {
         let model_origin = model.as_ref().map(|model| Arc::new(model.origin()));
-        Self { clock, model, model_origin }
+        Self { clock, model, model_origin, computations: Computations::default() }
     }
 }
 
@@ -97,6 +100,10 @@ impl Executor for BuiltinExecutor {
 
     fn saves(&self, _manifest: &Manifest) -> bool {
         false
+    }
+
+    fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
+        vec![("builtin_computations", self.computations.usage())]
     }
 
     fn ready(&self, _tool: &ToolVersion, binding: &Execution, _demand: Isolation) -> Result<(), Refusal> {
@@ -133,7 +140,7 @@ impl Executor for BuiltinExecutor {
 
 impl BuiltinExecutor {
     async fn json_parser(&self, call: &ToolCall) -> Result<ToolOutput, ExecutorError> {
-        match aside(&call.parameters, json_parser::search).await? {
+        match self.aside(call, json_parser::search).await? {
             json_parser::Search::Done(value) => Ok(ToolOutput::of(value)),
             json_parser::Search::AskModel { schema, otherwise } => {
                 json_parser::by_model(&call.parameters, &schema, otherwise, self.model.as_ref(), call.time_left).await
@@ -142,7 +149,7 @@ impl BuiltinExecutor {
     }
 
     async fn text_transform(&self, call: &ToolCall) -> Result<ToolOutput, ExecutorError> {
-        let offline = aside(&call.parameters, |parameters| {
+        let offline = self.aside(call, |parameters| {
             let (operation, text) = text_transform::read(parameters)?;
             Ok(text_transform::offline(&operation, text))
         });
@@ -151,6 +158,32 @@ impl BuiltinExecutor {
         }
         let (operation, text) = text_transform::read(&call.parameters).map_err(ExecutorError::answered)?;
         text_transform::by_model(&operation, text, self.model.as_ref(), call.time_left).await
+    }
+
+    /// Runs pure work here if it is small, and beside the event loop if it is not.
+    async fn aside<T, F>(&self, call: &ToolCall, work: F) -> Result<T, ExecutorError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Value) -> Result<T, Refusal> + Send + 'static,
+    {
+        let parameters = &call.parameters;
+        let text_bytes = parameters.get("text").and_then(Value::as_str).map_or(0, str::len);
+        if text_bytes <= INLINE_BYTES_MAX && parameters.get("schema").is_none() {
+            return work(parameters).map_err(ExecutorError::answered);
+        }
+        let parameters = Arc::clone(parameters);
+        let done = self.computations.run(&call.tenant, call.agent.as_str(), move || work(&parameters)).await;
+        match done {
+            Ok(done) => done.map_err(ExecutorError::answered),
+            Err(NotComputed::Full) => {
+                let refusal = Refusal::new(ErrorCode::E3003, "too many calls of built-in tools wait for their turn");
+                Err(ExecutorError::not_sent(refusal.hint("nothing was run; try again in a second")))
+            }
+            Err(NotComputed::Stopped) => {
+                let refusal = Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly");
+                Err(ExecutorError::may_have_run(refusal.hint("report this with the trace id")))
+            }
+        }
     }
 }
 
@@ -168,24 +201,6 @@ fn handler(binding: &Execution) -> Result<Handler, Refusal> {
 
 fn unbound() -> Refusal {
     Refusal::new(ErrorCode::E3108, "the tool is not bound to a built-in handler").retryable(false)
-}
-
-/// Runs pure work here if it is small, and on the blocking pool if it is not.
-async fn aside<T, F>(parameters: &Arc<Value>, work: F) -> Result<T, ExecutorError>
-where
-    T: Send + 'static,
-    F: FnOnce(&Value) -> Result<T, Refusal> + Send + 'static,
-{
-    let text_bytes = parameters.get("text").and_then(Value::as_str).map_or(0, str::len);
-    if text_bytes <= INLINE_BYTES_MAX && parameters.get("schema").is_none() {
-        return work(parameters).map_err(ExecutorError::answered);
-    }
-    let parameters = Arc::clone(parameters);
-    let done = tokio::task::spawn_blocking(move || work(&parameters)).await.map_err(|_| {
-        let refusal = Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly");
-        ExecutorError::may_have_run(refusal.hint("report this with the trace id"))
-    })?;
-    done.map_err(ExecutorError::answered)
 }
 
 #[cfg(test)]

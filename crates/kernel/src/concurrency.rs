@@ -11,6 +11,8 @@
 //! - CONC-1: of one agent never more than its limit hold a place for code of a tool's author.
 //! - CONC-2: a place is given back whichever way the call ends; an agent without calls takes up no memory.
 //!
+//! Beside them are the checks of large values against large schemas, which hold a core each (`computation`).
+//!
 //! Not here: who is next (`fair_places`), which calls need a place (`phases/execute`), how many sandboxes live at once,
 //! warm ones included (`sandbox`), and jobs, which wait in their queue (`jobs::bench`).
 
@@ -22,6 +24,7 @@ use policy::Caller;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::computation::{Computations, NotComputed};
 use crate::fair_places::{FairPlaces, Place, PlaceBounds, PlaceUsage};
 use crate::ports::clock::Clock;
 
@@ -39,6 +42,8 @@ const RETRY_AFTER_MS: u64 = 1_000;
 pub(crate) struct Concurrency {
     calls: Arc<FairPlaces>,
     sandboxed: Arc<FairPlaces>,
+    /// Values that are held against schemas for long.
+    checks: Computations,
     per_agent: u32,
 }
 
@@ -57,6 +62,7 @@ impl Concurrency {
         Self {
             calls: FairPlaces::new(calls),
             sandboxed: FairPlaces::new(sandboxed(SANDBOXED_MAX, per_agent)),
+            checks: Computations::default(),
             per_agent,
         }
     }
@@ -72,8 +78,50 @@ impl Concurrency {
     }
 
     /// How much of each is used, under its name.
-    pub(crate) fn usage(&self) -> [(&'static str, PlaceUsage); 2] {
-        [("calls", self.calls.usage()), ("sandboxed_calls", self.sandboxed.usage())]
+    pub(crate) fn usage(&self) -> [(&'static str, PlaceUsage); 3] {
+        let (calls, sandboxed, checks) = (self.calls.usage(), self.sandboxed.usage(), self.checks.usage());
+        [("calls", calls), ("sandboxed_calls", sandboxed), ("schema_checks", checks)]
+    }
+
+    /// Holds something against a schema, for long, before anything has run.
+    pub(crate) async fn check<T, F>(
+        &self,
+        caller: &Caller,
+        clock: &dyn Clock,
+        cancellation: &CancellationToken,
+        within: Duration,
+        check: F,
+    ) -> Result<T, NoPlace>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let refused = |why: &str| NoPlace::Refused(unchecked(why));
+        tokio::select! {
+            biased;
+            done = self.checks.run(caller.tenant(), caller.root_subject().as_str(), check) => done.map_err(|why| match why {
+                NotComputed::Full => refused("too many wait for it"),
+                NotComputed::Stopped => refused("the check ended unexpectedly"),
+            }),
+            () = cancellation.cancelled() => Err(NoPlace::Cancelled),
+            () = clock.sleep(within) => Err(refused("the time was over first")),
+        }
+    }
+
+    /// The same for what a tool has answered: it has run, so its answer is looked at in any case.
+    pub(crate) async fn check_answer<T, F>(&self, caller: &Caller, check: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let done = self.checks.run_in_any_case(caller.tenant(), caller.root_subject().as_str(), check).await;
+        done.map_err(|_| {
+            Refusal::new(
+                ErrorCode::E3303,
+                "the result could not be held against its schema: the check ended unexpectedly",
+            )
+            .hint("report this with the trace id")
+        })
     }
 
     /// A place among the calls of this server.
@@ -146,6 +194,14 @@ async fn waited(
         () = cancellation.cancelled() => Err(NoPlace::Cancelled),
         () = clock.sleep(within) => Ok(None),
     }
+}
+
+/// Parameters that are large, for a schema that is large, whose turn did not come.
+fn unchecked(why: &str) -> Refusal {
+    let refusal =
+        Refusal::new(ErrorCode::E3001, format!("the parameters take long to be held against their schema, and {why}"))
+            .hint("nothing was run; send less at once, or try again in a second");
+    Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }
 
 fn busy() -> Refusal {

@@ -137,7 +137,7 @@ impl Kernel {
         let carried = async {
             let received = phases::receive_in_theory(self, &mut facts, arrival).await?;
             fits(&received)?;
-            let validated = phases::validate(&mut facts, received)?;
+            let validated = phases::validate(self, &mut facts, received).await?;
             phases::authorize_in_theory(self, validated).await
         };
         Ok(match carried.await {

@@ -389,7 +389,7 @@ impl Kernel {
 
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
         facts.enter(self, Phase::Validate);
-        let mut validated = phases::validate(facts, received)?;
+        let mut validated = phases::validate(self, facts, received).await?;
         phases::summarise(self, facts, &mut validated).await?;
         facts.enter(self, Phase::Authorize);
         let authorized = phases::authorize(self, validated).await?;
@@ -416,6 +416,6 @@ impl Kernel {
         facts.enter(self, Phase::Execute);
         let executed = phases::execute(self, facts, authorized).await?;
         facts.enter(self, Phase::Verify);
-        phases::verify(&*facts.redactor, executed)
+        phases::verify(self, facts, executed).await
     }
 }

@@ -9,6 +9,7 @@ mod attendant;
 mod availability;
 mod catalogue;
 pub mod checkpoints;
+mod computation;
 mod concurrency;
 pub mod crew;
 mod deadline;
@@ -47,6 +48,7 @@ pub use administration::{
 pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, Compared, Side, Tier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
+pub use computation::{Computations, NotComputed};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, TenantTool, Unreachable};
 pub use fair_places::{FairPlaces, Full, Place, PlaceBounds, PlaceUsage};

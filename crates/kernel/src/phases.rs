@@ -84,8 +84,8 @@ mod verify;
 
 pub use authorize::{Authorized, authorize};
 pub(crate) use authorize::{authorize_in_theory, context_agrees_with_the_token};
-pub(crate) use execute::takes_place;
 pub use execute::{Executed, execute};
+pub(crate) use execute::{note_spent_by_job, takes_place};
 pub use facts::Facts;
 pub(crate) use facts::status_of;
 pub use finish::{Returned, finish};

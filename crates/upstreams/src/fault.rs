@@ -388,7 +388,10 @@ mod tests {
             table.push((rpc(code, false), Refused));
         }
         for (data, reach) in [
-            (json!({ "elicitations": [{ "mode": "url", "url": "https://example.com/consent", "elicitationId": "1" }] }), Refused),
+            (
+                json!({ "elicitations": [{ "mode": "url", "url": "https://example.com/consent", "elicitationId": "1" }] }),
+                Refused,
+            ),
             (json!({ "elicitations": [] }), MayHaveRun),
             (json!({ "elicitations": [{ "mode": "form" }] }), MayHaveRun),
             (json!(null), MayHaveRun),

@@ -42,7 +42,7 @@ pub(crate) struct Call {
     #[arg(long)]
     r#async: bool,
     /// Submit it, then wait for its end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "async")]
     wait: bool,
 }
 

@@ -7,7 +7,10 @@
 //! For one place in the value, `effort(schema, depth) = in place + max over parts of Σ effort(part's schemas, depth - 1)`:
 //! an upper bound on the evaluations along the dearest way down.
 //!
-//! Not here: refusing schemas (`admit` bounds what happens in one place).
+//! The same table bounds what one check may cost at all: evaluations of the dearest place, times the places of the value. A
+//! schema of ten thousand parts over an array of a hundred thousand items is small on both sides and large as a product.
+//!
+//! Not here: refusing schemas (`admit` bounds what happens in one place), where a long check is made (`kernel`).
 
 use std::collections::HashMap;
 
@@ -22,22 +25,79 @@ const DEPTH_MAX: usize = 64;
 /// Entries of the whole table before the schema counts as too tangled to tell.
 const ENTRIES_MAX: usize = 200_000;
 
-/// The greatest depth of a value whose faults may all be listed.
-pub(super) fn listing_depth_max(schema: &Value) -> usize {
-    let document = Document::new(schema);
-    let positions = document.positions();
-    let index: HashMap<&str, usize> =
-        positions.iter().enumerate().map(|(at, (pointer, _))| (pointer.as_str(), at)).collect();
-    let Some(table) = Table::of(&document, &positions, &index) else { return 2 };
-    let Some(&root) = index.get("") else { return 0 };
-    let mut effort = table.in_place.clone();
-    for depth in 1..=DEPTH_MAX {
-        effort = (0..positions.len()).map(|at| table.step(at, &effort)).collect();
-        if effort.get(root).is_none_or(|effort| *effort > EFFORT_MAX) {
-            return depth - 1;
+/// Options of an `enum` that are compared in the time of one evaluation.
+const OPTIONS_PER_STEP: usize = 4;
+/// Bytes of a text that are looked at in the time of one evaluation.
+const BYTES_PER_STEP: usize = 16;
+
+/// What a schema asks of a check.
+#[derive(Debug)]
+pub(super) struct Effort {
+    /// The greatest depth of a value whose faults may all be listed.
+    pub(super) listing_depth_max: usize,
+    /// Evaluations along the dearest way down a value, by its depth; deeper ones cost as much as the last.
+    by_depth: Vec<u64>,
+}
+
+impl Effort {
+    pub(super) fn of(schema: &Value) -> Self {
+        let document = Document::new(schema);
+        let positions = document.positions();
+        let index: HashMap<&str, usize> =
+            positions.iter().enumerate().map(|(at, (pointer, _))| (pointer.as_str(), at)).collect();
+        let all = positions.len() as u64;
+        let Some(table) = Table::of(&document, &positions, &index) else {
+            return Self { listing_depth_max: 2, by_depth: vec![all] };
+        };
+        let Some(&root) = index.get("") else { return Self { listing_depth_max: 0, by_depth: vec![all] } };
+        // Outcomes are remembered, so no part of the value is held against the same schema more often than this.
+        let most = table.in_place.iter().copied().max().unwrap_or(0).max(all);
+        let of_root = |effort: &[u64]| effort.get(root).copied().unwrap_or(u64::MAX);
+        let mut effort = table.in_place.clone();
+        let mut by_depth = vec![of_root(&effort).min(most)];
+        let mut listing_depth_max = usize::MAX;
+        for depth in 1..=DEPTH_MAX {
+            let next: Vec<u64> = (0..positions.len()).map(|at| table.step(at, &effort)).collect();
+            if next == effort {
+                break;
+            }
+            effort = next;
+            if of_root(&effort) > EFFORT_MAX {
+                listing_depth_max = listing_depth_max.min(depth - 1);
+            }
+            by_depth.push(of_root(&effort).min(most));
+            if listing_depth_max != usize::MAX && of_root(&effort) >= most {
+                break;
+            }
         }
+        Self { listing_depth_max, by_depth }
     }
-    usize::MAX
+
+    /// Evaluations that a check of this value takes at the most.
+    pub(super) fn of_value(&self, value: &Value) -> u64 {
+        let (places, depth) = extent(value);
+        let each = self.by_depth.get(depth).or_else(|| self.by_depth.last()).copied().unwrap_or(0);
+        places.saturating_mul(each)
+    }
+}
+
+/// Parts of a value, long texts counting for more than one, and its depth.
+fn extent(value: &Value) -> (u64, usize) {
+    let of_text = |text: &str| 1 + (text.len() / BYTES_PER_STEP) as u64;
+    let deeper = |(places, depth): (u64, usize), (more, below): (u64, usize)| (places + more, depth.max(below + 1));
+    // Recursion is as deep as the value, and that is bounded by the caller.
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => (1, 0),
+        Value::String(text) => (of_text(text), 0),
+        Value::Array(items) => items.iter().map(extent).fold((1, 0), deeper),
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, member)| {
+                let (places, depth) = extent(member);
+                (places + of_text(name), depth)
+            })
+            .fold((1, 0), deeper),
+    }
 }
 
 /// The depth of a value, scalars being 0.
@@ -74,7 +134,7 @@ impl Table {
                 if done.get(at)?.is_some() || open.is_empty() {
                     stack.pop();
                     if done.get(at)?.is_none() {
-                        let summed = summed(&here, own, &done);
+                        let summed = summed(options(schema), &here, own, &done);
                         entries += summed.1.values().map(HashMap::len).sum::<usize>();
                         *done.get_mut(at)? = Some(summed);
                     }
@@ -130,8 +190,14 @@ fn edges(document: &Document<'_>, pointer: &str, schema: &Value, index: &HashMap
     (here, parts)
 }
 
-fn summed(here: &[usize], own: Parts, done: &[Option<(u64, Parts)>]) -> (u64, Parts) {
-    let (mut count, mut parts) = (1_u64, own);
+/// What comparing with the options of an `enum` costs.
+fn options(schema: &Value) -> u64 {
+    let options = schema.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
+    (options / OPTIONS_PER_STEP) as u64
+}
+
+fn summed(options: u64, here: &[usize], own: Parts, done: &[Option<(u64, Parts)>]) -> (u64, Parts) {
+    let (mut count, mut parts) = (1 + options, own);
     for (more, theirs) in here.iter().filter_map(|next| done.get(*next)?.as_ref()) {
         count = count.saturating_add(*more);
         for (name, schemas) in theirs {
@@ -155,10 +221,34 @@ mod tests {
     fn plain_recursion_is_listed_to_any_depth_and_doubling_is_not() {
         let tree = json!({ "properties": { "v": { "type": "integer" }, "children": { "items": { "$ref": "#" } } } });
         let logic = json!({ "anyOf": [{ "properties": { "and": { "items": { "$ref": "#" } } } }, { "properties": { "or": { "items": { "$ref": "#" } } } }] });
+        let listing_depth_max = |schema: &Value| Effort::of(schema).listing_depth_max;
         assert_eq!((listing_depth_max(&tree), listing_depth_max(&logic)), (usize::MAX, usize::MAX));
         let part = json!({ "properties": { "a": { "$ref": "#" } } });
         let doubling = json!({ "allOf": [part, part] });
         let found = listing_depth_max(&doubling);
         assert!((8..20).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn what_a_check_costs_is_the_product_of_schema_and_value() {
+        let scalar = Effort::of(&json!({ "type": "string" }));
+        assert_eq!(scalar.of_value(&json!("short")), 1);
+        assert_eq!(scalar.of_value(&json!("x".repeat(1600))), 101);
+        let kinds: Vec<Value> = (0..1000).map(|kind| json!({ "contains": { "const": kind } })).collect();
+        let dear = Effort::of(&json!({ "properties": { "l": { "type": "array", "allOf": kinds } } }));
+        let of_items = |items: usize| dear.of_value(&json!({ "l": vec![-1; items] }));
+        assert!(of_items(60_000) >= 60_000_000, "{}", of_items(60_000));
+        assert!(of_items(2) < 20_000, "{}", of_items(2));
+        let options: Vec<String> = (0..4000).map(|option| option.to_string()).collect();
+        let choice = Effort::of(&json!({ "items": { "enum": options } }));
+        assert!(choice.of_value(&json!(vec!["x"; 1000])) >= 1_000_000);
+    }
+
+    #[test]
+    fn a_value_that_is_deep_costs_no_more_than_its_places_times_the_schemas() {
+        let part = json!({ "properties": { "a": { "$ref": "#" } } });
+        let doubling = Effort::of(&json!({ "allOf": [part, part] }));
+        let deep = (0..60).fold(json!({}), |inner, _| json!({ "a": inner }));
+        assert!(doubling.of_value(&deep) < 10_000, "{}", doubling.of_value(&deep));
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::json::{self, JsonLimits};
-use contract::schema::{CompiledSchema, SchemaLimits, Violation};
+use contract::schema::{CHECK_WORK_MAX, CompiledSchema, SchemaLimits, Violation};
 use kernel::ports::executor::{ExecutorError, ToolOutput, Usage};
 use serde_json::{Map, Value, json};
 
@@ -26,6 +26,8 @@ mod extract;
 const TEXT_CHARS_MAX: usize = 1_000_000;
 /// Characters of text that are shown to a model.
 const MODEL_CHARS_MAX: usize = 50_000;
+/// Evaluations of the schema over what a model answered: it is short, and looked at on the way of the call.
+const MODEL_WORK_MAX: u64 = 1_000_000;
 /// Tokens a model may answer with.
 const ANSWER_TOKENS_MAX: u32 = 8000;
 const NOT_FOUND: &str = "Could not parse JSON from text";
@@ -48,12 +50,13 @@ pub(super) fn search(parameters: &Value) -> Result<Search, Refusal> {
     }
     let schema = arguments.value("schema").map(compiled).transpose()?;
     let mut mismatch = None;
-    let mut fits = |data: &Value| match schema.as_ref().map_or(Ok(()), |schema| schema.check(data)) {
-        Ok(()) => true,
-        Err(violations) => {
-            mismatch.get_or_insert(violations);
-            false
-        }
+    // A text may hold thousands of values; together they may take no longer than one.
+    let mut work_left = CHECK_WORK_MAX;
+    let mut fits = |data: &Value| {
+        let Some(schema) = &schema else { return true };
+        work_left = work_left.saturating_sub(schema.work(data));
+        let checked = if work_left == 0 { Err(vec![too_much_work()]) } else { schema.check(data) };
+        checked.map_err(|violations| mismatch.get_or_insert(violations)).is_ok()
     };
     if let Ok(data) = json::read(text.as_bytes(), &limits()) {
         if fits(&data) {
@@ -92,7 +95,11 @@ pub(super) async fn by_model(
         reasoning: false,
     };
     let answer = model.complete(&prompt, time_left).await?;
-    let mut fits = |data: &Value| schema.check(data).is_ok();
+    let mut work_left = MODEL_WORK_MAX;
+    let mut fits = |data: &Value| {
+        work_left = work_left.saturating_sub(schema.work(data));
+        work_left > 0 && schema.check(data).is_ok()
+    };
     let read = json::read(answer.text.trim().as_bytes(), &limits()).ok().filter(|data| fits(data));
     let data = read.or_else(|| extract::find(&answer.text, &mut fits));
     let usage: Usage = answer.usage();
@@ -118,6 +125,11 @@ fn compiled(schema: &Value) -> Result<CompiledSchema, Refusal> {
         )
         .details(json!({ "violations": reasons }))
     })
+}
+
+fn too_much_work() -> Violation {
+    let message = "there is too much in the text to be held against this schema; send it in parts".to_owned();
+    Violation { path: String::new(), message }
 }
 
 fn found(data: Value, method: &str) -> Value {

@@ -47,12 +47,9 @@ impl Kernel {
         let settings = match known(resilience, key).await? {
             Some(settings) => settings,
             None if matches!(by_hand, Move::ForceOpen | Move::Open { .. } | Move::OpenUntil { .. }) => {
-                resilience.settings.breaker.clone()
+                self.settings_of_service(resilience, key)?
             }
-            None => {
-                return Err(Refusal::new(ErrorCode::E3008, format!("there is no breaker `{key}`"))
-                    .hint("GET /v1/breakers lists those there are"));
-            }
+            None => return Err(no_breaker(key).hint("GET /v1/breakers lists those there are")),
         };
         let slot = self.parts.recorder.reserve().await?;
         let moved = resilience.breakers.shift(key, &settings, by_hand).await.map_err(|error| not_shared(&error))?;
@@ -64,6 +61,27 @@ impl Kernel {
         let note = format!("{key}: {} ({})", report.snapshot.mode.as_str(), word_of(by_hand));
         slot.record_durably(self.act(actor, &caller, AuditAction::BreakerMoved, None, Some(note))).await?;
         Ok(report)
+    }
+
+    /// The settings of a breaker that nobody has used yet: some tool must name its service. A name that is none would be open,
+    /// and the service that was meant would not.
+    fn settings_of_service(&self, resilience: &Resilience, key: &BreakerKey) -> Result<BreakerSettings, Refusal> {
+        let registry = self.registry().snapshot();
+        let mut services: Vec<&str> = Vec::new();
+        for version in registry.tools().flat_map(|tool| tool.versions()) {
+            let Some(guarded) = version.guard(&resilience.settings).and_then(|guard| guard.breaker.as_ref()) else {
+                continue;
+            };
+            if guarded.key.service() == key.service() {
+                return Ok(guarded.settings.clone());
+            }
+            services.push(guarded.key.service());
+        }
+        let nearest = contract::nearest::nearest(key.service(), services);
+        Err(no_breaker(key).hint(nearest.map_or_else(
+            || "no tool names such a service (`external_service` in its manifest); nothing was opened".to_owned(),
+            |nearest| format!("did you mean `{nearest}`? no tool names such a service; nothing was opened"),
+        )))
     }
 
     /// What became of breakers, the newest first, as far back as it is kept. Without a tenant: the own one's, or of all of
@@ -107,6 +125,10 @@ async fn known(resilience: &Resilience, key: &BreakerKey) -> Result<Option<Break
     };
     let reports = resilience.breakers.inspect(&query).await.map_err(|error| unreachable_now(&error))?;
     Ok(reports.into_iter().find(|report| report.key == *key).map(|report| report.settings))
+}
+
+fn no_breaker(key: &BreakerKey) -> Refusal {
+    Refusal::new(ErrorCode::E3008, format!("there is no breaker `{key}`"))
 }
 
 fn word_of(by_hand: Move) -> &'static str {

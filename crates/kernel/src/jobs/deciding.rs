@@ -211,7 +211,8 @@ impl Jobs {
             .find(caller.tenant(), &request.tool_id)
             .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?;
         let tool = named.resolve_named(&spec, now, |version| caller.may_call(&named.id, version))?;
-        let arguments = prepared(tool, request.parameters.clone()).ok_or_else(|| no_longer_fit(tool))?;
+        let arguments = prepared(&self.kernel, &caller, tool, request.parameters.clone()).await;
+        let arguments = arguments.ok_or_else(|| no_longer_fit(tool))?;
         let needs_approval = request.execution_options.require_approval;
         // Boxed: it is seldom asked, and every retry would carry the room.
         Box::pin(may_manage(&self.kernel, manager, tool, &arguments, needs_approval)).await?;

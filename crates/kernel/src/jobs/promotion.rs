@@ -28,7 +28,7 @@ use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
 use crate::ledger::CallKey;
-use crate::phases::{Returned, prepared};
+use crate::phases::{Returned, note_spent_by_job, prepared};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{Adopted, Fence, JobKey, JobRecord};
@@ -195,7 +195,7 @@ impl Jobs {
             }
         }
         request.invocation_id = Some(key.id);
-        let parameters = prepared(&tool, request.parameters.clone())?;
+        let parameters = prepared(&self.kernel, principal, &tool, request.parameters.clone()).await?;
         let mut call_key = CallKey::of_request(&request);
         call_key.hide(&*self.kernel.parts.redactor);
         let errand = Errand::new(principal, &tool, request, trace, now);
@@ -204,6 +204,7 @@ impl Jobs {
         let call = Call { principal, tool: &tool, parameters: &parameters, key: &call_key };
         let job = self.call_job(key.clone(), &errand, call).ok()?;
         let Adopted::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
+        note_spent_by_job(&self.kernel, principal, key.id).await;
         let record = self.store.find(&key).await.ok()??.record;
         let accepted = Accepted {
             status: contract::envelope::InvocationStatus::Running,

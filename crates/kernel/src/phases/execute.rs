@@ -188,7 +188,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let began_as = resume.as_ref().map_or(facts.invocation_id, |point| point.invocation_id);
     let act = ledger::act_key(caller.tenant(), &tool.id, own_key.as_ref(), began_as);
     let keeper = checkpointing.keeper();
-    spend(kernel, &caller).await?;
+    match facts.is_job {
+        true => spend_for_job(kernel, &caller, facts.invocation_id).await?,
+        false => spend(kernel, &caller).await?,
+    }
     // A call that waited for another one has less time left for itself.
     let time_left = time_left();
     if time_left.is_zero() {
@@ -322,6 +325,35 @@ pub(super) async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusa
         return Ok(());
     }
     within_budget(kernel.access().spend(&spendings).await)
+}
+
+/// The same for a job, which is one call however often it is tried, interrupted or put back: counted when it is let run first.
+async fn spend_for_job(kernel: &Kernel, caller: &Caller, id: InvocationId) -> Result<(), Refusal> {
+    let mut spendings = spendings(caller);
+    if spendings.is_empty() {
+        return Ok(());
+    }
+    let job = job_counted(caller, id);
+    let mark = job.token.clone();
+    spendings.insert(0, job);
+    match kernel.access().spend(&spendings).await.map_err(|error| error.refusal())? {
+        Err(used_up) if used_up == mark => Ok(()),
+        answer => within_budget(Ok(answer)),
+    }
+}
+
+/// A call that was counted as it began goes on as a job.
+pub(crate) async fn note_spent_by_job(kernel: &Kernel, caller: &Caller, id: InvocationId) {
+    if !spendings(caller).is_empty()
+        && let Err(error) = kernel.access().spend(&[job_counted(caller, id)]).await
+    {
+        tracing::warn!(%id, "it was not noted that a call was counted which goes on as a job; should it be interrupted, it is counted twice: {error}");
+    }
+}
+
+/// What says that a job has been counted: a budget of one, which no token has, because no id of an issuer begins so.
+fn job_counted(caller: &Caller, id: InvocationId) -> Spending {
+    Spending { token: format!("\u{1f}job {} {id}", caller.tenant()), calls_max: 1 }
 }
 
 /// Whether [`spend`] would let the call run. Nothing is counted.

@@ -12,19 +12,27 @@ use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use contract::guard::Breach;
 use contract::manifest::InputGuard;
-use contract::schema::{CoercionNote, InvalidInput};
+use contract::schema::{CoercionNote, InvalidInput, Prepared};
+use policy::Caller;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
+use super::execute::cancelled;
 use super::facts::Facts;
 use super::receive::Received;
 use crate::access::AccessSnapshot;
+use crate::concurrency::NoPlace;
 use crate::identity::Principal;
+use crate::invoke::Kernel;
 use crate::ledger::CallKey;
 use crate::registry::ToolVersion;
 
 /// Longest idempotency key.
 const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+/// Evaluations of a schema that are made at once, on the way of the call: less than a millisecond.
+pub(super) const CHECK_WORK_INLINE_MAX: u64 = 100_000;
+/// How long parameters that take longer wait for their turn, and are looked at, at the most.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A call whose parameters fit the tool.
 #[derive(Debug)]
@@ -45,7 +53,7 @@ pub struct Validated {
 }
 
 /// Runs the phase.
-pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
+pub async fn validate(kernel: &Kernel, facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
     let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
     refuse_what_does_nothing(&tool, &request)?;
@@ -58,7 +66,12 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     let schema = tool.parameters_schema()?;
     let mut parameters = Value::Object(request.parameters);
     let stripped = strip(&tool, &mut parameters);
-    let prepared = schema.prepare(parameters).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
+    let prepared = if schema.work(&parameters) <= CHECK_WORK_INLINE_MAX {
+        schema.prepare(parameters)
+    } else {
+        prepared_aside(kernel, facts, (&caller, &tool), time_asked, parameters).await?
+    };
+    let prepared = prepared.map_err(|invalid| invalid_parameters(&tool, &invalid))?;
     let parameters_digest = canonical::digest(&prepared.value);
     facts.parameters_digest = Some(parameters_digest);
     let coercions: Vec<CoercionNote> = stripped.into_iter().chain(prepared.coercions).collect();
@@ -81,11 +94,40 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     })
 }
 
+/// What takes long is done where it holds up nobody else. (decision 0115)
+async fn prepared_aside(
+    kernel: &Kernel,
+    facts: &Facts,
+    (caller, tool): (&Principal, &Arc<ToolVersion>),
+    time_asked: Option<Duration>,
+    parameters: Value,
+) -> Result<Result<Prepared, InvalidInput>, Refusal> {
+    let version = Arc::clone(tool);
+    let within = time_asked.unwrap_or(CHECK_WAIT_MAX).min(CHECK_WAIT_MAX);
+    let check = move || version.parameters_schema().map(|schema| schema.prepare(parameters));
+    let checked = kernel.concurrency.check(caller, kernel.clock(), &facts.cancellation, within, check).await;
+    checked.map_err(|why| match why {
+        NoPlace::Refused(refusal) => refusal,
+        NoPlace::Cancelled => cancelled(kernel, facts, tool),
+    })?
+}
+
 /// The parameters as this phase leaves them, of a call that it let through.
-pub(crate) fn prepared(tool: &ToolVersion, parameters: Map<String, Value>) -> Option<Value> {
+pub(crate) async fn prepared(
+    kernel: &Kernel,
+    caller: &Caller,
+    tool: &Arc<ToolVersion>,
+    parameters: Map<String, Value>,
+) -> Option<Value> {
     let mut parameters = Value::Object(parameters);
     strip(tool, &mut parameters);
-    Some(tool.parameters_schema().ok()?.prepare(parameters).ok()?.value)
+    let schema = tool.parameters_schema().ok()?;
+    if schema.work(&parameters) <= CHECK_WORK_INLINE_MAX {
+        return Some(schema.prepare(parameters).ok()?.value);
+    }
+    let version = Arc::clone(tool);
+    let check = move || Some(version.parameters_schema().ok()?.prepare(parameters).ok()?.value);
+    kernel.concurrency.check_answer(caller, check).await.ok()?
 }
 
 /// An option that cannot be honoured is refused, never ignored: a dry run that runs would be a lie.

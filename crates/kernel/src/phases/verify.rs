@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::execute::{Executed, Output};
+use super::facts::Facts;
 use super::shown_output::redacted;
 use super::summary::{redactor_of_tool, unredactable};
+use super::validate::CHECK_WORK_INLINE_MAX;
 use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
@@ -63,7 +65,8 @@ impl Ran {
 }
 
 /// Runs the phase.
-pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
+pub async fn verify(kernel: &Kernel, facts: &Facts, executed: Executed) -> Result<Verified, Refusal> {
+    let redactor = &*facts.redactor;
     let Executed { tool, coercions, output, conditions, result_bytes_max, result_key } = executed;
     let (result, usage, ran) = match output {
         Output::Fresh(output) => (output.value, output.usage, None),
@@ -75,10 +78,21 @@ pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, R
             (value, Usage::default(), Some(ran))
         }
     };
-    fits_the_schema(&tool, &result)?;
+    let result = fitting(kernel, facts, &tool, result).await?;
     let unmasked = result_key.map(|key| (key, result.clone()));
     let (result, truncation) = profiled(redactor, &tool, &conditions, result, result_bytes_max)?;
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
+}
+
+/// The result, if it fits its schema. What takes long is looked at where it holds up nobody else. (decision 0115)
+async fn fitting(kernel: &Kernel, facts: &Facts, tool: &Arc<ToolVersion>, result: Value) -> Result<Value, Refusal> {
+    if tool.result_schema()?.work(&result) <= CHECK_WORK_INLINE_MAX {
+        return fits_the_schema(tool, &result).map(|()| result);
+    }
+    let Some(caller) = &facts.caller else { return fits_the_schema(tool, &result).map(|()| result) };
+    let version = Arc::clone(tool);
+    let check = move || fits_the_schema(&version, &result).map(|()| result);
+    kernel.concurrency.check_answer(caller, check).await?
 }
 
 /// What may be returned and kept of a result that fits its schema.

@@ -24,6 +24,18 @@ pub(crate) struct PackageFlags {
     pub(crate) allow_install_scripts: bool,
 }
 
+impl PackageFlags {
+    /// A server at an address has no package.
+    pub(crate) fn refuse_for_address(self) -> Result<(), Failure> {
+        let given = [(self.no_package, "--no-package"), (self.allow_install_scripts, "--allow-install-scripts")];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, flag)) => Err(Failure::usage(format!("`{flag}` does nothing for a server at an address"))
+                .hint("leave it out: packages are of programs")),
+        }
+    }
+}
+
 /// Installs packages for servers.
 #[derive(Debug)]
 pub(crate) struct PackageStep<'a> {

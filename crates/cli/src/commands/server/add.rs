@@ -42,7 +42,7 @@ pub(crate) struct Add {
     #[arg(long = "fallback", value_name = "URL", requires = "url")]
     fallbacks: Vec<String>,
     /// The address speaks the older HTTP+SSE
-    #[arg(long, requires = "url")]
+    #[arg(long, requires = "url", conflicts_with = "command")]
     sse: bool,
     /// A variable of the program, or a header for an address; what looks like a secret is kept as one (repeatable)
     #[arg(long = "env", alias = "header", value_name = "NAME=VALUE", value_parser = pair)]
@@ -53,7 +53,7 @@ pub(crate) struct Add {
     #[command(flatten)]
     grants: Grants,
     /// Give it the named permissions only, and infer none
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     no_inference: bool,
     #[command(flatten)]
     packages: PackageFlags,
@@ -78,6 +78,10 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        self.keeping.check()?;
+        if self.url.is_some() {
+            self.packages.refuse_for_address()?;
+        }
         // Relative paths begin where the command is given.
         let file = std::env::current_dir().ok().map(|folder| folder.join("-"));
         let keeps_packages = !self.packages.no_package && is_here(context);

@@ -87,6 +87,7 @@ impl Grant {
 
 impl Edit {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        self.keeping.check()?;
         let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
         let before = spec.clone();
         let machine = ThisMachine { environment: context.environment(), file: None, keeps_packages: false };

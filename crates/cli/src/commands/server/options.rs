@@ -60,6 +60,19 @@ pub(super) enum Question {
     Roots,
 }
 
+impl Keeping {
+    /// What is asked for and forbidden at once would be one of both.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.relay.iter().find(|kind| self.no_relay.contains(kind)) {
+            None => Ok(()),
+            Some(kind) => {
+                let name = format!("{kind:?}").to_lowercase();
+                Err(Failure::usage(format!("`{name}` is named by `--relay` and by `--no-relay`")).hint("leave one out"))
+            }
+        }
+    }
+}
+
 impl Grants {
     pub(super) fn is_empty(&self) -> bool {
         self.read.is_empty() && self.write.is_empty() && self.hosts.is_empty() && self.words.is_empty()
