@@ -85,11 +85,15 @@ async fn a_session_is_taken_for_gone_only_if_its_server_does_not_say_that_the_wo
     assert_eq!(pay(&gantry, "half").await.refusal().1, "E3413");
     assert_eq!(pay(&gantry, "half").await.refusal().1, "E3413");
     assert_eq!(bank.calls(), 1, "it was sent once");
-    // Numbers of transports with a tool's own words are a tool's, whatever the status; so is the wish for a visit without an address.
+    // Numbers of transports with a tool's own words are a tool's, whatever the status; so is the wish for a visit without an
+    // address. What says two things, or nothing that can be understood, is no answer.
     for (number, (status, error)) in [
         ("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"charged 7 EUR, but no mailbox for the receipt"}}"#),
         ("404 Not Found", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"charged 7 EUR. Session not found for it"}}"#),
         ("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"charged 7 EUR. Session not found for it"}}"#),
+        ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"isError":"true"}}"#),
+        ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"isError":true,"isError":false}}"#),
+        ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"n":18446744073709551617}}}"#),
         ("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32042,"message":"charged 7 EUR, now confirm by mail"}}"#),
     ]
     .into_iter()

@@ -1,9 +1,7 @@
 //! Codes that are met only when something has gone wrong before: a state that was damaged, a job that waited too long, a row
 //! that nobody can read, a key whose first call still runs. (TEST-019)
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -11,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Answer, Gantry, PATIENCE, Start, client, gantry, open_to_all, wait_for};
+use crate::support::{Answer, Gantry, PATIENCE, Start, client, open_to_all, wait_for};
 
 /// Saves what it is told to save, and answers with what it heard about that and with what it was resumed from.
 const SAVES: &str = r#"
@@ -179,40 +177,6 @@ async fn a_job_that_waited_too_long_is_not_begun_and_one_that_cannot_be_read_say
     let gantry = stage.start_without_walls().run().await;
     let unreadable = gantry.get(&format!("/v1/invocations/{id}")).await;
     assert_eq!(unreadable.refusal(), (500, "E3000"), "{}", unreadable.text);
-}
-
-/// Records that may wait to be written, and with it calls that may be under way.
-const RECORDS_MAX: usize = 8_192;
-
-#[tokio::test]
-async fn a_call_for_whose_record_there_is_no_room_is_not_run() {
-    let stage = Stage::new();
-    let place = stage.path("place");
-    std::fs::create_dir(&place).unwrap();
-    // One line carries as many calls as one likes. One of them runs, the others wait for it, each with room for its record.
-    let mut command = gantry(&stage.path("data"));
-    command.arg("mcp").env("GANTRY_TOOLS__DIRS", stage.path("tools")).env("GANTRY_PROCESS__UNSANDBOXED", "true");
-    command.env("GANTRY_SERVER__CALLS_MAX", "1").env("GANTRY_SERVER__CALLS_WAITING_MAX", "16384");
-    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut asks = server.stdin.take().unwrap();
-    let hello =
-        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
-    writeln!(asks, "{hello}\n{}", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).unwrap();
-    let params = json!({ "name": "demo__waits", "arguments": { "place": place } });
-    for id in 1..=RECORDS_MAX + 1 {
-        writeln!(asks, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).unwrap();
-    }
-    let mut answers = BufReader::new(server.stdout.take().unwrap()).lines();
-    assert!(answers.next().unwrap().unwrap().contains("serverInfo"));
-    let first = answers.next().unwrap().unwrap();
-    assert!(first.contains("E3803"), "the others wait: {first}");
-    // Once there is room, calls run again.
-    std::fs::write(place.join("go"), "").unwrap();
-    let done: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
-    assert_eq!(done["result"]["isError"], false, "{done}");
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
 
 async fn begun(place: &Path) {

@@ -33,6 +33,9 @@ mod usage;
 mod webhook;
 mod worker;
 
+/// Of each thread of a server; only what is used of it takes memory.
+const STACK_BYTES: usize = 16 << 20;
+
 /// What became of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -89,14 +92,15 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// A server uses every core; everything else is one conversation.
+    /// A server uses every core; everything else is one conversation. Its threads have the stack that policies need which are
+    /// nested as deeply as policies may be: Cedar judges by what is left of it.
     pub(crate) fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
         let mut builder = match self {
             Self::Mcp(command) if command.is_server() => tokio::runtime::Builder::new_multi_thread(),
             Self::Serve(_) | Self::Worker(_) => tokio::runtime::Builder::new_multi_thread(),
             _ => tokio::runtime::Builder::new_current_thread(),
         };
-        builder.enable_all().build()
+        builder.thread_stack_size(STACK_BYTES).enable_all().build()
     }
 
     /// Does it.

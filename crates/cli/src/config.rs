@@ -177,7 +177,7 @@ impl Config {
         let audit = audit::AuditSection::read(&settings, &mut problems);
         let retention = retention::read(&settings, &mut problems);
         let redaction = redaction::RedactionSection::read(&settings, &mut problems);
-        let log = log::LogSection::read(&settings);
+        let log = log::LogSection::read(&settings, &mut problems);
         let traces = traces::read(&settings, &mut problems);
         let tools = tools::ToolsSection::read(&settings, &mut problems);
         let jobs = jobs::read(&settings);

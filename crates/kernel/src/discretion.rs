@@ -6,7 +6,8 @@
 //! call.
 //!
 //! Invariants
-//! - DISC-1: which values these are is found out when the first text is redacted: most calls say nothing.
+//! - DISC-1: which values these are is found out when the first text is redacted: most calls say nothing. Of parameters that
+//!   are long it is found out before the call runs (`phases/summary`).
 //! - DISC-2: values shorter than [`VALUE_BYTES_MIN`] are not looked for, because they would be found by accident. All others are,
 //!   however many there are (`hidden_values`).
 //!
@@ -47,6 +48,11 @@ impl fmt::Debug for Discretion {
 impl Discretion {
     pub(crate) fn new(rules: Arc<dyn Redactor>, tool: Arc<ToolVersion>, parameters: Arc<Value>) -> Self {
         Self { rules, tool, parameters, told: OnceLock::new() }
+    }
+
+    /// Finds it out now: for parameters that take long, and are looked at where that holds up nobody.
+    pub(crate) fn look(&self) {
+        self.told();
     }
 
     fn told(&self) -> &HiddenValues {

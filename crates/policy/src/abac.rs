@@ -30,6 +30,7 @@ mod words;
 pub use arguments::{ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX};
 pub use compile::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX};
 pub use expectations::{Case, CaseOutcome, ExpectationProblem, Expectations, Expected};
+pub(crate) use obligation::is_member_name;
 pub use obligation::{Obligation, ObligationError};
 pub use policies::{PERMIT_ALL, Policies};
 pub use problem::PolicyProblem;

@@ -15,6 +15,7 @@ use contract::manifest::SideEffectPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::abac::is_member_name;
 use crate::grant::ToolPattern;
 
 /// Longest time an override can name: the ceiling of manifests.
@@ -67,7 +68,9 @@ pub enum OverrideError {
     #[error("override `timeout_seconds` must be between 1 and {TIMEOUT_SECONDS_MAX}")]
     Timeout,
     /// Too many names, or one that no member can have.
-    #[error("override `redact` has at most {REDACT_MAX} names of 1 to {MEMBER_CHARS_MAX} characters")]
+    #[error(
+        "override `redact` has at most {REDACT_MAX} names of 1 to {MEMBER_CHARS_MAX} characters: names of members, no paths and no patterns"
+    )]
     Redact,
 }
 
@@ -145,7 +148,7 @@ impl PolicyOverrides {
         if self.timeout_seconds.is_some_and(|seconds| !(1..=TIMEOUT_SECONDS_MAX).contains(&seconds)) {
             return Err(OverrideError::Timeout);
         }
-        let fine = |name: &String| !name.is_empty() && name.chars().count() <= MEMBER_CHARS_MAX;
+        let fine = |name: &String| is_member_name(name) && name.chars().count() <= MEMBER_CHARS_MAX;
         if self.redact.len() > REDACT_MAX || !self.redact.iter().all(fine) {
             return Err(OverrideError::Redact);
         }
@@ -244,6 +247,8 @@ mod tests {
             (json!({ "timeout_seconds": 0 }), Some("between 1 and 86400")),
             (json!({ "timeout_seconds": 86_401 }), Some("between 1 and 86400")),
             (json!({ "redact": [""] }), Some("at most 64 names")),
+            (json!({ "redact": ["got.email"] }), Some("no paths and no patterns")),
+            (json!({ "redact": ["email redact=got"] }), Some("no paths and no patterns")),
             (json!({ "redact": vec!["x"; 65] }), Some("at most 64 names")),
         ] {
             let found = overrides(given.clone()).check().map_err(|error| error.to_string());

@@ -142,8 +142,8 @@ impl McpState {
             format!("# HELP gantry_mcp_{name} {about}\n# TYPE gantry_mcp_{name} gauge\ngantry_mcp_{name} {value}\n")
         };
         let evicted = format!(
-            "# HELP gantry_mcp_parked_results_evicted_total Large results that made room before their time was over.\n\
-             # TYPE gantry_mcp_parked_results_evicted_total counter\ngantry_mcp_parked_results_evicted_total {}\n",
+            "# HELP gantry_mcp_parked_results_evicted Large results that made room before their time was over.\n\
+             # TYPE gantry_mcp_parked_results_evicted counter\ngantry_mcp_parked_results_evicted_total {}\n",
             self.parked_evicted
         );
         gauges.into_iter().map(line).collect::<String>() + &evicted

@@ -10,7 +10,7 @@ mod traces;
 mod upstreams;
 
 pub use archive::ArchiveMetrics;
-pub use logging::{LogControl, LogFormat, LoggingError, init_logging};
+pub use logging::{LogControl, LogFormat, LoggingError, check_log_level, init_logging};
 pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;
 pub use store::StoreMetrics;

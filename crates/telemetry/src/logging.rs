@@ -97,6 +97,14 @@ pub fn init_logging(
     Ok(LogControl { handle, level: Arc::new(Mutex::new(filter.to_owned())) })
 }
 
+/// Whether a log can be kept at this level.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_log_level(level: &str) -> Result<(), LoggingError> {
+    parsed(level).map(drop)
+}
+
 fn parsed(filter: &str) -> Result<EnvFilter, LoggingError> {
     if filter.chars().count() > FILTER_CHARS_MAX {
         return Err(LoggingError::TooLong);

@@ -250,7 +250,13 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Executor
         None if structured.is_some() => json!([]),
         _ => return Err(nonsense()),
     };
-    if members.get("isError") == Some(&Value::Bool(true)) {
+    // Taken for success, a failure in other words would be one for ever.
+    let has_failed = match members.get("isError") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(_) => return Err(nonsense()),
+    };
+    if has_failed {
         let details =
             beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
         let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")

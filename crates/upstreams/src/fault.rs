@@ -93,9 +93,9 @@ pub(crate) enum Fault {
     /// It answered, with more than a message may have. What it was is not known any more.
     #[error("the server answered with more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// It answered, with a number that would be handed on as another one (decision 0114).
+    /// It answered, in a way that can be read as two things (decision 0114).
     #[error("the server's answer is not acceptable JSON: {0}")]
-    NumberLost(JsonError),
+    Ambiguous(JsonError),
     /// It answered, and not with what was asked for.
     #[error("the server answered with something that is no {0}")]
     Nonsense(&'static str),
@@ -131,7 +131,7 @@ impl From<AnswerError> for Fault {
     fn from(error: AnswerError) -> Self {
         match error {
             AnswerError::Rpc(error) => error.into(),
-            AnswerError::NumberLost(lost) => Self::NumberLost(lost),
+            AnswerError::Ambiguous(why) => Self::Ambiguous(why),
             AnswerError::Contradictory => Self::Nonsense("answer: it has a result and an error"),
         }
     }
@@ -142,8 +142,8 @@ impl Fault {
     pub(crate) fn reach(&self) -> ExecutionReach {
         match self {
             Self::NotSent(_) | Self::Version(_) => ExecutionReach::NotSent,
-            Self::Lost(_) | Self::Late | Self::Nonsense(_) => ExecutionReach::MayHaveRun,
-            Self::TooLarge | Self::NumberLost(_) => ExecutionReach::Answered,
+            Self::Lost(_) | Self::Late | Self::Nonsense(_) | Self::Ambiguous(_) => ExecutionReach::MayHaveRun,
+            Self::TooLarge => ExecutionReach::Answered,
             Self::Busy { .. } | Self::Denied(_) => ExecutionReach::Refused,
             Self::Status(status) => ExecutionReach::of_status(*status),
             Self::Refused { at_door: true, .. } => ExecutionReach::Refused,
@@ -237,7 +237,7 @@ impl Fault {
             Self::TooLarge => Refusal::new(ErrorCode::E3414, format!("the server `{server}`: {self}"))
                 .hint("ask for less, for example a page or a shorter range; the tool has run")
                 .retryable(false),
-            Self::NumberLost(_) => Refusal::new(ErrorCode::E3401, format!("the server `{server}`: {self}"))
+            Self::Ambiguous(_) => Refusal::new(ErrorCode::E3401, format!("the server `{server}`: {self}"))
                 .hint("the tool has run; let it return the number as a string")
                 .retryable(false),
             Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
@@ -354,8 +354,8 @@ mod tests {
         match fault {
             Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
             Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
-            Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) => Some(ExecutionReach::MayHaveRun),
-            Fault::TooLarge | Fault::NumberLost(_) => Some(ExecutionReach::Answered),
+            Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) | Fault::Ambiguous(_) => Some(ExecutionReach::MayHaveRun),
+            Fault::TooLarge => Some(ExecutionReach::Answered),
             Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) | Fault::Begun(_) => None,
         }
     }

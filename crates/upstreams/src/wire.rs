@@ -8,9 +8,10 @@
 //! Invariants
 //! - WIRE-1: whatever comes in gives a message or an error, never a panic; nesting is bounded by the reader.
 //! - WIRE-2: our own ids are numbers that are used once in the life of a connection.
-//! - WIRE-3: a number in a result is what the server wrote, or the answer is none that is handed on (decision 0114).
+//! - WIRE-3: a number in a result is what the server wrote, and every member stands there once; else the answer is none that is
+//!   handed on (decision 0114). Whoever waits for it hears so at once.
 
-use contract::json::{self, JsonError};
+use contract::json::{self, DEPTH_MAX_CEILING, JsonError, JsonLimits};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -39,8 +40,8 @@ pub(crate) enum Incoming {
 pub(crate) enum AnswerError {
     /// The server says so.
     Rpc(RpcError),
-    /// It has a number that would be handed on as another one.
-    NumberLost(JsonError),
+    /// Parts of it can be read in two ways: a member that stands twice, a number that would be handed on as another one.
+    Ambiguous(JsonError),
     /// It has a result and an error, so it is neither.
     Contradictory,
 }
@@ -93,7 +94,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What is looked for in a message whose numbers cannot be kept.
+/// What is looked for in a message that the strict reader does not take.
 #[derive(Deserialize)]
 struct AnswerHead {
     #[serde(default)]
@@ -102,47 +103,58 @@ struct AnswerHead {
     method: Option<IgnoredAny>,
 }
 
-/// Where the descriptors of a server's tools stand. A bound in one of their schemas is no value of anybody's: it is read as near
-/// as can be, for a server must not lose all its tools by it.
-const TOOL_LIST: &str = "/result/tools/";
+/// Of a message; its length is bounded before.
+const LIMITS: JsonLimits = JsonLimits {
+    bytes_max: usize::MAX,
+    depth_max: DEPTH_MAX_CEILING,
+    string_bytes_max: usize::MAX,
+    nodes_max: usize::MAX,
+};
 
 /// Reads one text: a message, or a batch of them.
 pub(crate) fn read(text: &[u8]) -> Result<Vec<Incoming>, NoMessage> {
-    let lost = std::str::from_utf8(text).map_or(Ok(()), json::keeps_numbers).err();
-    match lost {
-        Some(JsonError::NumberLost { path, .. }) if path.starts_with(TOOL_LIST) => read_members(text),
-        Some(lost) => read_heads(text, &lost),
-        None => read_members(text),
+    match json::read(text, &LIMITS) {
+        Ok(value) => messages(value),
+        Err(why) => match serde_json::from_slice(text) {
+            // A bound in a schema is no value of anybody's, and a server must not lose all its tools by it: descriptors are
+            // read as near as can be.
+            Ok(value) if is_tool_list(&value) => messages(value),
+            _ => read_heads(text, &why),
+        },
     }
 }
 
+fn is_tool_list(message: &Value) -> bool {
+    message.pointer("/result/tools").is_some_and(Value::is_array)
+}
+
 /// WIRE-3: the answers in this text, none of which is handed on.
-fn read_heads(text: &[u8], lost: &JsonError) -> Result<Vec<Incoming>, NoMessage> {
+fn read_heads(text: &[u8], why: &JsonError) -> Result<Vec<Incoming>, NoMessage> {
     let heads: Vec<AnswerHead> = match serde_json::from_slice(text) {
         Ok(head) => vec![head],
         Err(_) => serde_json::from_slice(text).map_err(|_| NoMessage)?,
     };
     let answers = heads.into_iter().take(BATCH_MAX).filter(|head| head.method.is_none()).map(|head| Incoming::Answer {
         id: head.id.as_ref().and_then(own),
-        outcome: Err(AnswerError::NumberLost(lost.clone())),
+        outcome: Err(AnswerError::Ambiguous(why.clone())),
     });
     let answers: Vec<_> = answers.collect();
     if answers.is_empty() { Err(NoMessage) } else { Ok(answers) }
 }
 
-fn read_members(text: &[u8]) -> Result<Vec<Incoming>, NoMessage> {
-    let first = text.iter().copied().find(|byte| !byte.is_ascii_whitespace()).ok_or(NoMessage)?;
-    match first {
-        b'{' => serde_json::from_slice::<Members>(text).map_err(|_| NoMessage)?.message().map(|message| vec![message]),
-        b'[' => {
-            let batch: Vec<Members> = serde_json::from_slice(text).map_err(|_| NoMessage)?;
-            if batch.is_empty() || batch.len() > BATCH_MAX {
-                return Err(NoMessage);
-            }
-            batch.into_iter().map(Members::message).collect()
-        }
-        _ => Err(NoMessage),
+fn messages(value: Value) -> Result<Vec<Incoming>, NoMessage> {
+    match value {
+        Value::Array(batch) if batch.is_empty() || batch.len() > BATCH_MAX => Err(NoMessage),
+        Value::Array(batch) => batch.into_iter().map(message).collect(),
+        value => message(value).map(|message| vec![message]),
     }
+}
+
+fn message(value: Value) -> Result<Incoming, NoMessage> {
+    if !value.is_object() {
+        return Err(NoMessage);
+    }
+    serde_json::from_value::<Members>(value).map_err(|_| NoMessage)?.message()
 }
 
 impl Members {
@@ -270,13 +282,16 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_with_a_number_that_cannot_be_kept_is_no_result() {
+    fn an_answer_that_can_be_read_in_two_ways_is_no_result() {
         for (text, expected) in [
             (r#"{"id":3,"result":{"structuredContent":{"n":18446744073709551616}}}"#, Some(3)),
             (r#"{"id":3,"result":{"content":[],"n":[1e400]}}"#, Some(3)),
             (r#"[{"id":"4","result":9007199254740993.0}]"#, Some(4)),
+            (r#"{"id":3,"result":{"content":[],"isError":true,"isError":false}}"#, Some(3)),
+            (r#"{"id":3,"result":{"content":[],"structuredContent":{"paid":1,"paid":0}}}"#, Some(3)),
+            (r#"{"id":3,"result":{"structuredContent":"\ud83d"}}"#, Some(3)),
         ] {
-            let Ok(Incoming::Answer { id, outcome: Err(AnswerError::NumberLost(_)) }) = one(text) else {
+            let Ok(Incoming::Answer { id, outcome: Err(AnswerError::Ambiguous(_)) }) = one(text) else {
                 panic!("{text}")
             };
             assert_eq!(id, expected, "{text}");

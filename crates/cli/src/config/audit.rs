@@ -58,6 +58,16 @@ const SINKS: Key = Key {
     since: "0.2",
 };
 
+/// Said with all other problems, and by `gantry doctor`, and not at the first checkpoint.
+fn checked_url(url: &str, problems: &mut Vec<Problem>) -> String {
+    let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if !url.parse::<reqwest::Url>().is_ok_and(|url| is_http(&url)) {
+        let message = "must be the address of an HTTP service, for example `https://witness.example.com/checkpoints`";
+        problems.push(Problem::new(WITNESS_URL.title(), message));
+    }
+    url.to_owned()
+}
+
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[&DIR, &WITNESS_FILE, &WITNESS_URL, &SINKS];
 
@@ -75,7 +85,7 @@ impl AuditSection {
         Self {
             dir: settings.text(&DIR).map(PathBuf::from),
             witness_file: settings.text(&WITNESS_FILE).map(PathBuf::from),
-            witness_url: settings.text(&WITNESS_URL).map(str::to_owned),
+            witness_url: settings.text(&WITNESS_URL).map(|url| checked_url(url, problems)),
             sinks: sinks::read(settings.list(&SINKS), problems),
         }
     }

@@ -261,6 +261,8 @@ fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Optio
             let message = "names an issuer without keys: set `trusted_keys`, `jwks_file` or `jwks_url` too";
             problems.push(Problem::new(TRUSTED_ISSUER.title(), message));
         }
+        let without = "keys of another issuer (`trusted_keys`, `jwks_file` or `jwks_url`)";
+        problems.extend(settings.idle(&[&TRUSTED_ROLES, &JWKS_REFRESH_SECONDS], without));
         return None;
     }
     let refresh_every = Duration::from_secs(settings.integer(&JWKS_REFRESH_SECONDS));

@@ -104,7 +104,11 @@ pub(crate) struct InboundSection {
 impl InboundSection {
     pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Self> {
         let text = |key: &Key| settings.text(key).map(str::to_owned).filter(|text| !text.is_empty());
-        let current = text(&SIGNING_KEY)?;
+        let Some(current) = text(&SIGNING_KEY) else {
+            let keys = KEYS.iter().copied().filter(|key| key.name != SIGNING_KEY.name).collect::<Vec<_>>();
+            problems.extend(settings.idle(&keys, "`signing_key`, without which the door is closed"));
+            return None;
+        };
         let next = text(&NEXT_SIGNING_KEY);
         let receiver = QstashReceiver::new(current.as_bytes(), next.as_deref().map(str::as_bytes))?;
         let public_url = text(&PUBLIC_URL).map(|url| url.trim_end_matches('/').to_owned());

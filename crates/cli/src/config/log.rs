@@ -3,7 +3,7 @@
 use telemetry::LogFormat;
 
 use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::settings::{Problem, Settings};
 
 /// How lines look.
 pub(crate) const FORMAT: Key = Key {
@@ -38,12 +38,16 @@ pub(crate) struct LogSection {
 }
 
 impl LogSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
         let format = match settings.text(&FORMAT) {
             Some("human") => LogFormat::Human,
             Some("json") => LogFormat::Json,
             _ => LogFormat::Auto,
         };
-        Self { format, level: settings.text(&LEVEL).unwrap_or("info").to_owned() }
+        let level = settings.text(&LEVEL).unwrap_or("info").to_owned();
+        if let Err(error) = telemetry::check_log_level(&level) {
+            problems.push(Problem::new(LEVEL.title(), error.to_string()));
+        }
+        Self { format, level }
     }
 }

@@ -181,6 +181,7 @@ fn engine(settings: &Settings, problems: &mut Vec<Problem>) -> Option<EngineChoi
                     problems.push(Problem::new(key.title(), "is set, but `engine` is none, so nobody would be asked"));
                 }
             }
+            problems.extend(settings.idle(&[&ENGINE_TIMEOUT_MS], "`engine`"));
             return None;
         }
     };

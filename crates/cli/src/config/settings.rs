@@ -107,6 +107,15 @@ impl Settings {
         }
     }
 
+    /// Settings that somebody has made and that do nothing without another one, which nobody has.
+    pub(crate) fn idle(&self, keys: &[&Key], without: &str) -> Vec<Problem> {
+        let is_made = |key: &&&Key| self.get(key).is_some_and(|(_, origin)| origin != Origin::Default);
+        let problem = |key: &&Key| {
+            Problem::new(key.title(), format!("does nothing without {without}: set that, or leave this out"))
+        };
+        keys.iter().filter(is_made).map(problem).collect()
+    }
+
     /// A flag.
     pub(crate) fn flag(&self, key: &Key) -> bool {
         matches!(self.get(key), Some((Value::Flag(true), _)))

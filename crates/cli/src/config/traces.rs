@@ -56,6 +56,9 @@ pub(super) const KEYS: &[&Key] = &[&ENDPOINT, &SAMPLE_RATIO, &AUTHORIZATION, &SE
 pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<TraceConfig> {
     let ratio = settings.text(&SAMPLE_RATIO).unwrap_or("1").parse::<Ratio>();
     let ratio = ratio.map_err(|error| problems.push(Problem::new("[traces] sample_ratio", error.to_string()))).ok()?;
+    if settings.text(&ENDPOINT).is_none() {
+        problems.extend(settings.idle(&[&AUTHORIZATION, &SAMPLE_RATIO, &SERVICE_NAME], "`endpoint`"));
+    }
     Some(TraceConfig {
         endpoint: settings.text(&ENDPOINT)?.to_owned(),
         ratio,

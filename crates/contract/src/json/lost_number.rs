@@ -4,7 +4,8 @@
 //! nothing at all. Two order numbers become one then, under one digest. What is found here is refused instead.
 //!
 //! Invariants
-//! - NUM-1: an integer, however it is written, is kept to its last digit or found.
+//! - NUM-1: an integer, however it is written, is kept to its last digit or found. `100000000000000000000` is what many write
+//!   for `1e20`, and is kept.
 //! - NUM-2: a number that is not zero is not kept as zero, nor as infinity.
 //!
 //! A fraction has the precision of a floating point number, as everywhere: `0.1` is not found.
@@ -130,9 +131,9 @@ pub(super) fn loss(number: &str) -> Option<NumberLoss> {
     };
     let unsigned = mantissa.strip_prefix('-').unwrap_or(mantissa);
     let (integer, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    if exponent_at.is_none() && fraction.is_empty() {
-        let is_held = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
-        return (!is_held).then_some(NumberLoss::IntegerTooLong);
+    let is_plain = exponent_at.is_none() && fraction.is_empty();
+    if is_plain && (number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()) {
+        return None;
     }
     let digits = format!("{integer}{fraction}");
     let significant = digits.trim_start_matches('0');
@@ -150,7 +151,8 @@ pub(super) fn loss(number: &str) -> Option<NumberLoss> {
     let trimmed = significant.trim_end_matches('0');
     let dropped = i64::try_from(significant.len() - trimmed.len()).ok()?;
     let power = exponent.parse::<i64>().ok()? - i64::try_from(fraction.len()).ok()? + dropped;
-    (power >= 0 && trimmed != shortest_digits(held)).then_some(NumberLoss::Digits)
+    let loss = if is_plain { NumberLoss::IntegerTooLong } else { NumberLoss::Digits };
+    (power >= 0 && trimmed != shortest_digits(held)).then_some(loss)
 }
 
 /// The fewest digits that tell a floating point number from its neighbours, without zeros at their end.
@@ -193,7 +195,9 @@ mod tests {
             ("18446744073709551615", None),
             ("18446744073709551616", Some(NumberLoss::IntegerTooLong)),
             ("-9223372036854775809", Some(NumberLoss::IntegerTooLong)),
-            ("100000000000000000000", Some(NumberLoss::IntegerTooLong)),
+            ("100000000000000000000", None),
+            ("100000000000000000001", Some(NumberLoss::IntegerTooLong)),
+            ("18446744073709552000", None),
             ("9007199254740992.0", None),
             ("9007199254740993.0", Some(NumberLoss::Digits)),
             ("9007199254740993e0", Some(NumberLoss::Digits)),

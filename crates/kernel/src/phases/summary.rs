@@ -40,6 +40,8 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 const NAME_BYTES_MAX: usize = 256;
 /// Texts and names that are redacted for one summary, bytes.
 const LOOKED_AT_BYTES_MAX: usize = 32 * 1024;
+/// Values over this are searched beside the event loop.
+const LONG_BYTES: usize = 32 * 1024;
 /// What stands for what was left out.
 const LEFT_OUT: &str = "...[truncated]";
 /// What stands for parameters in which a secret could stand that nobody can look for.
@@ -61,8 +63,23 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
         facts.parameters = Some(shown);
     }
     let rules = Arc::clone(&facts.redactor);
-    facts.redactor = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
+    let discretion = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
+    if is_long(&validated.parameters) {
+        let known = Arc::clone(&discretion);
+        let looked =
+            super::validate::aside(kernel, facts, &validated.caller, (tool, validated.time_asked), move || {
+                known.look()
+            });
+        looked.await?;
+    }
+    facts.redactor = discretion;
     Ok(())
+}
+
+/// Is it so much that searching it for what must not be seen holds up others?
+pub(super) fn is_long(value: &Value) -> bool {
+    let mut room = LONG_BYTES;
+    !fits(value, &mut room)
 }
 
 /// The redactor for what is written about calls of a tool by this tenant: with what the tenant adds to the rules, and the values

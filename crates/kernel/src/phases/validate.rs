@@ -12,7 +12,7 @@ use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use contract::guard::Breach;
 use contract::manifest::InputGuard;
-use contract::schema::{CoercionNote, InvalidInput, Prepared};
+use contract::schema::{CoercionNote, InvalidInput};
 use policy::Caller;
 use serde_json::{Map, Value, json};
 
@@ -69,7 +69,9 @@ pub async fn validate(kernel: &Kernel, facts: &mut Facts, received: Received) ->
     let prepared = if schema.work(&parameters) <= CHECK_WORK_INLINE_MAX {
         schema.prepare(parameters)
     } else {
-        prepared_aside(kernel, facts, (&caller, &tool), time_asked, parameters).await?
+        let version = Arc::clone(&tool);
+        let check = move || version.parameters_schema().map(|schema| schema.prepare(parameters));
+        aside(kernel, facts, &caller, (&tool, time_asked), check).await??
     };
     let prepared = prepared.map_err(|invalid| invalid_parameters(&tool, &invalid))?;
     let parameters_digest = canonical::digest(&prepared.value);
@@ -95,21 +97,19 @@ pub async fn validate(kernel: &Kernel, facts: &mut Facts, received: Received) ->
 }
 
 /// What takes long is done where it holds up nobody else. (decision 0115)
-async fn prepared_aside(
+pub(super) async fn aside<T: Send + 'static>(
     kernel: &Kernel,
     facts: &Facts,
-    (caller, tool): (&Principal, &Arc<ToolVersion>),
-    time_asked: Option<Duration>,
-    parameters: Value,
-) -> Result<Result<Prepared, InvalidInput>, Refusal> {
-    let version = Arc::clone(tool);
+    caller: &Principal,
+    (tool, time_asked): (&ToolVersion, Option<Duration>),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     let within = time_asked.unwrap_or(CHECK_WAIT_MAX).min(CHECK_WAIT_MAX);
-    let check = move || version.parameters_schema().map(|schema| schema.prepare(parameters));
-    let checked = kernel.concurrency.check(caller, kernel.clock(), &facts.cancellation, within, check).await;
-    checked.map_err(|why| match why {
+    let done = kernel.concurrency.check(caller, kernel.clock(), &facts.cancellation, within, work).await;
+    done.map_err(|why| match why {
         NoPlace::Refused(refusal) => refusal,
         NoPlace::Cancelled => cancelled(kernel, facts, tool),
-    })?
+    })
 }
 
 /// The parameters as this phase leaves them, of a call that it let through.

@@ -14,7 +14,7 @@ use super::conditions::Conditions;
 use super::execute::{Executed, Output};
 use super::facts::Facts;
 use super::shown_output::redacted;
-use super::summary::{redactor_of_tool, unredactable};
+use super::summary::{is_long, redactor_of_tool, unredactable};
 use super::validate::CHECK_WORK_INLINE_MAX;
 use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
@@ -64,9 +64,27 @@ impl Ran {
     }
 }
 
-/// Runs the phase.
+/// Runs the phase. What takes long is done where it holds up nobody else. (decision 0115)
 pub async fn verify(kernel: &Kernel, facts: &Facts, executed: Executed) -> Result<Verified, Refusal> {
-    let redactor = &*facts.redactor;
+    let redactor = Arc::clone(&facts.redactor);
+    let Some(caller) = facts.caller.as_ref().filter(|_| takes_long(&executed)) else {
+        return verified(&*redactor, executed);
+    };
+    kernel.concurrency.check_answer(caller, move || verified(&*redactor, executed)).await?
+}
+
+/// Is it much that is held against the schema, or searched for what must not be seen?
+fn takes_long(executed: &Executed) -> bool {
+    let (result, is_checked) = match &executed.output {
+        Output::Fresh(output) => (&output.value, true),
+        Output::Kept(kept) => (&kept.result, false),
+        Output::Stale(former) => (&former.last.value, true),
+    };
+    let work = || executed.tool.result_schema().map_or(0, |schema| schema.work(result));
+    is_long(result) || (is_checked && work() > CHECK_WORK_INLINE_MAX)
+}
+
+fn verified(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
     let Executed { tool, coercions, output, conditions, result_bytes_max, result_key } = executed;
     let (result, usage, ran) = match output {
         Output::Fresh(output) => (output.value, output.usage, None),
@@ -78,21 +96,10 @@ pub async fn verify(kernel: &Kernel, facts: &Facts, executed: Executed) -> Resul
             (value, Usage::default(), Some(ran))
         }
     };
-    let result = fitting(kernel, facts, &tool, result).await?;
+    fits_the_schema(&tool, &result)?;
     let unmasked = result_key.map(|key| (key, result.clone()));
     let (result, truncation) = profiled(redactor, &tool, &conditions, result, result_bytes_max)?;
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
-}
-
-/// The result, if it fits its schema. What takes long is looked at where it holds up nobody else. (decision 0115)
-async fn fitting(kernel: &Kernel, facts: &Facts, tool: &Arc<ToolVersion>, result: Value) -> Result<Value, Refusal> {
-    if tool.result_schema()?.work(&result) <= CHECK_WORK_INLINE_MAX {
-        return fits_the_schema(tool, &result).map(|()| result);
-    }
-    let Some(caller) = &facts.caller else { return fits_the_schema(tool, &result).map(|()| result) };
-    let version = Arc::clone(tool);
-    let check = move || fits_the_schema(&version, &result).map(|()| result);
-    kernel.concurrency.check_answer(caller, check).await?
 }
 
 /// What may be returned and kept of a result that fits its schema.

@@ -241,6 +241,11 @@ pub enum SettingsError {
     /// Nothing would ever open it.
     #[error("neither a number of failures nor a rate is given, so nothing would open it")]
     NeverOpens,
+    /// The same, because what would have to be counted does not fit.
+    #[error(
+        "`failure_threshold` is {threshold}, and the last {calls} calls are counted (`window_calls`), so nothing would open it"
+    )]
+    ThresholdBeyondWindow { threshold: u32, calls: u32 },
 }
 
 impl SettingsDraft {
@@ -257,13 +262,21 @@ impl SettingsDraft {
         if failure_threshold.is_none() && failure_percent.is_none() && slow_percent.is_none() {
             return Err(SettingsError::NeverOpens);
         }
+        let window = self.window()?;
+        if let (Some(threshold), WindowKind::Count { calls }) = (failure_threshold, window)
+            && threshold > calls
+            && failure_percent.is_none()
+            && slow_percent.is_none()
+        {
+            return Err(SettingsError::ThresholdBeyondWindow { threshold, calls });
+        }
         Ok(BreakerSettings {
             failure_threshold,
             failure_percent,
             slow_percent,
             slow_after_ms: wait("slow_after_ms", self.slow_after_ms, base.slow_after_ms)?,
             minimum_calls: small("minimum_calls", self.minimum_calls, base.minimum_calls, 100_000)?,
-            window: self.window()?,
+            window,
             open_wait: self.open_wait()?,
             half_open_max_calls: small(
                 "half_open_max_calls",

@@ -25,10 +25,17 @@ pub enum Obligation {
 /// Not one of the known obligations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "obligation `{given}` is not known: there are `redact=member`, `require_approval`, `require_confirmation`, `timeout_seconds=n`, `result_bytes=n` and `isolation=process|gvisor|microvm`"
+    "obligation `{given}` is not known: separated by commas, there are `redact=member` (one name, no path and no pattern), `require_approval`, `require_confirmation`, `timeout_seconds=n`, `result_bytes=n` and `isolation=process|gvisor|microvm`"
 )]
 pub struct ObligationError {
     pub given: String,
+}
+
+/// Can a member be meant? What looks like a path, a pattern, or a second obligation behind a missing comma would mask nothing,
+/// and nobody would notice.
+pub(crate) fn is_member_name(name: &str) -> bool {
+    let is_of_name = |c: char| !c.is_whitespace() && !c.is_control() && !"=*.,;/$[](){}\"'`".contains(c);
+    !name.is_empty() && name.chars().all(is_of_name)
 }
 
 impl FromStr for Obligation {
@@ -40,7 +47,7 @@ impl FromStr for Obligation {
             None => (text.trim(), None),
         };
         match (name, value) {
-            ("redact", Some(member)) if !member.is_empty() => Ok(Self::Redact(member.into())),
+            ("redact", Some(member)) if is_member_name(member) => Ok(Self::Redact(member.into())),
             ("require_approval", None) => Ok(Self::RequireApproval),
             ("require_confirmation", None) => Ok(Self::RequireConfirmation),
             ("timeout_seconds", Some(n)) => {

@@ -33,13 +33,21 @@ const TO_COME: &[&str] = &[
     "E3901", "E3907",
 ];
 
+/// Codes behind a bound that is met first, so that nobody outside gets to them: a test of the crate that gives them does. Room for
+/// records is there for every call that is let in (E3803).
+const BEHIND_BOUNDS: &[&str] = &["E3803"];
+
 /// Codes that no test meets (TEST-019): each has a black-box test, or stands in the list of those to come, and not both.
 pub(super) fn unmet(files: &[SourceFile]) -> Vec<String> {
     // What a comment says of a code shows nothing.
     let says = |file: &SourceFile, code: &str| {
         file.text.lines().any(|line| line.contains(code) && !line.trim_start().starts_with("//"))
     };
-    let met = |code: &str| files.iter().any(|file| file.path.starts_with("tests/") && says(file, code));
+    let is_place = |path: &str, code: &str| match BEHIND_BOUNDS.contains(&code) {
+        true => path.starts_with("crates/") && path.contains("/tests"),
+        false => path.starts_with("tests/"),
+    };
+    let met = |code: &str| files.iter().any(|file| is_place(&file.path, code) && says(file, code));
     let mut found = Vec::new();
     for row in TABLE {
         let code = row.code.as_str();
