@@ -354,6 +354,13 @@ async fn what_waited_in_a_backup_is_not_begun_again_where_it_is_restored_unless_
     assert_eq!(error["invocation_id"], id, "{}", seen.text);
     let listed = server.cli(&["--json", "jobs", "unknown"]).ok().json();
     assert_eq!(listed["calls"][0]["invocation_id"], id, "{listed}");
+    // Its key is its own: nobody runs the act a second time with it, whichever way it is asked for.
+    let waited = json!({ "execution_options": { "idempotency_key": "rent" } });
+    let refused = invoke(&server, &server.token, &call("demo.pay", shop.wish("rent"), waited.clone())).await;
+    assert_eq!(refused.refusal().1, "E3413", "{}", refused.text);
+    assert_eq!(refused.body["error"]["details"]["cause"], "restored", "{}", refused.text);
+    assert_eq!(refused.body["error"]["details"]["invocation_id"], id, "{}", refused.text);
+    assert_eq!(shop.runs("rent"), 1);
     // What is safe to repeat goes on, and what is not waits for a person.
     let id = id.as_str().unwrap();
     assert_eq!(server.cli(&["jobs", "retry", id]).code(), 1);
@@ -363,6 +370,17 @@ async fn what_waited_in_a_backup_is_not_begun_again_where_it_is_restored_unless_
     until(&server, &server.token, &again["invocation_id"], "success").await;
     assert_eq!(shop.runs("rent"), 2);
     assert!(server.stop().success());
+
+    // Nor once a person has found out that it was done.
+    assert_eq!(restore("done", &[]).json()["jobs_held"], 1);
+    let server = shop.start().data(&shop.path("done")).run().await;
+    until(&server, &server.token, &json!(id), "indeterminate").await;
+    server.cli(&["jobs", "resolve", id, "--happened", "--result", r#"{"paid": true}"#]).ok();
+    until(&server, &server.token, &json!(id), "success").await;
+    let refused = invoke(&server, &server.token, &call("demo.pay", shop.wish("rent"), waited)).await;
+    assert_eq!(refused.refusal().1, "E3413", "{}", refused.text);
+    assert!(server.stop().success());
+    assert_eq!(shop.runs("rent"), 2);
 
     assert_eq!(restore("run", &["--run-jobs"]).json()["jobs_held"], 0);
     let server = shop.start().data(&shop.path("run")).run().await;

@@ -368,6 +368,8 @@ async fn tokens_of_a_trusted_issuer_are_accepted_by_its_key_file_within_its_role
     assert_eq!(call(&gantry, &ghost).await.refusal(), (404, "E3207"));
     let admin = other.mint(json!({ "sub": did, "tenant": "local", "roles": ["admin"] })).await;
     assert_eq!(call(&gantry, &admin).await.refusal(), (401, "E3203"));
+    let namesake = other.mint(json!({ "sub": "admin", "tenant": "local" })).await;
+    assert_eq!(call(&gantry, &namesake).await.refusal(), (401, "E3203"), "it would own what the administrator did");
     let nowhere = other.mint(json!({ "sub": did, "tenant": "elsewhere" })).await;
     assert_eq!(call(&gantry, &nowhere).await.refusal(), (403, "E3206"));
     // Whoever leaves roles out is no person: the issuer may speak of agents only.

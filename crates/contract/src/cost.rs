@@ -183,8 +183,22 @@ pub fn units_of(config: Option<&CostConfig>, parameters: &Value) -> Option<u64> 
     match unit.unit {
         CostUnit::Token => Some(characters().div_ceil(CHARS_PER_TOKEN)),
         CostUnit::Character => Some(characters()),
-        CostUnit::Record => Some(field.and_then(Value::as_u64).unwrap_or(1)),
+        CostUnit::Record => Some(field.map_or(1, records)),
         CostUnit::Second => None,
+    }
+}
+
+/// How many a parameter says: by its value, however it is written. Part of one is one, and less than nothing is nothing. What is
+/// no number says nothing, which is one.
+fn records(field: &Value) -> u64 {
+    match field {
+        Value::Number(number) => number.as_u64().unwrap_or_else(|| match number.as_f64() {
+            // The cast keeps within the bounds of the type.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as wanted")]
+            Some(units) => units.max(0.0).ceil() as u64,
+            None => 1,
+        }),
+        _ => 1,
     }
 }
 

@@ -276,14 +276,18 @@ impl Bookkeeper {
                     return Err(other_parameters(invocation));
                 }
                 // A job that was acknowledged has its key before its call has begun.
-                Begun::Queued { job, same: true } if wish.wait => {
+                Begun::Queued { job, same: true, ended: true } => {
+                    self.observer.ledger(LedgerEvent::Unknown);
+                    return Err(restored(job));
+                }
+                Begun::Queued { job, same: true, .. } if wish.wait => {
                     self.observer.ledger(LedgerEvent::Waited);
                     wish.waits.set(Some(job));
                     self.clock.sleep(LOOK_EVERY).await;
                     wish.waits.set(None);
                 }
-                Begun::Queued { job, same: true } => return Err(in_flight(job)),
-                Begun::Queued { job, same: false } => {
+                Begun::Queued { job, same: true, .. } => return Err(in_flight(job)),
+                Begun::Queued { job, same: false, .. } => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(job));
                 }
@@ -465,6 +469,18 @@ fn in_flight(invocation: InvocationId) -> Refusal {
         .hint("wait for it, or send the same call without `execution_options.wait_for_duplicate = false`")
         .details(handle(invocation))
         .retryable(true)
+}
+
+/// The job that has the key came out of a backup.
+fn restored(job: InvocationId) -> Refusal {
+    let mut details = handle(job);
+    if let Some(members) = details.as_object_mut() {
+        members.insert("cause".to_owned(), "restored".into());
+    }
+    Refusal::new(ErrorCode::E3413, "a job with this idempotency key was restored from a backup, and may have been done since")
+        .hint("its status says what a person has found out, or that nobody has yet (`gantry jobs resolve`); the call was not run")
+        .details(details)
+        .retryable(false)
 }
 
 fn is_unknown(entry: &Entry) -> Refusal {

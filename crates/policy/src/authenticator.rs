@@ -14,7 +14,7 @@ use crate::grant::{ToolGrant, ToolPattern};
 use crate::token::{self, TokenError, Trust};
 
 /// The subject behind the bootstrap secret.
-const ADMIN_SUBJECT: &str = "admin";
+pub(crate) const ADMIN_SUBJECT: &str = "admin";
 /// The zero-configuration tenant (DESIGN §3).
 const LOCAL_TENANT: &str = "local";
 

@@ -23,9 +23,11 @@ pub use mint::{MintError, MintRequest, Minter, mint};
 pub use trust::{DELEGATION_DEPTH_MAX, Issuer, Trust};
 
 use contract::error::ErrorCode;
+use contract::ids::Subject;
 use contract::json::{self, JsonLimits};
 use serde_json::Value;
 
+use crate::authenticator::ADMIN_SUBJECT;
 use crate::caller::Caller;
 use crate::jose::{Compact, JwsError};
 use crate::role::Role;
@@ -141,6 +143,11 @@ pub fn verify(token: &str, trust: &Trust, now_ms: i64) -> Result<Caller, TokenEr
         claims.roles.push(Role::Agent);
     }
     let chain = chain::verified(&claims, trust, now_ms)?;
+    // What the secret of this installation has done belongs to its administrator: nobody else is called so.
+    let is_admin = |name: &Subject| name.as_str() == ADMIN_SUBJECT;
+    if !issuer.roles.contains(&Role::Admin) && (is_admin(&claims.sub) || chain.iter().any(|link| is_admin(&link.sub))) {
+        return Err(TokenError::Malformed("its subject is the administrator of this installation (`sub`)"));
+    }
     Ok(Caller::from_token(claims, chain, trust.leeway_seconds))
 }
 

@@ -66,6 +66,12 @@ impl HeldJobs {
                                     OR (kind = 'tool_call' AND attempts_max = 1))";
 }
 
+/// Calls that ended as jobs and never got a line in the ledger: restored ones, and those of them that a person says were done.
+/// They keep the keys of their acts (LEDGER-5).
+pub(crate) const ENDED_WITHOUT_LINE: &str = "((state = 'failed' AND error LIKE '%\"cause\":\"restored\"%') OR (state = 'done' \
+     AND EXISTS (SELECT 1 FROM job_events WHERE job_events.seq = jobs.seq AND job_events.kind = 'resolved') \
+     AND NOT EXISTS (SELECT 1 FROM ledger WHERE ledger.invocation_id = jobs.id)))";
+
 /// What stands in place of a text that must not be in a copy.
 #[derive(Debug, Clone, Copy)]
 pub enum Instead {

@@ -16,6 +16,7 @@
 //! - LEDGER-3: a settled call is settled once: who comes second, or with an old fence, changes nothing.
 //! - LEDGER-4: spans are measured by the store's own clock; a caller's clock that is wrong or jumps changes no window.
 //! - LEDGER-5: a key for which a job that has not ended stands in the queue ([`QueuedAct`]) is that job's: no other call begins with it.
+//!   A job that was restored and must not be begun again keeps its key as long as it would have kept it had it been done.
 //!
 //! An *owner* is a process that runs calls. It has one lease for everything it runs and renews it as a whole, so that
 //! keeping a thousand calls alive costs one write. A *fence* grows each time a call changes hands.
@@ -109,7 +110,8 @@ pub enum Begun {
     /// The key stands for a call with other parameters.
     OtherParameters { invocation: InvocationId },
     /// The key stands for a job that has not ended and has no line yet (LEDGER-5): with the same parameters, or with others.
-    Queued { job: InvocationId, same: bool },
+    /// `ended`: it never gets one. It came out of a backup, so that nobody knows whether it was done, or a person has said so.
+    Queued { job: InvocationId, same: bool, ended: bool },
     /// Another call has this invocation id.
     IdTaken,
     /// The owner's lease is over: it must not begin anything.

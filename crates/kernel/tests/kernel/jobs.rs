@@ -471,7 +471,7 @@ async fn a_job_of_somebody_else_is_answered_like_none() {
         assert_eq!(stage.jobs.cancel(as_holder(stranger), None, id, None).await.unwrap_err().code, ErrorCode::E3702);
         let named = Some("acme".parse().unwrap());
         let told = stage.jobs.status(as_holder(&foreign), named.as_ref(), id).await.unwrap_err();
-        assert_eq!(told.code, ErrorCode::E3702, "naming a tenant helps nobody");
+        assert_eq!(told.code, ErrorCode::E3206, "naming a tenant helps nobody");
         let listed = stage.jobs.list(as_holder(stranger), JobFilter::default(), None, 100).await.unwrap();
         assert!(listed.jobs.is_empty());
     }

@@ -161,18 +161,26 @@ impl Shelf {
         true
     }
 
-    /// The oldest part of the agent that holds most, in the tenant that does. The newest stays: it was let in.
+    /// The oldest part of the agent that holds most, in the tenant that does: of those who hold more than the newest part, which
+    /// stays, because it was let in.
     fn evict(&mut self) -> bool {
         let before = self.parked.len().saturating_sub(1);
-        let tenant = largest(self.parked.iter().map(|one| (one.owner.tenant.as_str(), one.part.body.len())));
-        let Some(tenant) = tenant.map(str::to_owned) else { return false };
-        let of_tenant = || self.parked.iter().take(before).filter(|one| one.owner.tenant == tenant);
-        let agents = self.parked.iter().filter(|one| one.owner.tenant == tenant);
-        let agent = largest(agents.map(|one| (one.owner.agent.as_str(), one.part.body.len())));
-        // Of the largest agent only the newest may be left; then the tenant's oldest goes, then anybody's.
-        let of_agent = of_tenant().find(|one| Some(one.owner.agent.as_str()) == agent);
-        let id = of_agent.or_else(|| of_tenant().next()).or_else(|| self.parked.iter().take(before).next());
-        let Some(id) = id.map(|one| one.id.clone()) else { return false };
+        let evictable = || self.parked.iter().take(before);
+        let (mut of_tenants, mut of_agents) = (HashMap::new(), HashMap::new());
+        for one in &self.parked {
+            let (tenant, agent) = (one.owner.tenant.as_str(), one.owner.agent.as_str());
+            *of_tenants.entry(tenant).or_insert(0) += one.part.body.len();
+            *of_agents.entry((tenant, agent)).or_insert(0) += one.part.body.len();
+        }
+        // The names decide between equals, so that the same state always gives the same answer; of one agent the oldest goes.
+        let weight = |one: &&Parked| {
+            let (tenant, agent) = (one.owner.tenant.as_str(), one.owner.agent.as_str());
+            let held = |sum: Option<&usize>| sum.copied().unwrap_or_default();
+            (held(of_tenants.get(tenant)), tenant.to_owned(), held(of_agents.get(&(tenant, agent))), agent.to_owned())
+        };
+        let Some(heaviest) = evictable().max_by_key(weight).map(|one| one.owner.clone()) else { return false };
+        let is_theirs = |one: &&Parked| one.owner.tenant == heaviest.tenant && one.owner.agent == heaviest.agent;
+        let Some(id) = evictable().find(is_theirs).map(|one| one.id.clone()) else { return false };
         self.parked.retain(|one| {
             one.id != id || {
                 self.bytes -= one.part.body.len();
@@ -187,16 +195,6 @@ impl Shelf {
         self.parked.retain(|one| one.until_ms > now_ms);
         self.bytes = self.parked.iter().map(|one| one.part.body.len()).sum();
     }
-}
-
-/// The name with most bytes.
-fn largest<'a>(parts: impl Iterator<Item = (&'a str, usize)>) -> Option<&'a str> {
-    let mut sums: HashMap<&str, usize> = HashMap::new();
-    for (name, bytes) in parts {
-        *sums.entry(name).or_default() += bytes;
-    }
-    // The name decides between equals, so that the same state always gives the same answer.
-    sums.into_iter().max_by_key(|&(name, bytes)| (bytes, name)).map(|(name, _)| name)
 }
 
 /// At most `bytes_max` bytes from `offset`, cut between characters.

@@ -151,8 +151,8 @@ pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: i
     let begin = async |number, amount| ledger.begin(act(number, "k", amount).0).await.unwrap();
     // More than once, because a first claim may go with others.
     for _ in 0..2 {
-        assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true });
-        assert_eq!(begin(3, 6).await, Begun::Queued { job: id(1), same: false });
+        assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true, ended: false });
+        assert_eq!(begin(3, 6).await, Begun::Queued { job: id(1), same: false, ended: false });
     }
     assert_eq!(ledger.find(&"acme".parse().unwrap(), id(2)).await.unwrap(), None, "nothing was written");
     fresh(&ledger, act(4, "other", 5).0).await;
@@ -163,7 +163,7 @@ pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: i
     assert!(matches!(begin(2, 5).await, Begun::Held(entry) if entry.intent.invocation == id(1)));
     assert_eq!(begin(3, 6).await, Begun::OtherParameters { invocation: id(1) });
     assert_eq!(ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
-    assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true }, "it is tried again");
+    assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true, ended: false }, "it is tried again");
     jobs.ask_cancel(&job.key, "", json!({})).await.unwrap();
     fresh(&ledger, act(2, "k", 5).0).await;
 }
@@ -174,14 +174,14 @@ pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: 
     jobs.enlist(owner(1), LEASE, false).await.unwrap();
     let fence = fresh(&ledger, act(1, "k", 5).0).await;
     let enter = async |number, amount| jobs.enqueue(act(number, "k", amount).1).await.unwrap();
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true });
-    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false });
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true, ended: false });
+    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false, ended: false });
     let adopted = jobs.adopt(act(2, "k", 5).1, owner(1)).await.unwrap();
-    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true });
+    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true, ended: false });
     assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), Settled::Kept);
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true }, "it is done");
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true, ended: false }, "it is done");
     assert_eq!(enter(1, 5).await, Enqueued::New, "the same act under its own id");
-    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true });
+    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true, ended: false });
     // What failed clean, or is over, holds nothing.
     let fence = fresh(&ledger, act(7, "l", 5).0).await;
     assert_eq!(ledger.settle(id(7), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);

@@ -116,7 +116,7 @@ impl Ledger for MemoryStore {
             line.released = true;
         }
         if let Some((job, same)) = queue.to_do(&intent) {
-            return Ok(Begun::Queued { job, same });
+            return Ok(Begun::Queued { job, same, ended: false });
         }
         let fence = match kept.lines.get(&intent.invocation).map(|line| &line.entry) {
             None => Fence(1),

@@ -24,6 +24,7 @@ use serde_json::Value;
 use super::SqliteStore;
 use super::columns::{call_owner, opt_json, opt_time, time_of, unreadable, word};
 use super::faults::Fault;
+use crate::moving::ENDED_WITHOUT_LINE;
 
 const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, delegators, tool_id, tool_version, side_effect_policy, scope, key, \
                        parameters_digest, window_seconds, owner_id, fence, state, begun_at, settled_at, outcome";
@@ -148,8 +149,8 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
             release(connection, id)?;
         }
     }
-    if let Some((job, same)) = queued(connection, intent)? {
-        return Ok(Begun::Queued { job, same });
+    if let Some((job, same, ended)) = queued(connection, intent, now)? {
+        return Ok(Begun::Queued { job, same, ended });
     }
     // Almost every call is a new one, so that is tried before anything is looked for.
     if insert(connection, intent, now)? {
@@ -168,20 +169,29 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
     }
 }
 
-/// The job that is to do the act of this call, if it is another one and has not ended (LEDGER-5).
-fn queued(connection: &Connection, intent: &Intent) -> Result<Option<(InvocationId, bool)>, Fault> {
+/// The job that is to do the act of this call, or may have done it without a line here, if it is another one (LEDGER-5); and
+/// whether it has ended.
+fn queued(
+    connection: &Connection,
+    intent: &Intent,
+    now: UnixMillis,
+) -> Result<Option<(InvocationId, bool, bool)>, Fault> {
     let Some(act) = &intent.queued_act else { return Ok(None) };
-    let found: Option<(String, String)> = connection
-        .prepare_cached(
-            "SELECT id, digest FROM jobs
-             WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND ended_at IS NULL AND id <> ?4",
-        )?
-        .query_row(params![intent.tenant.as_str(), act.kind, act.dedupe_key, intent.invocation.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+    let found: Option<(String, String, bool)> = connection
+        .prepare_cached(&format!(
+            "SELECT id, digest, ended_at IS NOT NULL FROM jobs
+             WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND id <> ?4
+               AND (ended_at IS NULL OR (dedupe_until > ?5 AND {ENDED_WITHOUT_LINE}))"
+        ))?
+        .query_row(
+            params![intent.tenant.as_str(), act.kind, act.dedupe_key, intent.invocation.to_string(), now.0],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
         .optional()?;
     found
-        .map(|(id, digest)| Ok((id.parse().map_err(|_| unreadable("id", &id))?, digest == act.digest.to_string())))
+        .map(|(id, digest, ended)| {
+            Ok((id.parse().map_err(|_| unreadable("id", &id))?, digest == act.digest.to_string(), ended))
+        })
         .transpose()
 }
 

@@ -129,9 +129,10 @@ pub(super) const INTENT: &str = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 /// The line that has the key.
 const BY_KEY: &str =
     "holds_key AND tenant_id = $4 AND tool_id = $6 AND sha256(scope) = sha256($9) AND sha256(key) = sha256($10)";
-/// The job that is to do the act, if it is another one and has not ended (LEDGER-5).
-const QUEUED: &str = "SELECT id, digest FROM jobs WHERE tenant_id = $4 AND kind = $16 AND dedupe_key IS NOT NULL \
-                      AND sha256(dedupe_key) = sha256($17) AND ended_at IS NULL AND id <> $2 LIMIT 1";
+/// The job that is to do the act, or may have done it without a line here, if it is another one (LEDGER-5).
+const QUEUED: &str = "SELECT id, digest, ended_at IS NOT NULL AS is_ended FROM jobs, clock \
+                      WHERE tenant_id = $4 AND kind = $16 AND dedupe_key IS NOT NULL \
+                      AND sha256(dedupe_key) = sha256($17) AND id <> $2";
 /// Whether the owner's lease is good.
 const ALIVE: &str = "EXISTS (SELECT 1 FROM instances, clock WHERE owner_id = $13 AND ledger_until > clock.now)";
 
@@ -177,7 +178,9 @@ impl PostgresStore {
 fn insertion() -> String {
     format!(
         "{clock}, owner AS MATERIALIZED (SELECT {ALIVE} AS is_alive),
-         queued AS MATERIALIZED ({QUEUED}),
+         queued AS MATERIALIZED (
+             {QUEUED} AND (ended_at IS NULL OR (dedupe_until > clock.now AND {ENDED_WITHOUT_LINE})) LIMIT 1
+         ),
          new AS (
              INSERT INTO ledger ({INTO}, holds_key, fence, state, begun_at)
              SELECT {INTENT}, $10 IS NOT NULL, 1, 'in_flight', clock.now FROM clock, owner
@@ -185,7 +188,8 @@ fn insertion() -> String {
              ON CONFLICT DO NOTHING RETURNING 1
          )
          SELECT owner.is_alive, EXISTS (SELECT 1 FROM new) AS is_new, clock.now,
-                (SELECT id FROM queued) AS job_id, (SELECT digest FROM queued) AS job_digest, line.*
+                (SELECT id FROM queued) AS job_id, (SELECT digest FROM queued) AS job_digest,
+                (SELECT is_ended FROM queued) AS job_is_ended, line.*
          FROM owner CROSS JOIN clock LEFT JOIN LATERAL (
              SELECT {COLUMNS}, holds_key, keep_until FROM ledger WHERE invocation_id = $2
              UNION ALL
@@ -211,7 +215,8 @@ fn answer(claim: &Claim, rows: &[Row]) -> Result<Verdict, Fault> {
         (matches!(verdict, Verdict::Answer(_)), &claim.intent.queued_act, column::<Option<&str>>(first, "job_digest")?)
     {
         let (job, same) = (word(first, "job_id", &claim.id)?, digest == act.digest.to_string());
-        return Ok(Verdict::Answer(Begun::Queued { job, same }));
+        let ended = column::<Option<bool>>(first, "job_is_ended")?.unwrap_or_default();
+        return Ok(Verdict::Answer(Begun::Queued { job, same, ended }));
     }
     Ok(verdict)
 }
