@@ -26,7 +26,7 @@ pub struct InvokeRequest {
     pub tool_version: Option<String>,
     #[serde(default, alias = "params", alias = "args", alias = "input")]
     pub parameters: Map<String, Value>,
-    /// A UUID of the caller's own that no other call of its tenant has; otherwise one is made.
+    /// A UUID of the caller's own that no other call with effects, and none of its tenant, has; otherwise one is made.
     #[serde(default)]
     pub invocation_id: Option<InvocationId>,
     #[serde(default)]
