@@ -174,12 +174,12 @@ pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: 
     jobs.enlist(owner(1), LEASE, false).await.unwrap();
     let fence = fresh(&ledger, act(1, "k", 5).0).await;
     let enter = async |number, amount| jobs.enqueue(act(number, "k", amount).1).await.unwrap();
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true, ended: false });
-    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false, ended: false });
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true });
+    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false });
     let adopted = jobs.adopt(act(2, "k", 5).1, owner(1)).await.unwrap();
-    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true, ended: false });
+    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true });
     assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), Settled::Kept);
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true, ended: false }, "it is done");
+    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true }, "it is done");
     assert_eq!(enter(1, 5).await, Enqueued::New, "the same act under its own id");
     assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true, ended: false });
     // What failed clean, or is over, holds nothing.

@@ -22,6 +22,7 @@ use tokio_postgres::Row;
 
 use super::entries::{COLUMNS, entry};
 use super::groups::WaitingClaim;
+use crate::moving::ENDED_WITHOUT_LINE;
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
 use crate::postgres::reading::{opt_time, time, with_clock};
