@@ -219,7 +219,8 @@ fn path_in(line: &str) -> Option<String> {
     let path = quoted.chain(loose).find(|word| word.starts_with('/') && word.len() > 1)?;
     let clean = path.strip_prefix("file://").unwrap_or(path);
     let of_sandbox = ["/proc", "/dev", "/run"].iter().any(|own| std::path::Path::new(clean).starts_with(own));
-    let fits = clean.len() <= NAME_CHARS_MAX && !clean.chars().any(|c| c.is_control() || (c.is_whitespace() && c != ' '));
+    let fits =
+        clean.len() <= NAME_CHARS_MAX && !clean.chars().any(|c| c.is_control() || (c.is_whitespace() && c != ' '));
     (fits && !of_sandbox).then(|| clean.to_owned())
 }
 

@@ -80,7 +80,8 @@ mod tests {
         std::fs::create_dir(&notes).unwrap();
         let word = format!("filesystem:read:{}", notes.display().to_string().replace(' ', "%20"));
         let spec: ServerSpec =
-            serde_json::from_value(json!({ "reach": { "type": "stdio", "command": "x", "permissions": [word] } })).unwrap();
+            serde_json::from_value(json!({ "reach": { "type": "stdio", "command": "x", "permissions": [word] } }))
+                .unwrap();
         let environment = BTreeMap::new();
         let machine = ThisMachine { environment: &environment, file: None, keeps_packages: false };
         let helps = |path: &Path| what_helps(&machine, "files", &spec, path);

@@ -132,7 +132,13 @@ mod tests {
     /// `user::rwx,user:65534:rwx,group::r-x,mask::rwx,other::---`, as `setfacl -m u:65534:rwX` leaves it.
     fn list(mask: u8) -> Vec<u8> {
         let mut bytes = LIST_VERSION.to_le_bytes().to_vec();
-        for (tag, rights, id) in [(1u16, 7u16, u32::MAX), (2, 7, NOBODY), (4, 5, u32::MAX), (0x10, mask.into(), u32::MAX), (0x20, 0, u32::MAX)] {
+        for (tag, rights, id) in [
+            (1u16, 7u16, u32::MAX),
+            (2, 7, NOBODY),
+            (4, 5, u32::MAX),
+            (0x10, mask.into(), u32::MAX),
+            (0x20, 0, u32::MAX),
+        ] {
             bytes.extend(tag.to_le_bytes());
             bytes.extend(rights.to_le_bytes());
             bytes.extend(id.to_le_bytes());
@@ -147,8 +153,12 @@ mod tests {
         assert_eq!(by_mode(0o770, 1_000, 1_000), 0);
         // The mask is above the entry.
         assert_eq!(by_list(&read_list(&list(5)).unwrap(), 1_000, 1_000), 5);
-        let others = [(Whom::Owner, 7), (Whom::User(1_001), 7), (Whom::OwningGroup, 5), (Whom::Mask, 7), (Whom::Others, 4)];
-        assert_eq!((by_list(&others, 1_000, 1_000), by_list(&others, 1_000, NOBODY), by_list(&others, NOBODY, 0)), (4, 5, 7));
+        let others =
+            [(Whom::Owner, 7), (Whom::User(1_001), 7), (Whom::OwningGroup, 5), (Whom::Mask, 7), (Whom::Others, 4)];
+        assert_eq!(
+            (by_list(&others, 1_000, 1_000), by_list(&others, 1_000, NOBODY), by_list(&others, NOBODY, 0)),
+            (4, 5, 7)
+        );
         let mut odd = list(7);
         odd.pop();
         assert!(read_list(&odd).is_none() && read_list(&[]).is_none() && read_list(&[1, 0, 0, 0]).is_none());
