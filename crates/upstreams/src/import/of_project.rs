@@ -15,7 +15,7 @@ impl<'m> OfProject<'m> {
     /// None if the block is for no project, or does not say where that is.
     pub(super) fn at(machine: &'m dyn Machine, folder: Option<&str>) -> Option<Self> {
         let folder = PathBuf::from(folder?);
-        folder.is_absolute().then(|| Self { machine, folder })
+        folder.is_absolute().then_some(Self { machine, folder })
     }
 }
 
