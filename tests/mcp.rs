@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::support::{Answer, Gantry, PATIENCE, Start, open_to_all};
 
 mod classes;
+mod client_files;
 mod clients;
 mod exposure;
 mod fidelity;

@@ -96,3 +96,28 @@ async fn a_session_that_is_ended_is_answered_with_204_and_gone() {
     let after = send(Method::POST, Some(session), ping).await.unwrap();
     assert_eq!(after.status().as_u16(), 404);
 }
+
+#[tokio::test]
+async fn the_words_of_a_server_that_answers_with_an_error_are_read_by_whoever_called() {
+    let house = House::open().await;
+    let echo = "    if name == \"echo\":\n";
+    assert!(PLAIN.contains(echo));
+    let broken =
+        PLAIN.replace(echo, &format!("{echo}        raise Fault(-32603, \"bad credentials for the archive\")\n"));
+    std::fs::write(house.file("servers/plain.py"), broken).unwrap();
+    house.put("plain", &house.plain(&[])).await;
+    let words = "bad credentials for the archive";
+    let both = async |code: &str| {
+        for client in [house.old_client("2025-11-25").await, house.new_client()] {
+            let result = client.call("plain__echo", &json!({ "text": "x" })).await.unwrap().result().unwrap();
+            assert!(result["content"][0]["text"].as_str().unwrap().starts_with(code), "{result}");
+            assert_eq!((&result["isError"], &result["content"][1]["text"]), (&json!(true), &json!(words)), "{result}");
+        }
+        let ran = house.gantry.cli(&["call", "plain.echo", "text=x"]);
+        assert!(ran.err().contains(code) && ran.err().contains(&format!("│ {words}")), "{}", ran.err());
+    };
+    // Nobody has said what it does, so nobody knows whether it did something.
+    both("E3413").await;
+    house.gantry.cli(&["tool", "classify", "plain.echo", "pure"]).ok();
+    both("E3502").await;
+}

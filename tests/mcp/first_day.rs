@@ -94,3 +94,73 @@ async fn the_folder_with_the_data_directory_in_it_is_given_and_the_data_is_cover
     assert_eq!(std::fs::read_to_string(house.file("gantry.toml")).unwrap(), "");
     assert!(house.file("data/admin.token").is_file() && !house.file("data/x").exists());
 }
+
+/// What the command line says of a call that the tool refuses.
+fn refused(house: &House, path: &str) -> String {
+    let ran = house.gantry.cli(&["call", "files.write_file", &format!("path={path}"), "content=x"]);
+    assert_ne!(ran.code(), 0, "{}", ran.out());
+    ran.err()
+}
+
+#[tokio::test]
+async fn who_is_refused_a_path_in_the_middle_of_a_call_reads_the_command_that_opens_it() {
+    let house = House::open().await;
+    let mode = |path: PathBuf, mode: u32| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    std::fs::create_dir(house.file("my notes")).unwrap();
+    let (notes, note) = (house.path("my notes"), house.path("my notes/todo.md"));
+    mode(house.file("my notes"), 0o777);
+    let script = server("filesystem");
+    let modules = script.split_once("/@modelcontextprotocol").unwrap().0;
+    let added = house.gantry.cli(&[
+        "server",
+        "add",
+        "files",
+        "--no-inference",
+        "--allow-read",
+        modules,
+        "--allow-read",
+        &notes,
+        "--json",
+        "--",
+        "node",
+        &script,
+        &notes,
+    ]);
+    assert_eq!(added.ok().json()["servers"][0]["trial"]["result"], "works");
+
+    let said = refused(&house, &note);
+    let grant = format!("gantry server grant files --allow-write '{notes}'");
+    assert!(said.contains("may only read there") && said.contains(&grant), "{said}");
+    // An agent is told what the tool said, and no command.
+    let answer = house.invoke("files.write_file", json!({ "path": note, "content": "x" })).await;
+    assert!(answer.status != 200 && !answer.text.contains("server grant"), "{}", answer.text);
+
+    let granted = house.gantry.cli(&["server", "grant", "files", "--allow-write", &notes, "--json"]).ok().json();
+    assert_eq!(granted["servers"][0]["trial"]["what"], Value::Null, "{granted}");
+    house.gantry.cli(&["call", "files.write_file", &format!("path={note}"), "content=mine"]).ok();
+
+    // Where Gantry is root, the server is nobody: what others made there for themselves it cannot write.
+    if !test_servers::is_root().unwrap() {
+        return;
+    }
+    std::fs::write(house.file("my notes/list.md"), "milk").unwrap();
+    mode(house.file("my notes/list.md"), 0o644);
+    let list = house.path("my notes/list.md");
+    let told = house.gantry.cli(&[
+        "server",
+        "grant",
+        "files",
+        "--permission",
+        &format!("filesystem:read:{modules}"),
+        "--json",
+    ]);
+    let trial = told.ok().json()["servers"][0]["trial"].clone();
+    assert!(trial["what"].as_str().unwrap().contains(&format!("could not write to `{list}`")), "{trial}");
+    let command = trial["command"].as_str().unwrap();
+    assert!(command.ends_with(&format!("'{notes}'")), "{trial}");
+    crate::support::run(std::process::Command::new("sh").args(["-c", command])).ok();
+    let told = house.gantry.cli(&["server", "grant", "files", "--allow-read", &notes, "--json"]).ok().json();
+    assert_eq!(told["servers"][0]["trial"]["what"], Value::Null, "{told}");
+}

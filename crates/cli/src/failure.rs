@@ -138,9 +138,10 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// The blocks of an MCP server, and what a program wrote.
+/// The blocks of an MCP server, and what a program wrote. Where nobody knows whether it did something, they stand a level deeper.
 fn tool_words(document: &Value) -> Vec<String> {
-    let blocks = document.pointer("/error/details/content").and_then(Value::as_array).into_iter().flatten();
+    let blocks = ["/error/details/content", "/error/details/details/content"];
+    let blocks = blocks.iter().filter_map(|place| document.pointer(place)?.as_array()).flatten();
     let texts = blocks.filter_map(|block| block.get("text")).chain(document.get("output"));
     let mut lines: Vec<String> = texts.filter_map(Value::as_str).flat_map(str::lines).map(str::to_owned).collect();
     // The last lines of a long output are those that say why.
@@ -206,7 +207,8 @@ mod tests {
             Failure::from_problem(document).unwrap().tool_words()
         };
         let blocks = json!({ "content": [{ "type": "text", "text": "denied\nfor you" }, { "type": "image" }, 7] });
-        assert_eq!(problem(blocks, Value::Null), ["denied", "for you"]);
+        assert_eq!(problem(blocks.clone(), Value::Null), ["denied", "for you"]);
+        assert_eq!(problem(json!({ "code": "E3502", "details": blocks }), Value::Null), ["denied", "for you"]);
         assert_eq!(problem(json!({ "exit_code": 3 }), json!("Traceback\nboom\n")), ["Traceback", "boom"]);
         assert_eq!(problem(Value::Null, Value::Null), Vec::<String>::new());
         let many: Vec<String> = (0..100).map(|line| line.to_string()).collect();

@@ -3,7 +3,9 @@
 /// One word of a command line.
 pub(crate) fn quoted(text: &str) -> String {
     if !text.is_empty()
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ':'))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ':' | '=' | '…'))
     {
         text.to_owned()
     } else {
@@ -17,7 +19,9 @@ mod tests {
 
     #[test]
     fn paths_survive_the_shell() {
-        for (path, expected) in [("/a/b.c", "/a/b.c"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$(rm)", "'$(rm)'")] {
+        for (path, expected) in
+            [("/a/b.c", "/a/b.c"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("KEY=…", "KEY=…"), ("$(rm)", "'$(rm)'")]
+        {
             assert_eq!(quoted(path), expected);
         }
     }

@@ -39,14 +39,15 @@ pub enum Remedy {
 
 impl Remedy {
     /// The arguments of `gantry server` that do it, for a server of this name.
-    pub fn arguments(&self, server: &str) -> String {
-        match self {
-            Self::Read(path) => format!("grant {server} --allow-read {path}"),
-            Self::Write(path) => format!("grant {server} --allow-write {path}"),
-            Self::Host(host) => format!("grant {server} --allow-host {host}"),
-            Self::Variable(name) => format!("edit {server} --env {name}=…"),
-            Self::Patience => format!("edit {server} --start-timeout 600"),
-        }
+    pub fn arguments(&self, server: &str) -> Vec<String> {
+        let (command, flag, value) = match self {
+            Self::Read(path) => ("grant", "--allow-read", path.clone()),
+            Self::Write(path) => ("grant", "--allow-write", path.clone()),
+            Self::Host(host) => ("grant", "--allow-host", host.clone()),
+            Self::Variable(name) => ("edit", "--env", format!("{name}=…")),
+            Self::Patience => ("edit", "--start-timeout", "600".to_owned()),
+        };
+        vec![command.to_owned(), server.to_owned(), flag.to_owned(), value]
     }
 }
 
@@ -153,12 +154,17 @@ fn no_file(line: &str) -> Option<Diagnosis> {
     found(format!("it looks for `{path}`, which it may not see"), Some(Remedy::Read(path)))
 }
 
-fn no_write(line: &str) -> Option<Diagnosis> {
+/// The path that a program was refused, if that is what this line says: of a start, or of a call.
+pub fn refused_path(line: &str) -> Option<String> {
     let closed = ["EACCES", "EROFS", "EPERM", "Permission denied", "Read-only file system", "readonly database"];
     if !closed.iter().any(|sign| line.contains(sign)) {
         return None;
     }
-    let path = path_in(line)?;
+    path_in(line)
+}
+
+fn no_write(line: &str) -> Option<Diagnosis> {
+    let path = refused_path(line)?;
     let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
     let folder = if folder.is_empty() { path.as_str() } else { folder };
     found(format!("it wants to use `{path}`, which it may not"), Some(Remedy::Write(folder.to_owned())))
@@ -207,12 +213,14 @@ fn no_module(line: &str) -> Option<Diagnosis> {
 
 /// The first path in quotes, or else the first at all, that is nothing of the sandbox's own.
 fn path_in(line: &str) -> Option<String> {
+    // In quotes it may have blanks in it. Which parts are in them, nobody can say: "can't open '/srv/a b'".
     let quoted = line.split(['\'', '"', '`']).skip(1);
     let loose = line.split_whitespace().map(|word| word.trim_matches([',', ':', ';', '.', '(', ')']));
     let path = quoted.chain(loose).find(|word| word.starts_with('/') && word.len() > 1)?;
     let clean = path.strip_prefix("file://").unwrap_or(path);
     let of_sandbox = ["/proc", "/dev", "/run"].iter().any(|own| std::path::Path::new(clean).starts_with(own));
-    let fits = clean.len() <= NAME_CHARS_MAX && !clean.chars().any(|c| c.is_control() || c.is_whitespace());
+    let fits =
+        clean.len() <= NAME_CHARS_MAX && !clean.chars().any(|c| c.is_control() || (c.is_whitespace() && c != ' '));
     (fits && !of_sandbox).then(|| clean.to_owned())
 }
 
@@ -249,6 +257,11 @@ mod tests {
                 "Error: EROFS: read-only file system, mkdir '/srv/state'",
                 "/srv/state",
                 Some("grant s --allow-write /srv"),
+            ),
+            (
+                "Error: EACCES: permission denied, open '/srv/my notes/a.md'",
+                "`/srv/my notes/a.md`",
+                Some("grant s --allow-write /srv/my notes"),
             ),
             (
                 "python3: can't open file '/srv/x/server.py': [Errno 2] No such file or directory",
@@ -297,7 +310,7 @@ mod tests {
         ] {
             let told = diagnose(Some("the program ended"), &[line.to_owned()]);
             assert!(told.what.contains(word), "{line}: {told:?}");
-            assert_eq!(told.remedy.map(|remedy| remedy.arguments("s")).as_deref(), remedy, "{line}");
+            assert_eq!(told.remedy.map(|remedy| remedy.arguments("s").join(" ")).as_deref(), remedy, "{line}");
         }
     }
 

@@ -18,6 +18,7 @@ use contract::json::{self, JsonError, JsonLimits};
 use serde_json::Value;
 
 use entry::Entry;
+use of_project::OfProject;
 
 use crate::package::PackageRegistry;
 use crate::spec::ServerSpec;
@@ -29,6 +30,7 @@ mod grants;
 mod installed_package;
 mod known;
 mod local_paths;
+mod of_project;
 mod own_files;
 pub mod package_request;
 mod placeholders;
@@ -38,10 +40,16 @@ mod shims;
 
 pub use grants::Grant;
 pub use installed_package::{InstalledPackage, start_from};
+pub use own_files::is_system;
 pub use package_request::PackageRequest;
 
 /// Names under which clients keep the block.
 const BLOCKS: [&str; 4] = ["/mcpServers", "/servers", "/mcp/servers", "/context_servers"];
+/// Longest file. Claude Code keeps its servers in one file with everything that was ever asked of it.
+pub const FILE_BYTES_MAX: usize = 16 << 20;
+/// What a file may have besides servers.
+const FILE_LIMITS: JsonLimits =
+    JsonLimits { bytes_max: FILE_BYTES_MAX, depth_max: 64, string_bytes_max: FILE_BYTES_MAX, nodes_max: 1_000_000 };
 /// Most servers of one file.
 const SERVERS_MAX: usize = 256;
 /// Folders in which editors keep the configuration of a project.
@@ -173,7 +181,7 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
     let problem = |path: &str, message: String| Problem { path: path.to_owned(), message };
     // Some clients allow comments; the others never have any.
     let plain = comments::without(text.trim_start_matches('\u{feff}'));
-    let document = match json::read(plain.as_bytes(), &JsonLimits::default()) {
+    let document = match json::read(plain.as_bytes(), &FILE_LIMITS) {
         Ok(document) => document,
         Err(error) => {
             let why = match &error {
@@ -196,11 +204,13 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
         return import;
     }
     let mut names: BTreeMap<String, (String, &Value)> = BTreeMap::new();
-    for (place, block) in blocks {
+    for Block { place, project, servers: block } in blocks {
         let Some(entries) = block.as_object() else {
             import.problems.push(problem(&place, "must be an object with a member for each server".into()));
             continue;
         };
+        let of_project = OfProject::at(machine, project);
+        let machine = of_project.as_ref().map_or(machine, |project| project as &dyn Machine);
         let room = SERVERS_MAX.saturating_sub(names.len());
         for (written, entry) in entries.iter().take(room) {
             let path = format!("{place}/{}", pointed(written));
@@ -232,14 +242,25 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
     import
 }
 
-/// The blocks of a file, each with its place. Claude Code has one for everything and one for each project.
-fn blocks(document: &Value) -> Vec<(String, &Value)> {
-    let first = BLOCKS.iter().find_map(|place| Some(((*place).to_owned(), document.pointer(place)?)));
+/// Servers of a file, and where they stand in it.
+struct Block<'d> {
+    place: String,
+    /// The folder they are for, if they are for one alone.
+    project: Option<&'d str>,
+    servers: &'d Value,
+}
+
+/// The blocks of a file. Claude Code has one for everything and one for each project.
+fn blocks(document: &Value) -> Vec<Block<'_>> {
+    let first = BLOCKS
+        .iter()
+        .find_map(|place| Some(Block { place: (*place).to_owned(), project: None, servers: document.pointer(place)? }));
     let of_projects = document.get("projects").and_then(Value::as_object).into_iter().flatten();
     let of_projects = of_projects.filter_map(|(project, members)| {
-        let block =
+        let servers =
             members.get("mcpServers").filter(|block| block.as_object().is_none_or(|block| !block.is_empty()))?;
-        Some((format!("/projects/{}/mcpServers", pointed(project)), block))
+        let place = format!("/projects/{}/mcpServers", pointed(project));
+        Some(Block { place, project: Some(project), servers })
     });
     first.into_iter().chain(of_projects).collect()
 }

@@ -18,6 +18,7 @@ use crate::printer::{Printer, Style, pretty, visible};
 use crate::tool_reference::ToolReference;
 
 mod parameters;
+mod refused_path;
 
 /// What a call may take longer on the way than in the tool.
 const ON_THE_WAY: Duration = Duration::from_secs(30);
@@ -71,7 +72,13 @@ impl Call {
         let request = self.request(self.what.request(&client).await?);
         let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
         let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await;
-        let answer = answer.map_err(|error| say_where_keys_go(error.into()))?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let failure = say_where_keys_go(error.into());
+                return Err(refused_path::explained(context, &client, &self.what.tool.tool, failure).await);
+            }
+        };
         let id = answer.get("polling_info").and_then(|_| answer.get("invocation_id")).and_then(Value::as_str);
         match id {
             None => show(&context.printer, &answer),

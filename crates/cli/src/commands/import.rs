@@ -9,9 +9,10 @@ use crate::failure::Failure;
 pub(super) mod bringing_in;
 mod machine;
 mod mcp;
+mod nobody;
 pub(crate) mod package_step;
 mod plan;
-mod trial;
+pub(super) mod trial;
 
 pub(super) use machine::ThisMachine;
 

@@ -169,10 +169,19 @@ pub(crate) fn refused(
     let mut content = member("content").map(content_blocks).unwrap_or_default();
     if content.is_empty() {
         content.push(ContentBlock::text(told(refusal)));
+        // An error of the protocol has words, too, which a client without Gantry would have read.
+        let words = said_with_error(refusal).and_then(|said| said.get("content")).cloned();
+        content.extend(words.map(content_blocks).unwrap_or_default());
     }
     let mut result = CallToolResult::error(content).with_meta(Some(MetaObject(meta)));
     result.structured_content = member("structuredContent");
     Ok(result)
+}
+
+/// What an MCP server said with an error of the protocol; where nobody knows whether it did something, that stands a level deeper.
+pub(crate) fn said_with_error(refusal: &Refusal) -> Option<&Value> {
+    let details = refusal.details.as_deref()?;
+    [Some(details), details.get("details")].into_iter().flatten().find(|said| said.get("upstream_code").is_some())
 }
 
 /// An error of the protocol with our code in it.
@@ -256,6 +265,19 @@ mod tests {
             serde_json::to_value(shown).unwrap()["content"],
             json!([{ "type": "text", "text": "no such file" }])
         );
+    }
+
+    #[test]
+    fn the_words_of_a_server_that_answers_with_an_error_stand_behind_ours() {
+        let said = json!({ "upstream_code": -32603, "content": [{ "type": "text", "text": "Bad credentials" }] });
+        for details in [said.clone(), json!({ "code": "E3502", "cause": "failed", "details": said })] {
+            let refusal = Refusal::new(ErrorCode::E3413, "the server `s` could not do it").details(details);
+            let shown = serde_json::to_value(refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap()).unwrap();
+            assert!(shown["content"][0]["text"].as_str().unwrap().starts_with("E3413: the server `s`"), "{shown}");
+            assert_eq!(shown["content"][1]["text"], "Bad credentials");
+            assert!(said_with_error(&refusal).is_some());
+        }
+        assert!(said_with_error(&Refusal::new(ErrorCode::E3413, "x").details(json!({ "details": null }))).is_none());
     }
 
     #[test]

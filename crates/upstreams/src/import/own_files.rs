@@ -54,7 +54,7 @@ pub(super) fn of_command(machine: &dyn Machine, command: &str) -> OwnFiles {
 }
 
 /// Is it in a folder that every sandbox has?
-pub(super) fn is_system(path: &Path) -> bool {
+pub fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 

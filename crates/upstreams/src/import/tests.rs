@@ -5,6 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::spec::{ServerReach, Setting};
 
+mod claude_code;
+
 /// A machine with some files, programs and variables.
 struct Desk;
 

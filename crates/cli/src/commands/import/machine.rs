@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use upstreams::import::{ClosedPath, Machine, PathKind};
+use upstreams::import::{self, ClosedPath, Machine, PathKind};
+
+use super::nobody;
 
 /// Links that are followed from one path, as the kernel does.
 const LINKS_MAX: usize = 40;
@@ -13,8 +14,6 @@ const LINKS_MAX: usize = 40;
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 /// Entries of a folder that are looked at.
 const ENTRIES_MAX: usize = 1_000;
-/// Who servers run as where Gantry is root.
-const NOBODY: u32 = 65_534;
 
 /// The machine this runs on, the environment it runs in, and the file that is read.
 #[derive(Debug)]
@@ -105,44 +104,45 @@ impl Machine for ThisMachine<'_> {
             return None;
         }
         let found = std::fs::metadata(path).ok()?;
-        let needed = match (found.is_dir(), write) {
-            (true, true) => 0o7,
-            (true, false) => 0o5,
-            (false, true) => 0o6,
-            (false, false) => 0o4,
-        };
-        let shift = if found.uid() == NOBODY {
-            6
-        } else if found.gid() == NOBODY {
-            3
+        let needed = if write { nobody::READ | nobody::WRITE } else { nobody::READ };
+        let closed = if !nobody::may(path, &found, needed) {
+            path.to_owned()
+        } else if write && found.is_dir() {
+            nobody::closed_below(path)?
         } else {
-            0
-        };
-        if (found.mode() >> shift) & needed == needed {
             return None;
-        }
+        };
+        let place = closed.display();
         let shown = path.display();
         let (word, rights) = if write { ("write to", "rwX") } else { ("read", "rX") };
         if self.holds_secrets(path) {
             let why = format!(
-                "it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`, which nobody else should: \
+                "it runs as nobody, because Gantry runs as root, and could not {word} `{place}`, which nobody else should: \
                  give it a folder of its own that has no secrets in it"
             );
             return Some(ClosedPath { why, command: None });
         }
-        let why = format!("it runs as nobody, because Gantry runs as root, and could not {word} `{shown}`");
+        let why = format!("it runs as nobody, because Gantry runs as root, and could not {word} `{place}`");
         let quoted = crate::shell_word::quoted(&shown.to_string());
         // For this one alone, where there is a way; else for everybody on the machine.
         let command = if self.programs("setfacl").is_empty() {
             format!("chmod -R o+{rights} {quoted}")
         } else {
-            format!("setfacl -R -m u:{NOBODY}:{rights} -m d:u:{NOBODY}:{rights} {quoted}")
+            let user = nobody::NOBODY;
+            // What is made there later, too.
+            let later = if found.is_dir() { format!(" -m d:u:{user}:{rights}") } else { String::new() };
+            format!("setfacl -R -m u:{user}:{rights}{later} {quoted}")
         };
         Some(ClosedPath { why, command: Some(command) })
     }
 }
 
 impl ThisMachine<'_> {
+    /// Is it where the system keeps its own?
+    pub(crate) fn is_systems(&self, path: &Path) -> bool {
+        import::is_system(&self.really(path))
+    }
+
     /// Is it a home, a folder with homes in it, or the data directory of a Gantry? Whoever opens these to one server opens keys and
     /// tokens to everybody on the machine.
     fn holds_secrets(&self, path: &Path) -> bool {

@@ -7,7 +7,7 @@ use clap::Args;
 use contract::ids::TenantId;
 use contract::nearest::nearest;
 use serde_json::{Value, json};
-use upstreams::import::{self, Import, ImportedServer, Problem};
+use upstreams::import::{self, FILE_BYTES_MAX, Import, ImportedServer, Problem};
 
 use super::bringing_in::{Manner, Offer, bring_in, conclude, offer};
 use super::machine::ThisMachine;
@@ -16,9 +16,6 @@ use super::plan;
 use crate::commands::Outcome;
 use crate::context::Context;
 use crate::failure::Failure;
-
-/// A configuration is a page.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Put the servers of an MCP client's configuration behind Gantry
 ///
@@ -113,14 +110,14 @@ impl ImportMcp {
             Failure::new(format!("`{name}` cannot be read: {error}"))
                 .hint("Claude has claude_desktop_config.json, Cursor ~/.cursor/mcp.json, VS Code .vscode/mcp.json")
         };
-        let mut bytes = Vec::new();
+        let (mut bytes, bytes_max) = (Vec::new(), u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX));
         if name == "-" {
-            std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+            std::io::stdin().lock().take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
         } else {
             let file = crate::plain_file::open(&self.file).map_err(unreadable)?;
-            file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+            file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
         }
-        if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {
+        if bytes.len() > FILE_BYTES_MAX {
             return Err(Failure::new(format!(
                 "`{name}` has more than {FILE_BYTES_MAX} bytes, which is no configuration"
             )));

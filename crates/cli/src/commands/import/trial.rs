@@ -8,6 +8,7 @@ use upstreams::import::{ClosedPath, SwitchedOff};
 
 use super::bringing_in::last_error;
 use crate::failure::Failure;
+use crate::shell_word::quoted;
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Trial {
             }
             remedy => (what, remedy),
         };
-        let command = remedy.map(|remedy| format!("gantry server {}", remedy.arguments(name)));
+        let command = remedy.map(|remedy| command(&remedy, name));
         Self { what: Some(what), command, ..Self::of(TrialResult::Fails) }
     }
 
@@ -135,6 +136,12 @@ impl Trial {
             "result": self.result.as_str(), "tools": self.tools.0, "what": self.what, "command": self.command,
         })
     }
+}
+
+/// What helps, as it is typed.
+pub(crate) fn command(remedy: &Remedy, server: &str) -> String {
+    let words: Vec<String> = remedy.arguments(server).iter().map(|word| quoted(word)).collect();
+    format!("gantry server {}", words.join(" "))
 }
 
 /// May it connect to this host and port, as far as its permissions go?
