@@ -114,7 +114,8 @@ impl Executor for UpstreamExecutor {
         // It may have to wait for a place, and for the server to start.
         call.dispatch.hold();
         let definition = self.upstreams.definition(&call.tool.tenant, server).map_err(unsent)?;
-        let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint).map_err(unsent)?;
+        let met = self.upstreams.unit_for(&definition, &call.tenant, call.endpoint, &*call.companion);
+        let unit = met.await.map_err(unsent)?;
         let _turn = unit.admitted(&call.tenant, call.agent.as_str()).await.map_err(unsent)?;
         let _told = unit.teller.call();
         let traffic = Arc::new(CallTraffic::default());

@@ -56,5 +56,5 @@ pub use observer::{UpstreamEvent, UpstreamObserver};
 pub use package::{PackagePin, PackageRegistry};
 pub use server_log::LogBounds;
 pub use supervisor::ServerState;
-pub use upstreams::{Changes, Server, ServerStatus, UpstreamParts, Upstreams};
+pub use upstreams::{Changes, SecondMeeting, Server, ServerStatus, UpstreamParts, Upstreams};
 pub use watcher::UpstreamWatcher;
