@@ -39,6 +39,7 @@ pub mod plain_secrets;
 mod restarts;
 mod rounds;
 mod server_log;
+mod server_tasks;
 pub mod spec;
 pub mod sse_events;
 mod starter;

@@ -35,7 +35,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use self::driver::run as drive;
 use self::exceptions::Exceptions;
-use self::gateway::Gateway;
+pub(crate) use self::gateway::Gateway;
 use self::proxy::Proxy;
 use self::reference::Reference;
 use self::scenarios::Scenario;

@@ -29,12 +29,12 @@ const TASKS: [(&str, &str); 3] = [
 ];
 
 /// A running server; ended when it is dropped.
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     _home: TempDir,
     pub(super) address: SocketAddr,
     /// The token of an agent that may use everything.
-    pub(super) agent: String,
+    pub(crate) agent: String,
     pub(super) rest: Rest,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Rest {
 
 impl Gateway {
     /// Starts it and waits until it is ready.
-    pub(super) async fn start(binary: &Path) -> Result<Self> {
+    pub(crate) async fn start(binary: &Path) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("gantry-conformance-").tempdir().context("no temporary folder")?;
         let (data, log) = (home.path().join("data"), home.path().join("gantry.log"));
         let sink = File::create(&log).context("cannot make the log file")?;
@@ -103,6 +103,15 @@ impl Gateway {
         let reach = json!({ "type": "stdio", "command": program, "args": ["conformance-fixture"],
             "permissions": [readable(folder)] });
         self.rest.add_server("fixture", "", &reach).await
+    }
+
+    /// Puts a server behind it, with its tools taken in and everything passed on.
+    pub(crate) async fn add_server(&self, name: &str, namespace: &str, reach: &Value) -> Result<()> {
+        self.rest.add_server(name, namespace, reach).await
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.rest.url
     }
 
     pub(super) fn stop(self) {

@@ -4,6 +4,7 @@ each request in its own: a caller is asked by a request in the older one, by the
 import json
 import sys
 import threading
+import time
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 NEW = "io.modelcontextprotocol/protocolVersion"
@@ -68,6 +69,7 @@ def call(params, is_new, over):
             if "progressToken" in meta:
                 note = {"progressToken": meta["progressToken"], "progress": step, "total": 3, "message": "step %d" % step}
                 send(method="notifications/progress", params=note)
+                time.sleep(0.1)
         return text("done")
     if name == "wait":
         state.update(waits=True, cancelled=False)
