@@ -280,10 +280,14 @@ fn beside(mut value: Value, structured: Option<Value>, meta: Option<Value>) -> V
     value
 }
 
+/// What of a result's metadata is said to us: who the server is, and which of its tasks the result is of.
+const BETWEEN_US: [&str; 3] =
+    [Reported::META, "io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/related-task"];
+
 /// Metadata of a result as it is handed on: without what the server has said to us, and without what only we say.
 fn handed_on(meta: Value) -> Option<Value> {
     let Value::Object(mut members) = meta else { return None };
-    members.retain(|name, _| name != Reported::META && !is_ours(name));
+    members.retain(|name, _| !BETWEEN_US.contains(&name.as_str()) && !is_ours(name));
     (!members.is_empty()).then_some(Value::Object(members))
 }
 
@@ -306,7 +310,8 @@ mod tests {
         for (result, expected) in [
             (json!({ "content": hologram, "_meta": {} }), Some(json!({ "content": hologram }))),
             (
-                json!({ "content": [], "_meta": { "example.com/page": 2, "dev.gantry/trace_id": "forged", "gantry/usage": {} } }),
+                json!({ "content": [], "_meta": { "example.com/page": 2, "dev.gantry/trace_id": "forged", "gantry/usage": {},
+                    "io.modelcontextprotocol/serverInfo": { "name": "x" } } }),
                 Some(json!({ "content": [], "_meta": { "example.com/page": 2 } })),
             ),
             (

@@ -85,6 +85,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         Some(path) => path.canonicalize().context("there is no binary at the path of --gantry")?,
         None => built()?,
     };
+    let is_whole = options.side.is_none() && options.version.is_none() && options.only.is_none();
+    ensure!(!options.write || is_whole, "--write keeps whole runs only: leave out --suite, --version and --only");
     if options.compare {
         let lost = runtime.block_on(comparison::compare(&gantry, &options, &exceptions))?;
         eprintln!("{lost} scenarios are lost behind Gantry");
@@ -97,8 +99,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         println!("{}", page::table(&rows));
     }
     if options.write {
-        let whole = options.side.is_none() && options.version.is_none() && options.only.is_none();
-        ensure!(whole, "--write keeps whole runs only: leave out --suite, --version and --only");
         let kept = workspace::read(page::PAGE)?.as_deref().and_then(comparison::kept);
         workspace::write(page::PAGE, &page::page(&rows, kept.as_deref()))?;
     }
@@ -211,7 +211,7 @@ impl Options {
                 }
                 "--compare" => options.compare = true,
                 "--reference" => {
-                    options.references.push(Reference::read(arguments.next().unwrap_or_default())?);
+                    options.references.extend(Reference::read(arguments.next().unwrap_or_default())?);
                 }
                 "--only" => options.only = arguments.next().map(str::to_owned),
                 "--gantry" => options.gantry = arguments.next().map(PathBuf::from),

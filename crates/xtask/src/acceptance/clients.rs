@@ -81,6 +81,14 @@ const CLIENTS: [Client; 13] = [
     Client { name: "Inspector", word: "inspector", kit: "inspector", language: Language::Inspector },
 ];
 
+/// What a library does over stdio and not over HTTP, whatever is behind that, and why.
+const LIMITS: [(&str, &str, Feature, &str); 1] = [(
+    "openai-agents",
+    "Streamable HTTP",
+    Feature::Cancel,
+    "OpenAI Agents (Python) sends one call after the other over HTTP and shields each from being cancelled",
+)];
+
 /// The command.
 pub(super) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (mut binary, mut write, mut only) = (None, false, None);
@@ -98,21 +106,26 @@ pub(super) fn run(arguments: &[String]) -> Result<ExitCode> {
     let binary = binary.map_or_else(|| workspace::built(&["--package", "gantry"], "gantry"), Ok)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let gateway = runtime.block_on(started(&binary))?;
-    let through = json!({ "http": format!("{}/mcp", gateway.url()), "token": gateway.agent });
+    let ways = [
+        ("Streamable HTTP", json!({ "http": format!("{}/mcp", gateway.url()), "token": gateway.agent })),
+        ("stdio (`gantry mcp`)", json!({ "stdio": [binary, "mcp", "--data-dir", gateway.data()] })),
+    ];
     let alone = json!({ "stdio": [PYTHON, format!("{FOLDER}/server.py")] });
     let mut rows = Vec::new();
     for client in CLIENTS.iter().filter(|client| only.as_deref().is_none_or(|only| only == client.word)) {
         eprintln!("clients: {}", client.name);
-        let (direct, behind) = (client.used(&alone)?, client.used(&through)?);
-        rows.push(row(client, &direct, &behind));
+        let direct = client.used(&alone)?;
+        for (transport, plan) in &ways {
+            rows.push(row(client, transport, &direct, &client.used(plan)?));
+        }
     }
     drop(gateway);
     println!("{}", page::table(&rows));
     let lost: usize = rows.iter().map(Row::lost).sum();
     if write && lost == 0 {
-        workspace::write(page::PAGE, &page::page(&rows))?;
+        workspace::write(page::PAGE, &page::page(&rows, LIMITS.map(|limit| limit.3).as_slice()))?;
     }
-    println!("{} clients, {lost} features lost behind Gantry", rows.len());
+    println!("{} rows, {lost} features lost behind Gantry", rows.len());
     Ok(if lost == 0 && !rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -185,7 +198,7 @@ fn inspected(plan: &Value) -> Result<Value> {
         "image": image, "progress": null, "elicitation": null, "cancel": null }))
 }
 
-fn row(client: &Client, direct: &Value, behind: &Value) -> Row {
+fn row(client: &Client, transport: &'static str, direct: &Value, behind: &Value) -> Row {
     let tools = ["ask", "cancelled", "picture", "shape", "steps", "wait"];
     let steps = json!([[1.0, 3.0, "step 1"], [2.0, 3.0, "step 2"], [3.0, 3.0, "step 3"]]);
     let wanted = [
@@ -199,14 +212,16 @@ fn row(client: &Client, direct: &Value, behind: &Value) -> Row {
     let verdicts = wanted.into_iter().map(|(feature, wanted)| {
         let of = |found: &Value| found.get(feature.member()).cloned().unwrap_or_default();
         let (direct, behind) = (of(direct), of(behind));
-        (feature, Verdict::of(is_as(feature, &direct, &wanted), is_as(feature, &behind, &wanted), &behind))
+        let limit = LIMITS.iter().find(|limit| (limit.0, limit.1, limit.2) == (client.word, transport, feature));
+        let is_direct = limit.is_none() && is_as(feature, &direct, &wanted);
+        (feature, Verdict::of(is_direct, is_as(feature, &behind, &wanted), &behind))
     });
     let text = |member: &str| behind.get(member).and_then(Value::as_str).unwrap_or("–").to_owned();
     Row {
         name: client.name,
         version: text("version"),
         revision: text("revision"),
-        transport: "Streamable HTTP",
+        transport,
         verdicts: verdicts.collect(),
     }
 }
@@ -234,11 +249,12 @@ mod tests {
         let all = json!({ "version": "1", "tools": tools, "structured": { "n": 7, "words": ["a", "b"] },
             "image": [[PNG, "image/png"]], "progress": [[1, 3, "step 1"], [2, 3, "step 2"], [3, 3, "step 3"]],
             "cancel": "yes", "elicitation": "Hello, yes from the client." });
-        assert_eq!(row(client, &all, &all).lost(), 0);
+        let row = |direct: &Value, behind: &Value| row(client, "stdio", direct, behind);
+        assert_eq!(row(&all, &all).lost(), 0);
         let less = json!({ "version": "1", "tools": tools, "structured": null });
-        assert_eq!(row(client, &all, &less).lost(), 5);
-        assert_eq!(row(client, &less, &less).lost(), 0, "what it does not have cannot be lost");
+        assert_eq!(row(&all, &less).lost(), 5);
+        assert_eq!(row(&less, &less).lost(), 0, "what it does not have cannot be lost");
         let no_tools = json!({ "version": "1" });
-        assert_eq!(row(client, &no_tools, &no_tools).lost(), 1, "every client lists tools");
+        assert_eq!(row(&no_tools, &no_tools).lost(), 1, "every client lists tools");
     }
 }

@@ -45,10 +45,9 @@ pub(super) async fn compare(gantry: &Path, options: &Options, exceptions: &Excep
     wanted.retain(|scenario| scenario.side == Side::Server && scenario.revision.starts_with("20"));
     wanted.retain(|scenario| !exceptions.of(scenario).is_some_and(super::exceptions::Exception::is_not_applicable));
     wanted.sort_by_key(Scenario::order);
-    let references =
-        if options.references.is_empty() { Reference::of_the_go_sdk()? } else { options.references.clone() };
+    let references = if options.references.is_empty() { &Reference::GO_SDK[..] } else { &options.references };
     let mut pairs = Vec::new();
-    for reference in &references {
+    for reference in references {
         let running = reference.start().await?;
         pairs.extend(both_ways(gantry, &running, &wanted).await?);
     }

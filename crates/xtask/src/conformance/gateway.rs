@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ const TASKS: [(&str, &str); 3] = [
 /// A running server; ended when it is dropped.
 pub(crate) struct Gateway {
     child: Child,
-    _home: TempDir,
+    home: TempDir,
     pub(super) address: SocketAddr,
     /// The token of an agent that may use everything.
     pub(crate) agent: String,
@@ -64,7 +64,7 @@ impl Gateway {
             .context("cannot start gantry")?;
         let rest = Rest::new(String::new(), String::new())?;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut gateway = Self { child, _home: home, address, agent: String::new(), rest };
+        let mut gateway = Self { child, home, address, agent: String::new(), rest };
         let start = Instant::now();
         loop {
             if gateway.announced(&data).is_some() && gateway.rest.get("/health/ready").await.is_ok() {
@@ -108,6 +108,11 @@ impl Gateway {
     /// Puts a server behind it, with its tools taken in and everything passed on.
     pub(crate) async fn add_server(&self, name: &str, namespace: &str, reach: &Value) -> Result<()> {
         self.rest.add_server(name, namespace, reach).await
+    }
+
+    /// Where it keeps its data, and a command line finds it.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
     }
 
     pub(crate) fn url(&self) -> &str {

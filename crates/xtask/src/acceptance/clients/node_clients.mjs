@@ -163,12 +163,13 @@ async function langchain() {
       tools: async () => Object.keys(tools),
       call: async (tool, options) => {
         const said = await tools[tool].invoke({ type: "tool_call", id: "1", name: tool, args: {} }, { signal: options?.signal });
-        const blocks = typeof said.content === "string" ? [{ type: "text", text: said.content }] : said.content;
-        const kept = [said.artifact].flat().find((one) => one?.structuredContent)?.structuredContent;
-        const structured = kept?.structuredContent ?? kept;
+        // Beside structure or `_meta` the library gives a text as its block, written as JSON.
+        const words = (content) => (content.startsWith('{"type":"text"') ? JSON.parse(content).text : content);
+        const blocks = typeof said.content === "string" ? [{ type: "text", text: words(said.content) }] : said.content;
+        const structured = [said.artifact].flat().find((one) => one?.type === "mcp_structured_content")?.data;
         return {
           content: blocks.map((block) => (block.type === "image" ? { type: "image", data: block.data, mimeType: block.mime_type ?? block.mimeType } : block)),
-          structuredContent: structured ?? (tool === "shape" ? JSON.parse(blocks[0].text) : undefined),
+          structuredContent: structured,
         };
       },
     },

@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "\
 # Clients
 
 Written by `cargo xtask acceptance clients --write`. Each client library is used as its documentation says, first with an MCP server
-alone, over stdio, then with the same server behind Gantry. What works alone works through the door; \"no such thing\" is what the
+alone, over stdio, then with the same server behind Gantry, through both of its doors. What works alone works through the door; \"no such thing\" is what the
 library has no way to do, or does not do with the server alone either. The command fails when something works alone and not through
 the door. The programs are in `crates/xtask/src/acceptance/clients/`.
 ";
@@ -85,9 +85,14 @@ impl Row {
     }
 }
 
-/// Everything, as Markdown.
-pub(super) fn page(rows: &[Row]) -> String {
-    format!("{INTRODUCTION}\n{}", table(rows))
+const NOTES: &str = "\
+LangChain (JS) gives the model a text as a block written in JSON where a result has structure or `_meta`, which results of Gantry have.
+";
+
+/// Everything, as Markdown, with what libraries do over one transport only.
+pub(super) fn page(rows: &[Row], limits: &[&str]) -> String {
+    let limits: String = limits.iter().map(|limit| format!("{limit}. ")).collect();
+    format!("{INTRODUCTION}\n{}\n{}\n{NOTES}", table(rows), limits.trim_end())
 }
 
 /// The clients.
