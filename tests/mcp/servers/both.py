@@ -16,6 +16,9 @@ META = "io.modelcontextprotocol/"
 NOTE = "note://today"
 IS_MODERN_ONLY = "modern" in sys.argv[1:]
 
+# Not its number: each process is the first one of its sandbox.
+PROCESS = int.from_bytes(os.urandom(6), "big")
+
 lock = threading.Lock()
 answers = {}
 watched = set()
@@ -33,7 +36,7 @@ def text(words):
 
 def call(name, era, meta):
     if name == "where":
-        return {"content": [{"type": "text", "text": era}], "structuredContent": {"era": era, "process": os.getpid()}}
+        return {"content": [{"type": "text", "text": era}], "structuredContent": {"era": era, "process": PROCESS}}
     if name == "stir":
         for uri in watched:
             send(method="notifications/resources/updated", params={"uri": uri})

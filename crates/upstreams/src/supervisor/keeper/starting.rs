@@ -56,8 +56,11 @@ impl Keeper {
 
     /// What its operator, its unit or the last start says of the protocol it speaks.
     fn expected(&self) -> Expected {
-        let only = self.unit.meeting.only().or(self.spec.era.only());
-        only.map(Expected::Only).or(self.era.map(Expected::Found)).unwrap_or(Expected::Nothing)
+        match (self.unit.meeting.only().or_else(|| self.spec.era.only()), self.era) {
+            (Some(only), _) => Expected::Only(only),
+            (None, Some(found)) => Expected::Found(found),
+            (None, None) => Expected::Nothing,
+        }
     }
 
     fn tell_start(&mut self, done: bool) {
