@@ -175,7 +175,8 @@ fn section(pairs: &[Pair]) -> String {
     format!(
         "{BEGIN}\n\n## Reference servers, directly and behind Gantry\n\nThe suites against servers of others over Streamable HTTP, as \
          they are and behind Gantry, with the same scenarios. What passes directly passes behind; a scenario that fails directly may \
-         pass behind, where Gantry's door answers for itself.\n\n{}\n{END}\n",
+         pass behind, where Gantry's door answers for itself. The fixture of the suites is in their own repository and in no registry: it is started \
+         by hand and named by `--reference NAME=URL`. The Go SDK's (`--reference go-sdk`) is built by Go's own tool.\n\n{}\n{END}\n",
         table(pairs)
     )
 }
