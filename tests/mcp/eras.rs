@@ -6,12 +6,12 @@ use super::*;
 const BOTH: &str = include_str!("servers/both.py");
 
 /// The server, with these arguments and members of its description.
-async fn put(house: &House, name: &str, arguments: &[&str], more: Value) {
+async fn put(house: &House, name: &str, arguments: &[&str], more: &Value) {
     std::fs::write(house.file("servers/both.py"), BOTH).unwrap();
     house.put(name, &described(house, arguments, more)).await;
 }
 
-fn described(house: &House, arguments: &[&str], more: Value) -> Value {
+fn described(house: &House, arguments: &[&str], more: &Value) -> Value {
     let permissions = [format!("filesystem:read:{}", house.path("servers"))];
     let mut args = vec![house.path("servers/both.py")];
     args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
@@ -39,7 +39,7 @@ async fn place(client: &RawClient, server: &str) -> (String, u64) {
 #[tokio::test]
 async fn a_server_of_both_eras_is_met_in_the_one_its_caller_speaks() {
     let house = House::open().await;
-    put(&house, "both", &[], json!({})).await;
+    put(&house, "both", &[], &json!({})).await;
     let (old, new) = (house.old_client("2025-11-25").await, house.new_client());
     assert_eq!(place(&new, "both").await.0, "modern");
     assert_eq!(place(&old, "both").await.0, "legacy");
@@ -58,7 +58,7 @@ async fn a_server_of_both_eras_is_met_in_the_one_its_caller_speaks() {
 #[tokio::test]
 async fn a_resource_is_watched_and_a_log_heard_in_the_era_that_has_them() {
     let house = House::open().await;
-    put(&house, "both", &[], json!({})).await;
+    put(&house, "both", &[], &json!({})).await;
     let uri = "gantry://servers/both/note:%2F%2Ftoday";
     let client = house.old_client("2025-11-25").await;
     let read = client.request("resources/read", json!({ "uri": uri })).await.unwrap().result().unwrap();
@@ -83,7 +83,7 @@ async fn a_resource_is_watched_and_a_log_heard_in_the_era_that_has_them() {
 async fn an_operator_names_the_era_and_everybody_is_served_in_it() {
     let house = House::open().await;
     for era in ["legacy", "modern"] {
-        put(&house, era, &[], json!({ "era": era })).await;
+        put(&house, era, &[], &json!({ "era": era })).await;
         for client in [house.old_client("2025-11-25").await, house.new_client()] {
             assert_eq!(place(&client, era).await.0, era);
         }
@@ -101,7 +101,7 @@ async fn an_operator_names_the_era_and_everybody_is_served_in_it() {
 #[tokio::test]
 async fn a_server_of_one_era_serves_callers_of_the_other_and_is_not_met_in_one_it_does_not_speak() {
     let house = House::open().await;
-    put(&house, "newer", &["modern"], json!({})).await;
+    put(&house, "newer", &["modern"], &json!({})).await;
     let old = house.old_client("2025-11-25").await;
     let first = place(&old, "newer").await;
     assert_eq!((first.0.as_str(), &first), ("modern", &place(&old, "newer").await));
