@@ -19,6 +19,7 @@ use crate::support::{Answer, Gantry, PATIENCE, Start, open_to_all};
 mod classes;
 mod client_files;
 mod clients;
+mod eras;
 mod exposure;
 mod fidelity;
 mod first_day;

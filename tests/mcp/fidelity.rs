@@ -1,5 +1,5 @@
 //! What a server says about its tools and results is what a client hears: annotations, icons, metadata, progress in the
-//! server's own units, results of tools that failed. Schemas of older drafts and with look-around are kept and checked.
+//! server's own units, log notifications, tasks, results of tools that failed. Schemas of older drafts and with look-around are kept and checked.
 
 use super::*;
 
@@ -57,6 +57,68 @@ async fn results_and_progress_arrive_as_the_server_said_them() {
         assert_eq!((&failed["isError"], &failed["content"][0]["text"]), (&json!(true), &json!("it broke")), "{failed}");
         assert_eq!(failed["structuredContent"], json!({ "at": 3 }), "{failed}");
         assert_eq!(failed["_meta"]["example.com/page"], json!({ "next": 2 }), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn log_notifications_arrive_with_the_level_and_the_data_that_the_server_gave_them() {
+    let house = with_talk().await;
+    let note = |level: &str, more: Value| {
+        let mut note = json!({ "level": level });
+        note.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        note
+    };
+    let debug = note("debug", json!({ "data": "fine" }));
+    let notice = note("notice", json!({ "logger": "disk", "data": { "free": [1, 2.5, null], "of": "two\nlines" } }));
+    let alert = note("alert", json!({ "data": 7 }));
+    let heard = async |client: &RawClient, meta: Value| {
+        let asked = json!({ "name": "talk__chatter", "arguments": {}, "_meta": meta });
+        let reply = client.request("tools/call", asked).await.unwrap();
+        let notes = reply.notifications.iter().filter(|note| note["method"] == "notifications/message");
+        (notes.map(|note| note["params"].clone()).collect::<Vec<_>>(), reply.text())
+    };
+    // Clients of sessions hear it on the stream of the session; one that sets no level hears what is usual. A server's log is
+    // never set to less than that.
+    for (level, expected, set) in [
+        (None, vec![notice.clone(), alert.clone()], ""),
+        (Some("critical"), vec![alert.clone()], "info"),
+        (Some("debug"), vec![debug.clone(), notice.clone(), alert.clone()], "info debug"),
+    ] {
+        let old = house.old_client("2025-11-25").await;
+        if let Some(level) = level {
+            old.request("logging/setLevel", json!({ "level": level })).await.unwrap().result().unwrap();
+        }
+        // The stream opens after the handshake, so what is said first may come too early to be heard.
+        let notes = until("the last of the notes", async || {
+            assert_eq!(heard(&old, json!({})).await.1, set, "{level:?}");
+            let told = old.told();
+            let notes = told.iter().filter(|told| told["method"] == "notifications/message");
+            let notes: Vec<Value> = notes.map(|note| note["params"].clone()).collect();
+            notes.ends_with(&expected).then_some(notes)
+        })
+        .await;
+        assert!(notes.iter().all(|note| expected.contains(note)), "{level:?}: {notes:?}");
+    }
+    let new = house.new_client();
+    assert_eq!(heard(&new, json!({})).await.0, Vec::<Value>::new(), "newer clients ask for it");
+    let asked = json!({ "io.modelcontextprotocol/logLevel": "notice" });
+    assert_eq!(heard(&new, asked).await.0, [notice, alert]);
+}
+
+#[tokio::test]
+async fn what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_called_as_one() {
+    let house = with_talk().await;
+    let client = house.old_client("2025-11-25").await;
+    let tools = client.list("tools").await.unwrap();
+    for (tool, support) in
+        [("talk__chatter", "forbidden"), ("talk__research", "required"), ("talk__report", "optional")]
+    {
+        let tool = tools.iter().find(|one| one["name"] == tool).unwrap_or_else(|| panic!("{tools:?}"));
+        assert_eq!(tool["execution"]["taskSupport"], support, "{tool}");
+    }
+    for client in [client, house.new_client()] {
+        let found = client.call("talk__research", &json!({})).await.unwrap();
+        assert_eq!(found.text(), "found by t1", "{}", found.message);
     }
 }
 

@@ -29,7 +29,7 @@ pub use behaviour::{
     BehaviouralContract, CostConfig, CostUnit, DocumentDependency, ErrorDeclaration, IdempotencySpec, MutationClass,
     Observability, SideEffect, SideEffectOp, SideEffectPolicy, UnitCost,
 };
-pub use execution::{Execution, Isolation, McpDisplay, ProcessProtocol};
+pub use execution::{Execution, Isolation, McpDisplay, ProcessProtocol, TaskSupport};
 pub use limits::{
     BreakerConfig, CheckpointConfig, NetworkPolicy, RateLimit, ResourceLimits, RetryPolicy, StaleResults, TimeoutClass,
 };

@@ -20,8 +20,8 @@ use crate::phases::ShownWords;
 use crate::ports::call_deadline::CallDeadline;
 use crate::ports::clock::Clock;
 use crate::ports::companion::{
-    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, no_checkpoints, no_documents,
-    nobody_to_ask,
+    Answer, Audience, Companion, Era, LogLevel, LogNote, Progress, Question, QuestionKind, Severity, Snapshot,
+    no_checkpoints, no_documents, nobody_to_ask,
 };
 use crate::ports::observer::{Observer, Spoken, Words};
 use crate::ports::redactor::Redactor;
@@ -33,6 +33,8 @@ const BURST: u32 = 64;
 const PER_SECOND: u32 = 16;
 /// Longest message; the rest is cut.
 const MESSAGE_CHARS_MAX: usize = 2_000;
+/// Longest log notification that is passed on whole, as JSON; of a longer one a line is.
+const NOTE_BYTES_MAX: usize = 64 * 1024;
 /// Questions a tool may ask at once, and how large one may be.
 const QUESTIONS_MAX: usize = 16;
 const QUESTION_KEY_BYTES_MAX: usize = 256;
@@ -94,6 +96,22 @@ impl Attendant {
         self.observer.tool_spoke(&Spoken { invocation_id: self.invocation_id, tool, words });
     }
 
+    /// A line of the tool, for the log of the operator and for whoever counts.
+    fn write_down(&self, level: LogLevel, message: &str) {
+        let said = clean(message, MESSAGE_CHARS_MAX);
+        let (tool, invocation) = (&self.tool.id, self.invocation_id);
+        // Whoever made the call hears the tool's words, the log what may be kept of them.
+        let kept = clean(&self.redactor.text(message), MESSAGE_CHARS_MAX);
+        match level {
+            LogLevel::Debug => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
+            // A tool's ordinary chatter is not the operator's news.
+            LogLevel::Info => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
+            LogLevel::Warn => tracing::info!(%tool, %invocation, said = %kept, "the tool's log"),
+            LogLevel::Error => tracing::warn!(%tool, %invocation, said = %kept, "the tool's log"),
+        }
+        self.tell(Words::Log(level, &said));
+    }
+
     fn admitted(&self) -> bool {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = pace.admits(self.clock.monotonic());
@@ -139,23 +157,34 @@ impl Companion for Attendant {
         if !self.admitted() {
             return;
         }
-        let said = clean(message, MESSAGE_CHARS_MAX);
-        let (tool, invocation) = (&self.tool.id, self.invocation_id);
-        // Whoever made the call hears the tool's words, the log what may be kept of them.
-        let kept = clean(&self.redactor.text(message), MESSAGE_CHARS_MAX);
-        match level {
-            LogLevel::Debug => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
-            // A tool's ordinary chatter is not the operator's news.
-            LogLevel::Info => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
-            LogLevel::Warn => tracing::info!(%tool, %invocation, said = %kept, "the tool's log"),
-            LogLevel::Error => tracing::warn!(%tool, %invocation, said = %kept, "the tool's log"),
-        }
-        self.tell(Words::Log(level, &said));
+        self.write_down(level, message);
         if let Some((audience, words)) = &self.audience
             && let Some(shown) = words.of(message)
         {
             audience.log(level, &clean(&shown, MESSAGE_CHARS_MAX));
         }
+    }
+
+    fn note(&self, note: LogNote) {
+        if !self.admitted() {
+            return;
+        }
+        let LogNote { severity, logger, data } = note.clone();
+        let text = note.text();
+        self.write_down(severity.into(), &text);
+        let Some((audience, words)) = &self.audience else { return };
+        // What cannot be masked is not told.
+        let Some(shown) = words.of(&text) else { return };
+        let logger = logger.and_then(|logger| Some(clean(&words.of(&logger)?, NAME_CHARS_MAX)));
+        audience.note(LogNote { severity, logger, data: shown_data(data, &text, &shown) });
+    }
+
+    fn wanted_log(&self) -> Option<Severity> {
+        self.audience.as_ref().and_then(|(audience, _)| audience.wanted_log())
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.audience.as_ref().and_then(|(audience, _)| audience.era())
     }
 
     fn redacted(&self, text: &str) -> String {
@@ -188,6 +217,20 @@ impl Companion for Attendant {
         let questions = questions.into_iter().map(shown).collect::<Option<Vec<_>>>().ok_or_else(unreadable_question)?;
         self.has_asked.store(true, Ordering::Release);
         audience.ask(questions).await
+    }
+}
+
+/// The data of a log notification, of which `shown` is what may be seen of its `text`: as it came if nothing of it is hidden.
+/// What is too large is told as far as a line goes.
+fn shown_data(data: Value, text: &str, shown: &str) -> Value {
+    if text.len() > NOTE_BYTES_MAX {
+        return Value::String(clean(shown, MESSAGE_CHARS_MAX));
+    }
+    match data {
+        data if text == shown => data,
+        Value::String(_) => Value::String(shown.to_owned()),
+        // Whatever was put in the place of something in it, it is text.
+        _ => serde_json::from_str(shown).unwrap_or_else(|_| Value::String(shown.to_owned())),
     }
 }
 
@@ -251,6 +294,21 @@ mod tests {
         assert!(!pace.admits(Duration::from_secs(1)), "a clock that goes back gives nothing");
         let said = (0..1_000).filter(|_| pace.admits(Duration::from_secs(3_600))).count();
         assert_eq!(said, BURST as usize, "silence is not saved up");
+    }
+
+    #[test]
+    fn data_of_a_note_stays_as_it_was_unless_something_of_it_is_hidden() {
+        let data = serde_json::json!({ "mail": "a@b.example", "n": [1, 2.5, null] });
+        let text = data.to_string();
+        assert_eq!(shown_data(data.clone(), &text, &text), data);
+        let masked = shown_data(data.clone(), &text, &text.replace("a@b.example", "[EMAIL]"));
+        assert_eq!(masked, serde_json::json!({ "mail": "[EMAIL]", "n": [1, 2.5, null] }));
+        assert_eq!(shown_data(data, &text, "[WITHHELD"), "[WITHHELD");
+        assert_eq!(shown_data("two\nlines".into(), "two\nlines", "two\nlines"), "two\nlines");
+        assert_eq!(shown_data("my key".into(), "my key", "my [KEY]"), "my [KEY]");
+        let long = "x".repeat(NOTE_BYTES_MAX + 1);
+        let cut = shown_data(long.clone().into(), &long, &long);
+        assert_eq!(cut.as_str().map(str::len), Some(MESSAGE_CHARS_MAX));
     }
 
     #[test]

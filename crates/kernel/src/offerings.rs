@@ -29,8 +29,8 @@ use crate::invoke::Kernel;
 use crate::phases::{OfferedTool, OfferingAsked, OfferingCall};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::{
-    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied, no_checkpoints,
-    no_documents,
+    Answer, Audience, Companion, Era, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied,
+    no_checkpoints, no_documents,
 };
 use crate::ports::offerings::{
     Offered, Offering, OfferingCaller, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
@@ -304,6 +304,9 @@ impl Companion for Questioner {
     }
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         self.audience.can_be_asked()
+    }
+    fn era(&self) -> Option<Era> {
+        self.audience.era()
     }
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
         if is_too_much(&questions) {

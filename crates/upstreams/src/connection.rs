@@ -26,12 +26,12 @@ pub(crate) mod stdio;
 pub(crate) mod streamable;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::clock::Clock;
-use kernel::ports::companion::Companion;
+use kernel::ports::companion::{Companion, Severity};
 use kernel::ports::executor::Dispatch;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,8 @@ use crate::fault::Fault;
 use crate::wire::{self, CallId};
 pub(crate) use call_traffic::CallTraffic;
 pub use handshake::Era;
-pub(crate) use handshake::Met;
+use handshake::OPERATORS_LOG;
+pub(crate) use handshake::{Expected, Met};
 use router::Router;
 pub(crate) use server_usage::CallMeter;
 use server_usage::ServerMeter;
@@ -47,6 +48,9 @@ use server_usage::ServerMeter;
 /// Longest message of a server, in bytes: the largest result that any tool may have, and what stands around it. A longer one
 /// is not kept, and the call whose answer it was is told so; if nobody can say whose it was, it ends the connection.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 33 << 20;
+
+/// What a server may take to set the level of its log; the call that wants it goes on after that.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a server may take to go, step by step; each comes only if the one before was ignored.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +121,8 @@ pub(crate) struct Connection {
     channel: Arc<dyn Channel>,
     met: Met,
     clock: Arc<dyn Clock>,
+    /// The least severity that a server of the older kind was asked for.
+    log: Mutex<Option<Severity>>,
 }
 
 impl Connection {
@@ -125,14 +131,14 @@ impl Connection {
         router: Arc<Router>,
         channel: Arc<dyn Channel>,
         clock: Arc<dyn Clock>,
-        era: Option<Era>,
+        expected: Expected,
         introduction: &handshake::Introduction,
     ) -> Result<Self, Fault> {
         router.answers_through(&channel);
         let line = Line { router: &router, channel: &*channel };
-        let met = handshake::meet(line, &*clock, era, introduction).await?;
+        let met = handshake::meet(line, &*clock, expected, introduction).await?;
         channel.listen(&router);
-        Ok(Self { router, channel, met, clock })
+        Ok(Self { router, channel, met, clock, log: Mutex::default() })
     }
 
     /// What the server said of itself.
@@ -169,10 +175,30 @@ impl Connection {
         (traffic, dispatch): (&Arc<CallTraffic>, Option<&Arc<Dispatch>>),
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
-        self.met.ask_for_log(&mut params);
+        let wanted = companion.wanted_log();
+        self.met.ask_for_log(&mut params, wanted);
+        if let Some(wanted) = wanted {
+            self.lower_log(wanted).await;
+        }
         let (traffic, dispatch) = (Some(Arc::clone(traffic)), dispatch.map(Arc::clone));
         let asker = Asker { companion: Some(Arc::clone(companion)), traffic, dispatch };
         self.line().request("tools/call", params, schema, asker).await
+    }
+
+    /// Has a server that writes one log for everybody write what this caller wants to hear, too.
+    async fn lower_log(&self, wanted: Severity) {
+        let level = wanted.min(OPERATORS_LOG);
+        {
+            let mut asked = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            if !self.met.lets_set_log() || asked.is_some_and(|asked| asked <= level) {
+                return;
+            }
+            *asked = Some(level);
+        }
+        let params = json!({ "level": level.as_str() });
+        if let Err(fault) = self.request_within(LOG_PATIENCE, "logging/setLevel", params).await {
+            tracing::debug!(%fault, "a server does not let the level of its log be set");
+        }
     }
 
     /// Asks something else once; questions go to the companion.

@@ -27,6 +27,7 @@ use crate::connection::{CallMeter, CallTraffic};
 use crate::fault::{Fault, bounded_content};
 use crate::observer::UpstreamEvent;
 use crate::rounds::{Round, Rounds};
+use crate::server_tasks;
 use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
@@ -114,7 +115,8 @@ impl Executor for UpstreamExecutor {
         // It may have to wait for a place, and for the server to start.
         call.dispatch.hold();
         let definition = self.upstreams.definition(&call.tool.tenant, server).map_err(unsent)?;
-        let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint).map_err(unsent)?;
+        let met = self.upstreams.unit_for(&definition, &call.tenant, call.endpoint, &*call.companion);
+        let unit = met.await.map_err(unsent)?;
         let _turn = unit.admitted(&call.tenant, call.agent.as_str()).await.map_err(unsent)?;
         let _told = unit.teller.call();
         let traffic = Arc::new(CallTraffic::default());
@@ -126,7 +128,7 @@ impl Executor for UpstreamExecutor {
             let counts = Counts { traffic: Arc::clone(&traffic), meter: live.connection.metered() };
             // Should the call be ended from outside.
             call.usage_at_end.leave(counts.clone().read());
-            let fault = match asked.once(&live).await {
+            let fault = match asked.once(live.live()).await {
                 Ok(result) => {
                     let Reported { cost: cost_incurred, tokens } = reported(&result);
                     let usage = Usage { cost_incurred, tokens, ..counts.read().await };
@@ -176,7 +178,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// Sends it, and again with the answers as long as the server asks back (EXE-3).
-    async fn once(&self, live: &Live) -> Result<Value, Fault> {
+    async fn once(&self, live: &Arc<Live>) -> Result<Value, Fault> {
         let companion = live.discreet(&self.call.companion);
         let underway = self.call.trace.begin(|| OutwardCall::Mcp {
             method: "tools/call",
@@ -186,7 +188,11 @@ impl Asked<'_> {
         let mut meta = in_meta(&underway.context());
         meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(&*self.call.idempotency_key));
         meta.extend(self.call.user.as_ref().map(|user| (USER.to_owned(), json!(user))));
-        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
+        let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
+        let is_task = server_tasks::is_needed(live.connection.met(), &self.call.tool.manifest);
+        if let (true, Some(members)) = (is_task, params.as_object_mut()) {
+            members.insert("task".to_owned(), server_tasks::wish());
+        }
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
         let send = |params, round| {
@@ -194,7 +200,10 @@ impl Asked<'_> {
             let dispatch = (round == Round::First).then_some(&self.call.dispatch);
             live.connection.call(params, schema, &companion, (self.traffic, dispatch))
         };
-        let outcome = rounds.through(&*companion, send).await;
+        let outcome = match rounds.through(&*companion, send).await {
+            Ok(begun) if is_task => server_tasks::concluded(live, begun, &companion).await,
+            outcome => outcome,
+        };
         // Which of its codes it becomes is decided later; that the server did not answer is what belongs here.
         underway.end(outcome.as_ref().err().map(|_| ErrorCode::E3502));
         outcome
@@ -277,10 +286,14 @@ fn beside(mut value: Value, structured: Option<Value>, meta: Option<Value>) -> V
     value
 }
 
+/// What of a result's metadata is said to us: who the server is, and which of its tasks the result is of.
+const BETWEEN_US: [&str; 3] =
+    [Reported::META, "io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/related-task"];
+
 /// Metadata of a result as it is handed on: without what the server has said to us, and without what only we say.
 fn handed_on(meta: Value) -> Option<Value> {
     let Value::Object(mut members) = meta else { return None };
-    members.retain(|name, _| name != Reported::META && !is_ours(name));
+    members.retain(|name, _| !BETWEEN_US.contains(&name.as_str()) && !is_ours(name));
     (!members.is_empty()).then_some(Value::Object(members))
 }
 
@@ -303,7 +316,8 @@ mod tests {
         for (result, expected) in [
             (json!({ "content": hologram, "_meta": {} }), Some(json!({ "content": hologram }))),
             (
-                json!({ "content": [], "_meta": { "example.com/page": 2, "dev.gantry/trace_id": "forged", "gantry/usage": {} } }),
+                json!({ "content": [], "_meta": { "example.com/page": 2, "dev.gantry/trace_id": "forged", "gantry/usage": {},
+                    "io.modelcontextprotocol/serverInfo": { "name": "x" } } }),
                 Some(json!({ "content": [], "_meta": { "example.com/page": 2 } })),
             ),
             (

@@ -86,7 +86,7 @@ impl Offerings for Upstreams {
             }
             OfferingRequest::GetPrompt => self.get_prompt(&owner, server, turn, parameters, companion).await,
             OfferingRequest::CompletePrompt | OfferingRequest::CompleteResource => {
-                self.complete(&owner, server, turn, parameters).await
+                self.complete(&owner, server, turn, parameters, companion).await
             }
         }
     }

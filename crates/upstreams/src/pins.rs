@@ -156,6 +156,7 @@ mod tests {
         for (change, same) in [
             (json!({ "_meta": { "n": 1 } }), true),
             (json!({ "icons": [] }), true),
+            (json!({ "execution": { "taskSupport": "optional" } }), true),
             (json!({ "description": "c" }), false),
             (json!({ "inputSchema": { "type": "object" } }), false),
             (json!({ "outputSchema": {} }), false),

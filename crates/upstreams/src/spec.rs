@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::connection::Era;
 use crate::package::PackagePin;
 
 /// Further addresses that one server may have (RES-019).
@@ -34,6 +35,9 @@ pub struct ServerSpec {
     /// One process serves all tenants. Only for servers that keep nothing between calls.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shareable: bool,
+    /// In which protocol it is met.
+    #[serde(default, skip_serializing_if = "EraChoice::is_auto")]
+    pub era: EraChoice,
     /// What of its questions is passed on to the caller.
     #[serde(default = "Relay::careful", skip_serializing_if = "Relay::is_careful")]
     pub relay: Relay,
@@ -58,6 +62,35 @@ pub enum SetBy {
     Tenant,
     /// Whoever operates the installation.
     Operator,
+}
+
+/// In which protocol a server is met: with a handshake and sessions, or without.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EraChoice {
+    /// In the one it speaks; one that speaks both is met in the one that its caller speaks.
+    #[default]
+    Auto,
+    /// 2024-11-05 to 2025-11-25, whatever else it speaks.
+    Legacy,
+    /// 2026-07-28, or not at all.
+    Modern,
+}
+
+impl EraChoice {
+    /// The one, if it was chosen.
+    pub fn only(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// How a server is reached.
@@ -198,9 +231,17 @@ impl ServerSpec {
         std::iter::once(Arc::new(first)).chain(others).collect()
     }
 
+    /// Can one that speaks both protocols be met in both?
+    pub(crate) fn may_be_met_twice(&self) -> bool {
+        self.era == EraChoice::Auto && !matches!(self.reach, ServerReach::Sse { .. })
+    }
+
     /// Does it take another process or connection than the former one has?
     pub(crate) fn needs_another(&self, former: &Self) -> bool {
-        self.reach != former.reach || self.relay != former.relay || self.set_by != former.set_by
+        self.reach != former.reach
+            || self.relay != former.relay
+            || self.set_by != former.set_by
+            || self.era != former.era
     }
 
     /// Is it the same server, with less than it had: a permission, a credential, a kind of question, an operator who answers

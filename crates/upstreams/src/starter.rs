@@ -26,7 +26,7 @@ use crate::connection::legacy_sse::LegacySse;
 use crate::connection::router::{Hearing, Router};
 use crate::connection::stdio::Stdio;
 use crate::connection::streamable::{Remote, Streamable};
-use crate::connection::{Channel, Connection, Era, outbound};
+use crate::connection::{Channel, Connection, Era, Expected, outbound};
 use crate::fault::Fault;
 use crate::oauth::TokenKeeper;
 use crate::package::{PACKAGE_ROOT, PackagePin};
@@ -56,8 +56,8 @@ pub(crate) struct Wanted<'a> {
     /// Who has defined it.
     pub(crate) owner: &'a TenantId,
     pub(crate) spec: &'a ServerSpec,
-    /// What was found the last time.
-    pub(crate) era: Option<Era>,
+    /// What is known of the protocol it speaks.
+    pub(crate) expected: Expected,
     pub(crate) hearing: Arc<dyn Hearing>,
     pub(crate) log: &'a Arc<ServerLog>,
 }
@@ -109,9 +109,10 @@ impl Starter {
             }
         };
         // The stream of 2024-11-05 has one revision.
-        let era = if matches!(wanted.spec.reach, ServerReach::Sse { .. }) { Some(Era::Legacy) } else { wanted.era };
+        let is_sse = matches!(wanted.spec.reach, ServerReach::Sse { .. });
+        let expected = if is_sse { Expected::Only(Era::Legacy) } else { wanted.expected };
         let introduction = Introduction::new(wanted.spec.relay);
-        let connection = Connection::meet(router, channel, Arc::clone(&self.clock), era, &introduction).await?;
+        let connection = Connection::meet(router, channel, Arc::clone(&self.clock), expected, &introduction).await?;
         Ok(Started { connection, scrubber: scrubber(&secrets) })
     }
 

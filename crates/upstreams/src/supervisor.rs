@@ -61,6 +61,9 @@ const ORDERS_MAX: usize = 16;
 /// Longest back-off that a call waits for; behind a longer one it is refused at once.
 const BACKOFF_WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// Before a server that could not be met in the older protocol as well is tried again.
+const LEGACY_AGAIN: Duration = Duration::from_secs(600);
+
 /// Where a server stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
@@ -146,6 +149,10 @@ pub(crate) struct Unit {
     pub(crate) tenant: TenantId,
     /// Which of the server's addresses; the first one is 0 and speaks for its tools.
     pub(crate) endpoint: usize,
+    /// As it is found, or in the older protocol for callers who speak that.
+    pub(crate) meeting: Meeting,
+    /// Why it is not met in the older protocol as well, and until when that holds, on the monotonic clock.
+    not_in_legacy: Mutex<Option<Duration>>,
     /// Are there others that can be asked in its place?
     has_stand_in: AtomicBool,
     pub(crate) teller: Teller,
@@ -175,7 +182,27 @@ pub(crate) struct UnitName {
     pub(crate) tenant: TenantId,
     pub(crate) server: String,
     pub(crate) endpoint: usize,
+    pub(crate) meeting: Meeting,
     pub(crate) has_stand_in: bool,
+}
+
+/// How a server is met. One that speaks both protocols may be met twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Meeting {
+    /// As it is found, or as its operator has said. Speaks for its tools.
+    First,
+    /// Once more in the older protocol, for callers who speak that.
+    Legacy,
+}
+
+impl Meeting {
+    /// The only protocol it is met in, if there is one.
+    pub(crate) fn only(self) -> Option<Era> {
+        match self {
+            Self::First => None,
+            Self::Legacy => Some(Era::Legacy),
+        }
+    }
 }
 
 /// What is told about it.
@@ -184,6 +211,8 @@ pub(crate) struct Facts {
     pub(crate) since: UnixMillis,
     pub(crate) restarts: u64,
     pub(crate) era: Option<Era>,
+    /// Can its resources be watched, as it was met?
+    pub(crate) lets_watch: Option<bool>,
     pub(crate) last_error: Option<String>,
 }
 
@@ -191,13 +220,13 @@ impl Unit {
     /// A server that nobody has wanted yet. Its keeper lives until it is told to stop.
     pub(crate) fn new(
         house: &Arc<House>,
-        UnitName { owner, tenant, server: name, endpoint, has_stand_in }: UnitName,
+        UnitName { owner, tenant, server: name, endpoint, meeting, has_stand_in }: UnitName,
         spec: Arc<ServerSpec>,
         log: Arc<ServerLog>,
         watched: Arc<WatchedResources>,
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
-        let facts = Facts { since: house.clock.now(), restarts: 0, era: None, last_error: None };
+        let facts = Facts { since: house.clock.now(), restarts: 0, era: None, lets_watch: None, last_error: None };
         let teller = Teller::new(Arc::clone(&house.observer), &owner, &name);
         teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {
@@ -206,6 +235,8 @@ impl Unit {
             owner,
             tenant,
             endpoint,
+            meeting,
+            not_in_legacy: Mutex::default(),
             has_stand_in: AtomicBool::new(has_stand_in),
             house: Arc::clone(house),
             log,
@@ -230,6 +261,26 @@ impl Unit {
         !self.has_stand_in.swap(now, Ordering::AcqRel)
     }
 
+    /// May it be met in the older protocol as well, as far as is known?
+    pub(crate) fn may_speak_legacy(&self) -> bool {
+        let until = *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_none_or(|until| until <= self.house.clock.monotonic())
+    }
+
+    /// It could not be, and is not tried again for a while.
+    pub(crate) fn does_not_speak_legacy(&self) {
+        let until = self.house.clock.monotonic().saturating_add(LEGACY_AGAIN);
+        *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// It is to be met anew.
+    fn forget_what_it_speaks(&self) {
+        let mut facts = self.facts();
+        (facts.era, facts.lets_watch) = (None, None);
+        drop(facts);
+        *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// SUP-3. A place for a call of this agent of this tenant; the wait is bounded by whoever drops the future.
     pub(crate) async fn admitted(&self, tenant: &TenantId, agent: &str) -> Result<Place, Refusal> {
         self.room.wait(tenant, agent).await.map_err(|_| {
@@ -243,8 +294,15 @@ impl Unit {
         self.room.usage()
     }
 
-    /// The server, started if need be. The wait is bounded by whoever drops the future.
+    /// The server for a call or another question, started if need be. The wait is bounded by whoever drops the future.
     pub(crate) async fn live(&self) -> Result<InUse, Refusal> {
+        let live = self.met().await?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(live)
+    }
+
+    /// The same for somebody who only wants to know how it was met.
+    pub(crate) async fn met(&self) -> Result<InUse, Refusal> {
         let mut phases = self.phase.subscribe();
         let mut waited = false;
         let _waiting = Queued::enter(&self.waiting);
@@ -253,7 +311,6 @@ impl Unit {
             match phase {
                 Phase::Ready(live) => {
                     if let Some(in_use) = live.begin() {
-                        self.calls.fetch_add(1, Ordering::Relaxed);
                         return Ok(in_use);
                     }
                 }

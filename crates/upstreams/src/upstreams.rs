@@ -9,6 +9,7 @@
 //!
 //! Not here: what can be asked of a server besides calling its tools (`lists`), and calling them (`executor`).
 
+mod eras;
 mod lists;
 
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ use crate::origin::origin;
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
-use crate::supervisor::{House, ServerState, Unit, UnitName};
+use crate::supervisor::{House, Meeting, ServerState, Unit, UnitName};
 use crate::watched::{News, Watches};
 use crate::watcher::{UpstreamWatcher, Watchers};
 pub use lists::{ITEMS_MAX, LIST_BYTES_MAX, Turn};
@@ -94,6 +95,16 @@ pub struct ServerStatus {
     pub last_error: Option<String>,
     /// Calls and other questions so far.
     pub calls: u64,
+    /// How it stands in the older protocol, if it was met in that one as well, for callers who speak it.
+    pub also_in_legacy: Option<SecondMeeting>,
+}
+
+/// A second process or session of a server that speaks both protocols.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecondMeeting {
+    pub state: ServerState,
+    pub pid: Option<u32>,
+    pub calls: u64,
 }
 
 /// Changes on their way.
@@ -131,6 +142,12 @@ impl Definition {
         self.addresses.iter().map(|spec| spec.reach.authority().unwrap_or_default()).collect()
     }
 
+    /// At one of its addresses, if it is met there in this way at all.
+    fn met_at(&self, endpoint: usize, meeting: Meeting) -> Option<&Arc<ServerSpec>> {
+        let spec = self.addresses.get(endpoint)?;
+        (meeting == Meeting::First || spec.may_be_met_twice()).then_some(spec)
+    }
+
     pub(crate) fn has_fallbacks(&self) -> bool {
         self.addresses.len() > 1
     }
@@ -143,6 +160,9 @@ impl Definition {
 type Key = (TenantId, String);
 /// A definition, and the tenant it runs for.
 pub(crate) type UnitKey = (TenantId, String, TenantId);
+
+/// One of what there is of a server: for a tenant, at the address of this number (the first one is 0), met in this way.
+type Place = (UnitKey, usize, Meeting);
 
 /// The servers behind Gantry.
 #[derive(Debug)]
@@ -159,8 +179,7 @@ pub struct Upstreams {
 
 #[derive(Debug, Default)]
 struct Units {
-    /// By the number of the address, too; the first one is 0.
-    all: HashMap<(UnitKey, usize), Arc<Unit>>,
+    all: HashMap<Place, Arc<Unit>>,
     closed: bool,
 }
 
@@ -230,7 +249,7 @@ impl Upstreams {
             after.insert(key, definition);
         }
         let mut stopped = Vec::new();
-        units.all.retain(|((owner, name, tenant), endpoint), unit| {
+        units.all.retain(|((owner, name, tenant), endpoint, meeting), unit| {
             let key = (owner.clone(), name.clone());
             match (before.get(&key), after.get(&key)) {
                 (_, None) => {
@@ -242,14 +261,14 @@ impl Upstreams {
                     stopped.push(Arc::clone(unit));
                     false
                 }
-                (Some(old), Some(new)) if !Arc::ptr_eq(old, new) => match new.addresses.get(*endpoint) {
-                    // It does not have that address any more.
+                (Some(old), Some(new)) if !Arc::ptr_eq(old, new) => match new.met_at(*endpoint, *meeting) {
+                    // It does not have that address any more, or is met in one way only.
                     None => {
                         stopped.push(Arc::clone(unit));
                         false
                     }
                     Some(spec) => {
-                        let was_alone = unit.has_stand_in(new.has_fallbacks());
+                        let was_alone = unit.has_stand_in(new.has_fallbacks() || *meeting == Meeting::Legacy);
                         if was_alone && new.has_fallbacks() {
                             // Whatever became of this one, there is another to ask now.
                             self.house.watchers.availability(unit, true);
@@ -276,12 +295,14 @@ impl Upstreams {
         let units = self.units();
         let definitions = self.definitions.load();
         // How further addresses stand, their breakers say.
-        let first = units.all.iter().filter(|((_, endpoint), _)| *endpoint == 0);
-        let mut all: Vec<ServerStatus> = first.map(|(_, unit)| status_of(unit, &definitions)).collect();
+        let first = units.all.iter().filter(|((_, endpoint, meeting), _)| *endpoint == 0 && *meeting == Meeting::First);
+        let again = |key: &UnitKey| units.all.get(&(key.clone(), 0, Meeting::Legacy));
+        let mut all: Vec<ServerStatus> =
+            first.map(|((key, ..), unit)| status_of(unit, again(key).map(|unit| &**unit), &definitions)).collect();
         // Servers nobody has wanted yet.
         for definition in definitions.values() {
             let has_unit = |unit: &Arc<Unit>| unit.owner == definition.tenant && unit.name == definition.name;
-            if !units.all.iter().any(|((_, endpoint), unit)| *endpoint == 0 && has_unit(unit)) {
+            if !units.all.iter().any(|((_, endpoint, _), unit)| *endpoint == 0 && has_unit(unit)) {
                 all.push(ServerStatus {
                     tenant: definition.tenant.clone(),
                     name: definition.name.clone(),
@@ -293,6 +314,7 @@ impl Upstreams {
                     pid: None,
                     last_error: None,
                     calls: 0,
+                    also_in_legacy: None,
                 });
             }
         }
@@ -365,18 +387,19 @@ impl Upstreams {
 
     /// At its first address.
     pub(crate) fn unit(&self, definition: &Arc<Definition>, caller: &TenantId) -> Result<Arc<Unit>, Refusal> {
-        self.unit_at(definition, caller, 0)
+        self.unit_at(definition, caller, 0, Meeting::First)
     }
 
     /// UPS-2.
-    pub(crate) fn unit_at(
+    fn unit_at(
         &self,
         definition: &Arc<Definition>,
         caller: &TenantId,
         endpoint: usize,
+        meeting: Meeting,
     ) -> Result<Arc<Unit>, Refusal> {
         let tenant = if definition.spec.shareable { &definition.tenant } else { caller };
-        let key = ((definition.tenant.clone(), definition.name.clone(), tenant.clone()), endpoint);
+        let key = ((definition.tenant.clone(), definition.name.clone(), tenant.clone()), endpoint, meeting);
         let mut units = self.units();
         if let Some(unit) = units.all.get(&key) {
             return Ok(Arc::clone(unit));
@@ -389,7 +412,7 @@ impl Upstreams {
         }
         // The definition may have changed since it was looked up.
         let current = self.definition(&definition.tenant, &definition.name)?;
-        let Some(spec) = current.addresses.get(endpoint) else { return Err(unknown(&current.name)) };
+        let Some(spec) = current.met_at(endpoint, meeting) else { return Err(unknown(&current.name)) };
         // Resources are watched at the first address only.
         let watched = if endpoint == 0 { self.watches.of(&key.0) } else { Arc::default() };
         let unit = Unit::new(
@@ -399,7 +422,8 @@ impl Upstreams {
                 tenant: tenant.clone(),
                 server: current.name.clone(),
                 endpoint,
-                has_stand_in: current.has_fallbacks(),
+                meeting,
+                has_stand_in: current.has_fallbacks() || meeting == Meeting::Legacy,
             },
             Arc::clone(spec),
             Arc::clone(&current.log),
@@ -407,6 +431,13 @@ impl Upstreams {
         );
         units.all.insert(key, Arc::clone(&unit));
         Ok(unit)
+    }
+
+    /// One that is of no use is ended, and nobody is sent to it any more.
+    fn forget(&self, unit: &Arc<Unit>) {
+        self.units().all.retain(|_, known| !Arc::ptr_eq(known, unit));
+        let unit = Arc::clone(unit);
+        self.house.tasks.spawn(async move { unit.stop().await });
     }
 
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
@@ -452,7 +483,7 @@ impl Drop for Upstreams {
     }
 }
 
-fn status_of(unit: &Unit, definitions: &HashMap<Key, Arc<Definition>>) -> ServerStatus {
+fn status_of(unit: &Unit, again: Option<&Unit>, definitions: &HashMap<Key, Arc<Definition>>) -> ServerStatus {
     let shared =
         definitions.get(&(unit.owner.clone(), unit.name.clone())).is_some_and(|definition| definition.spec.shareable);
     let facts = unit.facts().clone();
@@ -467,6 +498,11 @@ fn status_of(unit: &Unit, definitions: &HashMap<Key, Arc<Definition>>) -> Server
         pid: unit.process(),
         last_error: facts.last_error,
         calls: unit.calls(),
+        also_in_legacy: again.map(|unit| SecondMeeting {
+            state: unit.state(),
+            pid: unit.process(),
+            calls: unit.calls(),
+        }),
     }
 }
 

@@ -205,7 +205,7 @@ impl Upstreams {
 
     /// The unit behind a key, made if need be. `None`: it is not defined any more.
     fn unit_of(&self, (owner, name, tenant): &UnitKey) -> Option<Arc<Unit>> {
-        self.definition(owner, name).and_then(|definition| self.unit(&definition, tenant)).ok()
+        self.definition(owner, name).and_then(|definition| self.unit_watched(&definition, tenant)).ok()
     }
 }
 

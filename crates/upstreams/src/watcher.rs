@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::ids::TenantId;
 
-use crate::supervisor::Unit;
+use crate::supervisor::{Meeting, Unit};
 
 /// Hears of servers. Must not wait and must not call back; whoever has work to do does it elsewhere.
 pub trait UpstreamWatcher: Send + Sync + fmt::Debug {
@@ -33,10 +33,10 @@ impl Watchers {
         self.tell(unit, |watcher| watcher.availability(&unit.owner, &unit.name, available));
     }
 
-    /// Tools belong to the owner of a server, so its own process speaks for them, at the first address. That of another tenant
+    /// Tools belong to the owner of a server, so its own process speaks for them, at the first address and as it was met first. That of another tenant
     /// speaks only to that tenant's calls.
     fn tell(&self, unit: &Unit, word: impl Fn(&dyn UpstreamWatcher)) {
-        if unit.tenant == unit.owner && unit.endpoint == 0 {
+        if unit.tenant == unit.owner && unit.endpoint == 0 && unit.meeting == Meeting::First {
             let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
             watchers.iter().for_each(|watcher| word(&**watcher));
         }

@@ -14,6 +14,7 @@
 //!
 //! Not here: the suites themselves (`services::peers`), and tests of our own (`/tests/mcp`).
 
+mod comparison;
 mod driver;
 mod exceptions;
 pub(crate) mod fixture;
@@ -22,6 +23,7 @@ mod page;
 mod proxy;
 #[path = "../../../tests/mcp/raw_client.rs"]
 mod raw_client;
+mod reference;
 mod scenarios;
 mod verdict;
 
@@ -33,8 +35,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use self::driver::run as drive;
 use self::exceptions::Exceptions;
-use self::gateway::Gateway;
+pub(crate) use self::gateway::Gateway;
 use self::proxy::Proxy;
+use self::reference::Reference;
 use self::scenarios::Scenario;
 use self::verdict::Row;
 use crate::{services, workspace};
@@ -61,6 +64,10 @@ struct Options {
     write: bool,
     /// The fixture by itself, without Gantry: what fails here is the fixture's fault or the transport's.
     alone: bool,
+    /// Reference servers, as they are and behind Gantry.
+    compare: bool,
+    /// Which; the Go SDK's own if none is named.
+    references: Vec<Reference>,
     gantry: Option<PathBuf>,
 }
 
@@ -78,6 +85,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         Some(path) => path.canonicalize().context("there is no binary at the path of --gantry")?,
         None => built()?,
     };
+    let is_whole = options.side.is_none() && options.version.is_none() && options.only.is_none();
+    ensure!(!options.write || is_whole, "--write keeps whole runs only: leave out --suite, --version and --only");
+    if options.compare {
+        let lost = runtime.block_on(comparison::compare(&gantry, &options, &exceptions))?;
+        eprintln!("{lost} scenarios are lost behind Gantry");
+        return Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let rows = runtime.block_on(all(&gantry, &options, &exceptions))?;
     if options.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
@@ -85,9 +99,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         println!("{}", page::table(&rows));
     }
     if options.write {
-        let whole = options.side.is_none() && options.version.is_none() && options.only.is_none();
-        ensure!(whole, "--write keeps whole runs only: leave out --suite, --version and --only");
-        workspace::write(page::PAGE, &page::page(&rows))?;
+        let kept = workspace::read(page::PAGE)?.as_deref().and_then(comparison::kept);
+        workspace::write(page::PAGE, &page::page(&rows, kept.as_deref()))?;
     }
     let bad = rows.iter().filter(|row| !row.is_expected()).count();
     eprintln!("{} scenarios, {bad} of them not as expected", rows.len());
@@ -196,10 +209,14 @@ impl Options {
                     options.version =
                         Some(known.with_context(|| format!("--version wants {}", VERSIONS.join(" or ")))?);
                 }
+                "--compare" => options.compare = true,
+                "--reference" => {
+                    options.references.extend(Reference::read(arguments.next().unwrap_or_default())?);
+                }
                 "--only" => options.only = arguments.next().map(str::to_owned),
                 "--gantry" => options.gantry = arguments.next().map(PathBuf::from),
                 unknown => bail!(
-                    "conformance has no option `{unknown}`: it has --suite, --version, --only, --alone, --json, --write and --gantry"
+                    "conformance has no option `{unknown}`: it has --suite, --version, --only, --alone, --compare, --reference, --json, --write and --gantry"
                 ),
             }
         }
@@ -223,7 +240,7 @@ mod tests {
         let read = |words: &[&str]| Options::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         let options = read(&["--suite", "client", "--version", "0.1.16", "--json"]).unwrap();
         assert_eq!((options.side, options.version, options.json), (Some(Side::Client), Some("0.1.16"), true));
-        for wrong in [&["--suite", "both"][..], &["--version", "1"], &["--fast"]] {
+        for wrong in [&["--suite", "both"][..], &["--version", "1"], &["--fast"], &["--reference", "x"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -31,7 +31,26 @@ TOOLS = [
         "description": "Fails and says how.",
         "inputSchema": {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"},
     },
+    {
+        "name": "chatter",
+        "description": "Logs in every form.",
+        "inputSchema": {"type": "object"},
+        "execution": {"taskSupport": "forbidden"},
+    },
+    {
+        "name": "research",
+        "description": "Runs as a task and in no other way.",
+        "inputSchema": {"type": "object"},
+        "execution": {"taskSupport": "required"},
+    },
 ]
+NOTES = [
+    {"level": "debug", "data": "fine"},
+    {"level": "notice", "logger": "disk", "data": {"free": [1, 2.5, None], "of": "two\nlines"}},
+    {"level": "alert", "data": 7},
+]
+CAPABILITIES = {"tools": {}, "logging": {}, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+levels = []
 
 
 def send(**message):
@@ -40,6 +59,14 @@ def send(**message):
 
 
 def call(params):
+    if params["name"] == "chatter":
+        for note in NOTES:
+            send(method="notifications/message", params=note)
+        return {"content": [{"type": "text", "text": " ".join(levels)}]}
+    if params["name"] == "research":
+        if "task" not in params:
+            return None
+        return {"task": {"taskId": "t1", "status": "working", "ttl": params["task"]["ttl"], "pollInterval": 10}}
     meta = {"example.com/page": {"next": 2}, "dev.gantry/trace_id": "forged"}
     if params["name"] == "collapse":
         said = [{"type": "text", "text": "it broke"}]
@@ -60,11 +87,20 @@ for line in sys.stdin:
         continue
     if method == "initialize":
         about = {"name": "talkative", "version": "1.0.0"}
-        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
+        result = {"protocolVersion": "2025-06-18", "capabilities": CAPABILITIES, "serverInfo": about}
     elif method == "tools/list":
         result = {"tools": TOOLS}
     elif method == "tools/call":
         result = call(message.get("params") or {})
+        if result is None:
+            send(id=number, error={"code": -32601, "message": "it is called as a task"})
+            continue
+    elif method == "logging/setLevel":
+        levels.append(message["params"]["level"])
+        result = {}
+    elif method == "tasks/result":
+        found = {"type": "text", "text": "found by %s" % message["params"]["taskId"]}
+        result = {"content": [found], "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}}
     elif method == "ping":
         result = {}
     else:

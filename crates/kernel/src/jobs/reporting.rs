@@ -9,7 +9,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::Jobs;
-use crate::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
+use crate::ports::companion::{
+    Answer, Audience, Era, LogLevel, LogNote, Progress, Question, QuestionKind, Severity, nobody_to_ask,
+};
 use crate::ports::job_store::{Fence, JobKey, Written};
 
 /// Reports of one job are written no more often.
@@ -96,6 +98,18 @@ impl Audience for Both {
 
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         self.listener.can_be_asked()
+    }
+
+    fn note(&self, note: LogNote) {
+        self.listener.note(note);
+    }
+
+    fn wanted_log(&self) -> Option<Severity> {
+        self.listener.wanted_log()
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.listener.era()
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {

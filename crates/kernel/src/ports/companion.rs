@@ -4,6 +4,7 @@
 //! all of it, and an executor hands it over as it came. Whatever the tool is told back is a refusal or a value, never a
 //! reason that only the operator may read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,25 @@ pub struct ProgressCount {
     pub done: f64,
     /// Of how many, if that is known.
     pub total: Option<f64>,
+}
+
+/// Which of the two protocols of an MCP a side speaks: with a handshake, or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// 2024-11-05 to 2025-11-25.
+    Legacy,
+    /// 2026-07-28.
+    Modern,
+}
+
+impl Era {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
 }
 
 /// How much a line of a tool's log matters.
@@ -59,6 +79,100 @@ impl LogLevel {
             Self::Info => "info",
             Self::Warn => "warn",
             Self::Error => "error",
+        }
+    }
+}
+
+/// How much a log notification matters, in the words of the Model Context Protocol (RFC 5424).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// The severity of a word; one that is none is as [`LogLevel::of_word`] takes it.
+    pub fn of_word(word: &str) -> Self {
+        let known = Self::ALL.into_iter().find(|severity| severity.as_str() == word);
+        known.unwrap_or_else(|| LogLevel::of_word(word).into())
+    }
+}
+
+impl From<LogLevel> for Severity {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Debug => Self::Debug,
+            LogLevel::Info => Self::Info,
+            LogLevel::Warn => Self::Warning,
+            LogLevel::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Severity> for LogLevel {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Debug => Self::Debug,
+            Severity::Info | Severity::Notice => Self::Info,
+            Severity::Warning => Self::Warn,
+            Severity::Error | Severity::Critical | Severity::Alert | Severity::Emergency => Self::Error,
+        }
+    }
+}
+
+/// A log notification as a server behind Gantry has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogNote {
+    pub severity: Severity,
+    /// What of the server speaks.
+    pub logger: Option<String>,
+    /// Any JSON; a line of text, most often.
+    pub data: Value,
+}
+
+impl LogNote {
+    /// A line.
+    pub fn line(level: LogLevel, message: &str) -> Self {
+        Self { severity: level.into(), logger: None, data: Value::String(message.to_owned()) }
+    }
+
+    /// What it says, as text.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.data {
+            Value::String(text) => text.into(),
+            other => other.to_string().into(),
         }
     }
 }
@@ -100,6 +214,16 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// A line of the tool's log. Never waits; too many of them are dropped.
     fn log(&self, level: LogLevel, message: &str);
 
+    /// A log notification of the tool. Never waits; too many of them are dropped. Its text as a line is the default.
+    fn note(&self, note: LogNote) {
+        self.log(note.severity.into(), &note.text());
+    }
+
+    /// The least severity of log notifications that whoever made the call has asked for. Nothing is the default.
+    fn wanted_log(&self) -> Option<Severity> {
+        None
+    }
+
     /// Words of the tool, or about it, as they may stand in a log of the operator. Nothing of them is the default.
     fn redacted(&self, text: &str) -> String {
         // Named for whoever implements it; the default does not look at it.
@@ -119,6 +243,11 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// them. A tool elsewhere is told this much and no more. Nothing is the default.
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         Vec::new()
+    }
+
+    /// Which protocol whoever made the call speaks, if it is the Model Context Protocol at all. Nothing is the default.
+    fn era(&self) -> Option<Era> {
+        None
     }
 
     /// Asks whoever made the call, and waits for all answers. May wait for a person; the call's deadline goes on.
@@ -185,9 +314,24 @@ pub trait Audience: Send + Sync + fmt::Debug {
     /// A line of the tool's log. Never waits.
     fn log(&self, level: LogLevel, message: &str);
 
+    /// A log notification of the tool. Never waits. Its text as a line is the default.
+    fn note(&self, note: LogNote) {
+        self.log(note.severity.into(), &note.text());
+    }
+
+    /// What the caller has asked to hear, as in [`Companion::wanted_log`].
+    fn wanted_log(&self) -> Option<Severity> {
+        None
+    }
+
     /// What the caller has said it can be asked, as in [`Companion::can_be_asked`].
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         Vec::new()
+    }
+
+    /// What the caller speaks, as in [`Companion::era`].
+    fn era(&self) -> Option<Era> {
+        None
     }
 
     /// Asks the caller and waits for all answers. Refused with E3010 where nobody can be asked.

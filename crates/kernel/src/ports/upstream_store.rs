@@ -69,7 +69,7 @@ pub struct Definition {
 
 impl Definition {
     /// What clients are shown and nobody is asked about: a server may change it without its tool being another one.
-    pub const SHOWN_MEMBERS: [&str; 2] = ["icons", "_meta"];
+    pub const SHOWN_MEMBERS: [&str; 3] = ["icons", "_meta", "execution"];
 
     /// With the digest that the value has.
     pub fn new(value: Value) -> Self {

@@ -25,7 +25,7 @@ use super::config::McpMode;
 use super::lasting::LastingCalls;
 use super::relaying::Relay;
 use super::watching::{Told, WATCHED_MAX, Wants, Watching};
-use super::{Visit, lazy, pages, resources, tasks, to_wire, watching};
+use super::{Visit, lazy, listing, pages, resources, tasks, to_wire, watching};
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -187,13 +187,15 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
         let mcp = self.door.mcp();
-        let listing = mcp.listing(self.door.kernel(), &visit);
+        let offered = mcp.listing(self.door.kernel(), &visit);
         let cursor = request.and_then(|request| request.cursor);
-        let mut page = listing.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
+        let mut page = offered.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
         if self.has_earlier_tasks(&context) {
             for tool in &mut page.tools {
-                let known = listing.named(&tool.name);
-                tasks::mark(tool, known.map(|known| tasks::Support::of(&mcp.config, &known.version)));
+                let known = offered.named(&tool.name);
+                let support = known.map(|known| tasks::Support::of(&mcp.config, &known.version));
+                let said = known.and_then(|known| listing::task_support(&known.version.manifest));
+                tasks::mark(tool, support, said);
             }
         }
         let mut result = ListToolsResult::with_all_items(page.tools)

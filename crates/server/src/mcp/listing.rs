@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use affordances::{Estimate, TokenCounter as _};
 use contract::canonical::Digest;
 use contract::ids::ToolId;
-use contract::manifest::{Execution, Manifest, McpDisplay, SideEffectPolicy};
+use contract::manifest::{Execution, Manifest, McpDisplay, SideEffectPolicy, TaskSupport};
 use kernel::registry::ToolVersion;
 use kernel::{CatalogueMark, Kernel};
 use policy::{Caller, ToolPattern};
@@ -263,6 +263,11 @@ fn display(manifest: &Manifest) -> Option<&McpDisplay> {
         Some(Execution::Mcp { display, .. }) => display.as_deref(),
         _ => None,
     }
+}
+
+/// What the MCP server behind a tool says of its calls as tasks.
+pub(super) fn task_support(manifest: &Manifest) -> Option<TaskSupport> {
+    display(manifest)?.task_support
 }
 
 fn object(schema: &Value) -> JsonObject {

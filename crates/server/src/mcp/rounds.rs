@@ -16,7 +16,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use kernel::jobs::Accepted;
-use kernel::ports::companion::{Answer, LogLevel, Progress, ProgressCount, Question, QuestionKind};
+use kernel::ports::companion::{Answer, Era, LogNote, Progress, ProgressCount, Question, QuestionKind, Severity};
 use kernel::ports::entropy::new_token_id;
 use rmcp::model::{
     ClientCapabilities, CustomRequest, InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel,
@@ -117,7 +117,15 @@ impl Round<'_> {
     pub(crate) fn ears(&self) -> Ears {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
         let log = if self.is_modern() { self.context.meta.log_level() } else { self.handler.log_level() };
-        Ears { progress: self.progress_token().is_some(), log: log.map(least), questions: askable(&capabilities) }
+        // Clients of sessions that name no level hear what servers usually say; newer ones ask for it with each request.
+        let unasked = (!self.is_modern()).then_some(Severity::Info);
+        Ears {
+            progress: self.progress_token().is_some(),
+            log: log.map(severity).or(unasked),
+            log_asked: log.is_some(),
+            era: Some(if self.is_modern() { Era::Modern } else { Era::Legacy }),
+            questions: askable(&capabilities),
+        }
     }
 
     /// Stays with a call until it ends, or until it has a question that ends this request.
@@ -134,7 +142,7 @@ impl Round<'_> {
                 () = self.context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
                 Some(said) = running.said.recv() => match said {
                     Said::Progress(progress) => self.tell_progress(&mut running, progress).await,
-                    Said::Log(level, line) => self.tell_line(level, line).await,
+                    Said::Log(note) => self.tell_note(note).await,
                     Said::Asked(questions, answer) if is_answered(&questions, &given) => {
                         drop(answer.send(answers(questions, &mut given)));
                     }
@@ -176,14 +184,9 @@ impl Round<'_> {
         self.within(self.context.peer.notify_progress(note)).await;
     }
 
-    async fn tell_line(&self, level: LogLevel, line: String) {
-        let level = match level {
-            LogLevel::Debug => LoggingLevel::Debug,
-            LogLevel::Info => LoggingLevel::Info,
-            LogLevel::Warn => LoggingLevel::Warning,
-            LogLevel::Error => LoggingLevel::Error,
-        };
-        let note = LoggingMessageNotificationParam::new(level, Value::String(line));
+    async fn tell_note(&self, LogNote { severity, logger, data }: LogNote) {
+        let mut note = LoggingMessageNotificationParam::new(level(severity), data);
+        note.logger = logger;
         self.within(self.context.peer.notify_logging_message(note)).await;
     }
 
@@ -317,12 +320,22 @@ fn askable(capabilities: &ClientCapabilities) -> Vec<(QuestionKind, Value)> {
     details.into_iter().filter_map(|(kind, details)| Some((kind, details?))).collect()
 }
 
-/// The least level that a client wants to hear of.
-fn least(level: LoggingLevel) -> LogLevel {
-    match level {
-        LoggingLevel::Debug => LogLevel::Debug,
-        LoggingLevel::Info | LoggingLevel::Notice => LogLevel::Info,
-        LoggingLevel::Warning => LogLevel::Warn,
-        _ => LogLevel::Error,
-    }
+/// Each severity and what the protocol's library calls it.
+const LEVELS: [(Severity, LoggingLevel); 8] = [
+    (Severity::Debug, LoggingLevel::Debug),
+    (Severity::Info, LoggingLevel::Info),
+    (Severity::Notice, LoggingLevel::Notice),
+    (Severity::Warning, LoggingLevel::Warning),
+    (Severity::Error, LoggingLevel::Error),
+    (Severity::Critical, LoggingLevel::Critical),
+    (Severity::Alert, LoggingLevel::Alert),
+    (Severity::Emergency, LoggingLevel::Emergency),
+];
+
+fn severity(level: LoggingLevel) -> Severity {
+    LEVELS.iter().find(|(_, its)| *its == level).map_or(Severity::Error, |(severity, _)| *severity)
+}
+
+fn level(severity: Severity) -> LoggingLevel {
+    LEVELS.iter().find(|(its, _)| *its == severity).map_or(LoggingLevel::Error, |(_, level)| *level)
 }

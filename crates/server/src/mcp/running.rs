@@ -14,7 +14,9 @@ use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
 use kernel::jobs::{Accepted, Called, Jobs};
-use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
+use kernel::ports::companion::{
+    Answer, Audience, Era, LogLevel, LogNote, Progress, Question, QuestionKind, Severity, nobody_to_ask,
+};
 use kernel::ports::offerings::OfferingRequest;
 use kernel::{Arrival, Failed};
 use policy::Caller;
@@ -34,7 +36,7 @@ const SAID_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) enum Said {
     Progress(Progress),
-    Log(LogLevel, String),
+    Log(LogNote),
     Asked(Vec<Question>, oneshot::Sender<Vec<Answer>>),
 }
 
@@ -62,7 +64,11 @@ pub(crate) enum Outcome {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ears {
     pub(crate) progress: bool,
-    pub(crate) log: Option<LogLevel>,
+    pub(crate) log: Option<Severity>,
+    /// Has it asked for that, or is it what clients hear that say nothing?
+    pub(crate) log_asked: bool,
+    /// What it speaks.
+    pub(crate) era: Option<Era>,
     /// Each with what the client says of it.
     pub(crate) questions: Vec<(QuestionKind, Value)>,
 }
@@ -168,9 +174,21 @@ impl Audience for Listener {
     }
 
     fn log(&self, level: LogLevel, message: &str) {
-        if self.ears.log.is_some_and(|least| level >= least) {
-            drop(self.say.try_send(Said::Log(level, message.to_owned())));
+        self.note(LogNote::line(level, message));
+    }
+
+    fn note(&self, note: LogNote) {
+        if self.ears.log.is_some_and(|least| note.severity >= least) {
+            drop(self.say.try_send(Said::Log(note)));
         }
+    }
+
+    fn wanted_log(&self) -> Option<Severity> {
+        self.ears.log.filter(|_| self.ears.log_asked)
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.ears.era
     }
 
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {

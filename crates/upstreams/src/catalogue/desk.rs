@@ -25,8 +25,8 @@ use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
 use crate::plain_secrets;
 use crate::spec::{
-    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, FALLBACKS_MAX, RESULT_BYTES, ServerReach, ServerSpec,
-    SetBy, authority,
+    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, EraChoice, FALLBACKS_MAX, RESULT_BYTES, ServerReach,
+    ServerSpec, SetBy, authority,
 };
 
 /// Most servers of one tenant.
@@ -418,6 +418,11 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
     {
         let (least, most) = RESULT_BYTES.into_inner();
         return Err(wrong(format!("`upkeep.result_bytes_max` must be between {least} and {most}")));
+    }
+    if read.era == EraChoice::Modern && matches!(read.reach, ServerReach::Sse { .. }) {
+        return Err(wrong(
+            "`era` cannot be `modern` for an address that speaks HTTP+SSE: that is the oldest protocol".into(),
+        ));
     }
     match &read.reach {
         ServerReach::Stdio { command, args, cwd, env, permissions, package } => {

@@ -5,12 +5,13 @@
 
 use contract::compat::{self, Direction, Verdict};
 use contract::ids::ToolId;
-use contract::manifest::{LifecycleState, Manifest, McpDisplay, SideEffectPolicy};
+use contract::manifest::{LifecycleState, Manifest, McpDisplay, SideEffectPolicy, TaskSupport};
 use contract::schema::portable::{DEFINITIONS, portable};
 use contract::schema::{SchemaMarks, modern};
 use contract::version::{Bump, FirstNumber, Version};
 use kernel::ports::clock::UnixMillis;
 use kernel::registry::Tool;
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::descriptor::{clean, hints};
@@ -104,13 +105,19 @@ fn display(definition: &Value) -> McpDisplay {
         ["https://", "data:image/"].iter().any(|start| source.starts_with(start))
     };
     let icons = definition.get("icons").and_then(Value::as_array).into_iter().flatten();
-    let display =
-        McpDisplay { annotations: members("annotations"), icons: icons.filter(is_picture).cloned().collect(), meta };
+    let task_support =
+        definition.pointer("/execution/taskSupport").and_then(|word| TaskSupport::deserialize(word).ok());
+    let display = McpDisplay {
+        annotations: members("annotations"),
+        icons: icons.filter(is_picture).cloned().collect(),
+        meta,
+        task_support,
+    };
     let bytes = json!(display).to_string().len();
     if bytes > DISPLAY_BYTES_MAX {
         let tool = definition.get("name").and_then(Value::as_str).map(|name| clean(name, NAME_CHARS_MAX));
         tracing::warn!(tool, bytes, "icons and metadata of a tool are too large to be shown");
-        return McpDisplay { annotations: display.annotations, ..McpDisplay::default() };
+        return McpDisplay { annotations: display.annotations, task_support, ..McpDisplay::default() };
     }
     display
 }
@@ -265,11 +272,13 @@ mod tests {
         let definition = json!({ "name": "x", "inputSchema": { "type": "object" },
             "annotations": { "title": "Reading", "readOnlyHint": true },
             "icons": [{ "src": "https://example.com/a.png", "sizes": ["48x48"] }, { "src": "javascript:alert(1)" }],
+            "execution": { "taskSupport": "forbidden" },
             "_meta": { "example.com/area": "files", "dev.gantry/trusted": true } });
         let taken = manifest(&definition, None);
         let Some(contract::manifest::Execution::Mcp { display: Some(display), .. }) = taken.execution else { panic!() };
         let shown = json!({ "annotations": { "title": "Reading", "readOnlyHint": true },
-            "icons": [{ "src": "https://example.com/a.png", "sizes": ["48x48"] }], "_meta": { "example.com/area": "files" } });
+            "icons": [{ "src": "https://example.com/a.png", "sizes": ["48x48"] }], "_meta": { "example.com/area": "files" },
+            "task_support": "forbidden" });
         assert_eq!(json!(display), shown);
         let huge = json!({ "name": "x", "inputSchema": { "type": "object" },
             "icons": [{ "src": format!("data:image/png;base64,{}", "A".repeat(200_000)) }] });

@@ -41,6 +41,11 @@ impl Supervision for Upstreams {
             "pid": status.pid,
             "last_error": status.last_error,
             "calls": status.calls,
+            "also_in_legacy": status.also_in_legacy.as_ref().map(|second| json!({
+                "state": second.state.as_str(),
+                "pid": second.pid,
+                "calls": second.calls,
+            })),
         })
     }
 

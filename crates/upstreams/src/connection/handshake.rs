@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
-use kernel::ports::companion::QuestionKind;
+pub use kernel::ports::companion::Era;
+use kernel::ports::companion::{QuestionKind, Severity};
 use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value, json};
 
@@ -25,28 +26,21 @@ use crate::wire::{self, RpcError};
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
 /// Where a request of 2026-07-28 says what its sender can be asked.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The least severity that the log of a call has, whatever its caller wants to hear.
+pub(crate) const OPERATORS_LOG: Severity = Severity::Info;
 /// Bytes of the details of one such thing; larger ones are left out.
 const CAPABILITY_BYTES_MAX: usize = 4 << 10;
 /// Codes that only servers of 2026-07-28 know. What they refuse is then not the revision.
 const MODERN_REFUSALS: [i64; 2] = [HEADER_MISMATCH, MISSING_CAPABILITY];
 
-/// With a handshake, or without.
+/// What is known of a server's era before it is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// 2024-11-05 to 2025-11-25.
-    Legacy,
-    /// 2026-07-28.
-    Modern,
-}
-
-impl Era {
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Modern => "modern",
-        }
-    }
+pub(crate) enum Expected {
+    Nothing,
+    /// This one was found the last time.
+    Found(Era),
+    /// It is to be met in this one, or not at all.
+    Only(Era),
 }
 
 /// What we say of ourselves.
@@ -124,13 +118,20 @@ impl Met {
         }
     }
 
-    /// Servers of 2026-07-28 write a log for those requests that ask for one.
-    pub(crate) fn ask_for_log(&self, params: &mut Value) {
+    /// Servers of 2026-07-28 write a log for those requests that ask for one: as much as its caller wants, and what the operator's
+    /// log has of every call.
+    pub(crate) fn ask_for_log(&self, params: &mut Value, wanted: Option<Severity>) {
         if self.era == Era::Modern
             && let Some(meta) = meta(params)
         {
-            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), json!("info"));
+            let level = wanted.map_or(OPERATORS_LOG, |wanted| wanted.min(OPERATORS_LOG));
+            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), json!(level.as_str()));
         }
+    }
+
+    /// Older ones write one log for everybody, whose level can be set.
+    pub(crate) fn lets_set_log(&self) -> bool {
+        self.era == Era::Legacy && self.capabilities.get("logging").is_some_and(Value::is_object)
     }
 
     /// Which changes it tells, in the words of a subscription; `None` if it tells none.
@@ -153,12 +154,15 @@ impl Met {
 pub(super) async fn meet(
     line: Line<'_>,
     clock: &dyn Clock,
-    era: Option<Era>,
+    expected: Expected,
     introduction: &Introduction,
 ) -> Result<Met, Fault> {
     let mut unheard = false;
-    if era != Some(Era::Legacy) {
+    if !matches!(expected, Expected::Found(Era::Legacy) | Expected::Only(Era::Legacy)) {
         match within(clock, DISCOVER_PATIENCE, discover(line, introduction)).await {
+            Some(Ok(None)) | None if expected == Expected::Only(Era::Modern) => {
+                return Err(Fault::Version("none of the newer kind".to_owned()));
+            }
             Some(Ok(Some(met))) => return Ok(met),
             Some(Err(fault)) => return Err(fault),
             Some(Ok(None)) => {}

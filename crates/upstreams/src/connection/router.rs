@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::companion::{Companion, LogLevel, Progress, ProgressCount, Question, QuestionKind};
+use kernel::ports::companion::{Companion, LogNote, Progress, ProgressCount, Question, QuestionKind, Severity};
 use kernel::ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -300,14 +300,12 @@ impl Router {
 
     fn logged(&self, params: &Value, origin: Option<CallId>) {
         let word = params.get("level").and_then(Value::as_str).unwrap_or("info");
-        let text = match params.get("data") {
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-            None => return,
-        };
+        let Some(data) = params.get("data").cloned() else { return };
+        let logger = params.get("logger").and_then(Value::as_str).map(str::to_owned);
+        let note = LogNote { severity: Severity::of_word(word), logger, data };
         match self.companion_for(origin) {
-            Some((companion, _)) => companion.log(LogLevel::of_word(word), &text),
-            None => self.hearing.line(&format!("[{word}] {text}")),
+            Some((companion, _)) => companion.note(note),
+            None => self.hearing.line(&format!("[{word}] {}", note.text())),
         }
     }
 

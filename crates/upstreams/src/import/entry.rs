@@ -9,7 +9,7 @@ use super::{
     ClosedPath, ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit,
     grants, local_paths, package_request, placeholders, pointed, secrets,
 };
-use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
+use crate::spec::{EraChoice, Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 
 /// Where programs are found inside.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -112,6 +112,7 @@ impl<'m> Entry<'m> {
             namespace: None,
             disabled: self.switched_off.is_some(),
             shareable: false,
+            era: EraChoice::Auto,
             relay: Relay::careful(),
             resources: false,
             prompts: false,

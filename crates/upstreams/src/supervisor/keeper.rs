@@ -335,6 +335,7 @@ impl Keeper {
         let another = spec.needs_another(&self.spec);
         if another {
             self.era = None;
+            self.unit.forget_what_it_speaks();
             self.restarts.forgive();
         }
         self.spec = spec;

@@ -17,8 +17,8 @@ use super::Upstreams;
 use crate::connection::{Era, within};
 use crate::fault::{Fault, METHOD_NOT_FOUND};
 use crate::rounds::Rounds;
-use crate::supervisor::House;
 use crate::supervisor::live::InUse;
+use crate::supervisor::{House, Unit};
 
 /// Most items of one list of a server.
 pub const ITEMS_MAX: usize = 10_000;
@@ -137,14 +137,15 @@ impl Upstreams {
         uri: &str,
     ) -> Result<(), Refusal> {
         self.offers_resources(owner, name)?;
-        let unit = self.unit(&self.definition(owner, name)?, caller.tenant)?;
+        let unit = self.unit_to_watch(&self.definition(owner, name)?, caller.tenant).await?;
         let live = unit.live().await?;
         if !live.connection.met().lets_watch() {
             return Err(not_offered(name, "changes of resources"));
         }
         if live.connection.met().era == Era::Legacy {
             drop(live);
-            self.ask(owner, name, caller, "resources/subscribe", json!({ "uri": uri })).await?;
+            let errand = Errand::Ask { method: "resources/subscribe", params: json!({ "uri": uri }) };
+            self.run_at(&unit, name, caller, errand).await?;
         }
         Ok(())
     }
@@ -184,9 +185,11 @@ impl Upstreams {
         name: &str,
         caller: Turn<'_>,
         params: Value,
+        companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name).or_else(|_| self.offers_resources(owner, name))?;
-        self.ask(owner, name, caller, "completion/complete", params).await
+        let unit = self.unit_for(&self.definition(owner, name)?, caller.tenant, 0, &**companion).await?;
+        self.run_at(&unit, name, caller, Errand::Ask { method: "completion/complete", params }).await
     }
 
     async fn converse(
@@ -198,20 +201,10 @@ impl Upstreams {
         params: Value,
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
-        let relay = self.definition(owner, name)?.spec.relay;
-        let rounds = Rounds { params, relay, server: name };
-        self.run(owner, name, caller, Errand::Converse { method, rounds, companion }).await
-    }
-
-    async fn ask(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: Turn<'_>,
-        method: &str,
-        params: Value,
-    ) -> Result<Value, Refusal> {
-        self.run(owner, name, caller, Errand::Ask { method, params }).await
+        let definition = self.definition(owner, name)?;
+        let unit = self.unit_for(&definition, caller.tenant, 0, &**companion).await?;
+        let rounds = Rounds { params, relay: definition.spec.relay, server: name };
+        self.run_at(&unit, name, caller, Errand::Converse { method, rounds, companion }).await
     }
 
     async fn list(
@@ -222,14 +215,14 @@ impl Upstreams {
         method: &str,
         member: &str,
     ) -> Result<Vec<Value>, Refusal> {
-        match self.run(owner, name, Turn::of_lists(caller), Errand::List { method, member }).await? {
+        let unit = self.unit(&self.definition(owner, name)?, caller)?;
+        match self.run_at(&unit, name, Turn::of_lists(caller), Errand::List { method, member }).await? {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
         }
     }
 
-    async fn run(&self, owner: &TenantId, name: &str, caller: Turn<'_>, errand: Errand<'_>) -> Result<Value, Refusal> {
-        let unit = self.unit(&self.definition(owner, name)?, caller.tenant)?;
+    async fn run_at(&self, unit: &Unit, name: &str, caller: Turn<'_>, errand: Errand<'_>) -> Result<Value, Refusal> {
         let _turn = unit.admitted(caller.tenant, caller.agent).await?;
         let mut again = true;
         loop {

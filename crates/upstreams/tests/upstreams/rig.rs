@@ -16,7 +16,7 @@ use contract::manifest::{Isolation, Manifest};
 use contract::schema::PartMarks;
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
 use gantry_upstreams::admission::{Admission, TenantLists};
-use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
+use gantry_upstreams::spec::{EraChoice, Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 use gantry_upstreams::{
     Server, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
     UpstreamWatcher, Upstreams,
@@ -378,6 +378,7 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
         namespace: None,
         disabled: false,
         shareable: false,
+        era: EraChoice::Auto,
         relay: Relay::careful(),
         resources: false,
         prompts: false,

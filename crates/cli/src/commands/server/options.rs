@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use upstreams::spec::{
-    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, RESULT_BYTES, Relay, ServerReach, ServerSpec,
+    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, EraChoice, RESULT_BYTES, Relay, ServerReach, ServerSpec,
 };
 
 use crate::failure::Failure;
@@ -44,12 +44,34 @@ pub(super) struct Keeping {
     /// Stop it when nobody has used it for so long, in seconds; 0 keeps it
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub(super) idle_stop: Option<u64>,
+    /// The protocol it is met in: `legacy` with sessions, `modern` (2026-07-28) without; `auto` is what it and its caller speak
+    /// [default: auto]
+    #[arg(long, value_name = "ERA")]
+    pub(super) era: Option<Era>,
     /// Kinds of its questions that reach the caller, besides those that do [default: elicitation]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(super) relay: Vec<Question>,
     /// Kinds of its questions that do not reach the caller
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(super) no_relay: Vec<Question>,
+}
+
+/// In which protocol a server is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Era {
+    Auto,
+    Legacy,
+    Modern,
+}
+
+impl From<Era> for EraChoice {
+    fn from(era: Era) -> Self {
+        match era {
+            Era::Auto => Self::Auto,
+            Era::Legacy => Self::Legacy,
+            Era::Modern => Self::Modern,
+        }
+    }
 }
 
 /// What a server may ask its caller.
@@ -129,6 +151,9 @@ impl Keeping {
         }
         if let Some(seconds) = self.idle_stop {
             spec.upkeep.idle_stop_seconds = seconds;
+        }
+        if let Some(era) = self.era {
+            spec.era = era.into();
         }
         for (kinds, passed_on) in [(&self.relay, true), (&self.no_relay, false)] {
             kinds.iter().for_each(|kind| kind.set(&mut spec.relay, passed_on));
@@ -238,6 +263,8 @@ mod tests {
         Keeping { start_timeout: Some(90), relay: vec![Question::Sampling], ..Keeping::default() }.apply(&mut spec);
         assert_eq!((spec.upkeep.start_timeout_seconds, spec.upkeep.idle_stop_seconds), (90, 600));
         assert_eq!(spec.relay, Relay { elicitation: true, sampling: true, roots: false });
+        Keeping { era: Some(Era::Legacy), ..Keeping::default() }.apply(&mut spec);
+        assert_eq!(spec.era, EraChoice::Legacy);
         Keeping { no_relay: vec![Question::Elicitation], ..Keeping::default() }.apply(&mut spec);
         assert_eq!(spec.relay, Relay { elicitation: false, sampling: true, roots: false });
         assert!(Grants { read: vec!["/srv".into()], ..Grants::default() }.apply(&mut spec).is_err());

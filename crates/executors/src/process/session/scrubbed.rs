@@ -11,7 +11,9 @@ use contract::error::Refusal;
 use serde_json::Value;
 
 use crate::process::scrub::Scrubber;
-use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot};
+use kernel::ports::companion::{
+    Answer, Companion, Era, LogLevel, LogNote, Progress, Question, QuestionKind, Severity, Snapshot,
+};
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
@@ -70,6 +72,19 @@ impl Companion for Scrubbed {
 
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         self.inner.can_be_asked()
+    }
+
+    fn note(&self, note: LogNote) {
+        let LogNote { severity, logger, data } = note;
+        self.inner.note(LogNote { severity, logger: self.text(logger), data: self.secrets.value(data) });
+    }
+
+    fn wanted_log(&self) -> Option<Severity> {
+        self.inner.wanted_log()
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.inner.era()
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
+use contract::manifest::TaskSupport;
 use kernel::jobs::{Jobs, TOOL_CALL};
 use kernel::ports::job_store::{JobFilter, JobKey};
 use rmcp::model::{
@@ -123,13 +124,15 @@ pub(crate) fn given(mut sent: ServerSseMessage) -> ServerSseMessage {
     sent
 }
 
-/// Notes on a tool that it does not just take to being a task.
-pub(crate) fn mark(tool: &mut Tool, support: Option<Support>) {
-    let word = match support {
-        Some(Support::Required) => "required",
-        Some(Support::Optional | Support::AtOnce) => return,
-        None if tool.name == lazy::CALL => return,
-        None => "forbidden",
+/// Notes on a tool that it does not just take to being a task. What its server says of it counts unless the operator has
+/// said that it must be one.
+pub(crate) fn mark(tool: &mut Tool, support: Option<Support>, said: Option<TaskSupport>) {
+    let word = match (support, said) {
+        (Some(Support::Required), _) => "required",
+        (Some(Support::Optional | Support::AtOnce), Some(said)) => said.as_str(),
+        (Some(Support::Optional | Support::AtOnce), None) => return,
+        (None, _) if tool.name == lazy::CALL => return,
+        (None, _) => "forbidden",
     };
     tool.meta.get_or_insert_default().0.insert(MARK.to_owned(), json!(word));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 
 use super::Keeper;
-use crate::connection::{Era, within};
+use crate::connection::{Era, Expected, within};
 use crate::fault::Fault;
 use crate::observer::{Reconnect, UpstreamEvent};
 use crate::starter::Wanted;
@@ -22,7 +22,7 @@ impl Keeper {
             tenant: &self.unit.tenant,
             owner: &self.unit.owner,
             spec: &self.spec,
-            era: self.era,
+            expected: self.expected(),
             hearing: Arc::clone(&self.unit) as _,
             log: &self.unit.log,
         };
@@ -38,6 +38,7 @@ impl Keeper {
                 let era = started.connection.met().era;
                 self.era = Some(era);
                 (facts.era, facts.last_error) = (Some(era), None);
+                facts.lets_watch = Some(started.connection.met().lets_watch());
                 Ok(Live::new(started, Arc::clone(&house.clock)))
             }
             Err(fault) => {
@@ -50,6 +51,15 @@ impl Keeper {
                 facts.last_error = Some(fault.to_string());
                 Err(Arc::new(not_started(fault, &self.unit.name)))
             }
+        }
+    }
+
+    /// What its operator, its unit or the last start says of the protocol it speaks.
+    fn expected(&self) -> Expected {
+        match (self.unit.meeting.only().or_else(|| self.spec.era.only()), self.era) {
+            (Some(only), _) => Expected::Only(only),
+            (None, Some(found)) => Expected::Found(found),
+            (None, None) => Expected::Nothing,
         }
     }
 
