@@ -14,6 +14,8 @@
 //! Invariants
 //! - COMPAT-1: `patch` or `minor` for parameters: whatever `CompiledSchema::input(old)` prepares, `input(new)` prepares.
 //! - COMPAT-2: `patch` or `minor` for results: whatever `CompiledSchema::output(new)` accepts, `output(old)` accepts.
+//! - COMPAT-3: a comparison looks at a bounded amount ([`COMPARISON_STEPS_MAX`]), whatever the schemas; beyond it the answer
+//!   is the cautious one.
 //!
 //! Not here: which number a version must get, and who says so (`version`, the registry).
 
@@ -21,6 +23,7 @@ mod arrays;
 mod branches;
 mod conjunction;
 mod defaults;
+mod effort;
 mod gap;
 mod likeness;
 mod negotiation;
@@ -32,6 +35,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::defaults::DefaultMap;
+pub use self::effort::COMPARISON_STEPS_MAX;
+use self::effort::spent;
 use self::gap::{Gap, What};
 pub use self::negotiation::{Conflict, Negotiation, Outcome, negotiate};
 use self::prover::{Prover, Rules};
@@ -130,6 +135,9 @@ fn inputs(old: &Value, new: &Value, limits: &SchemaLimits) -> Vec<Reason> {
     let rules = Rules { coercion: true, names_matter: false, defaults: new_defaults.filled };
     let forward = Prover::new(&old, &new, rules).gaps();
     let backward = Prover::new(&new, &old, Rules { coercion: true, ..Rules::default() }).gaps();
+    if spent(&old, &new) {
+        return vec![too_tangled()];
+    }
     gather(&forward, &backward, true, &mut reasons);
     reasons
 }
@@ -139,8 +147,27 @@ fn outputs(old: &Value, new: &Value) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let forward = Prover::new(&new, &old, Rules { names_matter: true, ..Rules::default() }).gaps();
     let backward = Prover::new(&old, &new, Rules::default()).gaps();
+    if spent(&old, &new) {
+        return vec![too_tangled()];
+    }
     gather(&forward, &backward, false, &mut reasons);
     reasons
+}
+
+/// The one reason of a comparison that was not brought to its end (COMPAT-3).
+fn too_tangled() -> Reason {
+    Reason {
+        path: String::new(),
+        change: "cannot_prove_compatible".to_owned(),
+        verdict: Verdict::Major,
+        message: tangled(),
+    }
+}
+
+fn tangled() -> String {
+    format!(
+        "the schemas are too large, or refer to their own parts in too many ways, to be compared in {COMPARISON_STEPS_MAX} steps; split the tool, or use fewer branches over shared definitions"
+    )
 }
 
 /// Gaps forward break someone; gaps backward are only news.

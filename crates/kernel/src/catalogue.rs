@@ -174,28 +174,29 @@ impl Kernel {
         new: &Side,
         direction: Direction,
     ) -> Result<Compared, Refusal> {
-        self.recognise(actor).await?;
+        let caller = self.recognise(actor).await?;
         if let (Side::Published { tool: a, version: va }, Side::Published { tool: b, version: vb }) = (old, new) {
             let (old, new) = (self.tool_version(actor, a, va).await?, self.tool_version(actor, b, vb).await?);
-            return Ok(Compared {
-                parameters: compat::compare(&old.manifest.parameters, &new.manifest.parameters, Direction::Input),
-                result: Some(compat::compare(
-                    &old.manifest.result_schema,
-                    &new.manifest.result_schema,
-                    Direction::Output,
-                )),
-            });
+            let comparing = move || {
+                let (old, new) = (&old.manifest, &new.manifest);
+                let result = compat::compare(&old.result_schema, &new.result_schema, Direction::Output);
+                let parameters = compat::compare(&old.parameters, &new.parameters, Direction::Input);
+                Compared { parameters, result: Some(result) }
+            };
+            return self.concurrency.compare(&caller, self.clock(), comparing).await;
         }
         let (old, new) = (self.schema_of(actor, old, direction).await?, self.schema_of(actor, new, direction).await?);
-        Ok(Compared { parameters: compat::compare(&old, &new, direction), result: None })
+        let comparing = move || Compared { parameters: compat::compare(&old, &new, direction), result: None };
+        self.concurrency.compare(&caller, self.clock(), comparing).await
     }
 
     /// Does what a caller wants to send fit what a tool takes? (REG-018)
     pub async fn negotiate(&self, actor: Actor<'_>, expected: &Side, offered: &Side) -> Result<Negotiation, Refusal> {
-        self.recognise(actor).await?;
+        let caller = self.recognise(actor).await?;
         let expected = self.schema_of(actor, expected, Direction::Input).await?;
         let offered = self.schema_of(actor, offered, Direction::Input).await?;
-        Ok(compat::negotiate(&expected, &offered))
+        let comparing = move || compat::negotiate(&expected, &offered);
+        self.concurrency.compare(&caller, self.clock(), comparing).await
     }
 
     async fn schema_of(&self, actor: Actor<'_>, side: &Side, direction: Direction) -> Result<Value, Refusal> {

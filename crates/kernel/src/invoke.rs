@@ -206,7 +206,7 @@ impl Kernel {
     /// How many calls run and wait, of each kind that is bounded.
     pub fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
         let of_executors = self.parts.executors.iter().flat_map(|executor| executor.places());
-        self.concurrency.usage().into_iter().chain(of_executors).collect()
+        self.concurrency.usage().into_iter().chain([self.access().places()]).chain(of_executors).collect()
     }
 
     /// Can tools run that run on this machine: built in, programs, guests, containers? Not those of MCP servers, which have

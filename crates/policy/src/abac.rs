@@ -15,6 +15,7 @@ use crate::scope::Scope;
 mod arguments;
 mod calendar;
 mod compile;
+mod cost;
 mod expectations;
 mod facts;
 mod nesting;

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::conjunction::{Conjunction, Types};
 use super::gap::{Gap, What};
-use super::likeness::Likeness;
 use super::prover::{Prover, Spot};
 
 impl<'n, 'w> Prover<'n, 'w> {
@@ -67,7 +66,7 @@ impl<'n, 'w> Prover<'n, 'w> {
                     enough && self.prove(&found, wanted, &spot.part("*", false)).is_empty()
                 }
                 Some(most) => {
-                    let alike = Likeness::new(self.narrow, self.wide).alike(question, wanted);
+                    let alike = self.likeness.alike(question, wanted);
                     (enough || least <= 0.0) && alike && count(known, "maxContains").is_some_and(|known| known <= most)
                 }
             }

@@ -9,8 +9,8 @@
 use serde_json::{Map, Value};
 
 use super::conjunction::{Conjunction, Types, same};
+use super::effort::of_each_with_each;
 use super::gap::{Gap, What};
-use super::likeness::Likeness;
 use super::prover::{CASES_DEEP_MAX, Prover, Spot};
 
 impl<'n, 'w> Prover<'n, 'w> {
@@ -58,6 +58,9 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     fn one_of(&mut self, narrow: &Conjunction<'n>, list: &'w [Value], spot: &Spot) -> bool {
         list.iter().enumerate().any(|(index, branch)| {
+            if self.is_spent() {
+                return false;
+            }
             let others = list.iter().enumerate().filter(|(other, _)| *other != index);
             let alone = others.map(|(_, other)| other).all(|other| {
                 let other = Conjunction::of(self.wide, [other]);
@@ -69,13 +72,12 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     fn has_list(&self, narrow: &Conjunction<'n>, keyword: &str, list: &[Value]) -> bool {
         narrow.all(keyword).filter_map(Value::as_array).any(|known| {
-            known.len() == list.len()
-                && known.iter().zip(list).all(|(left, right)| Likeness::new(self.narrow, self.wide).alike(left, right))
+            known.len() == list.len() && known.iter().zip(list).all(|(left, right)| self.likeness.alike(left, right))
         })
     }
 
     fn excludes(&mut self, narrow: &Conjunction<'n>, excluded: &'w Value) -> bool {
-        let known = narrow.all("not").any(|known| Likeness::new(self.narrow, self.wide).alike(known, excluded));
+        let known = narrow.all("not").any(|known| self.likeness.alike(known, excluded));
         known || self.apart(narrow, &Conjunction::of(self.wide, [excluded]), 0)
     }
 
@@ -90,9 +92,8 @@ impl<'n, 'w> Prover<'n, 'w> {
             return true;
         }
         // The same question on both sides: answer by answer.
-        let asked = narrow.parts.iter().find(|known| {
-            known.get("if").is_some_and(|known| Likeness::new(self.narrow, self.wide).alike(known, question))
-        });
+        let asked =
+            narrow.parts.iter().find(|known| known.get("if").is_some_and(|known| self.likeness.alike(known, question)));
         let Some(asked) = asked.copied() else { return false };
         let yes = asked.get("then").into_iter().chain(asked.get("if")).fold(narrow.clone(), |all, one| all.with(one));
         let no = asked.get("else").into_iter().fold(narrow.clone(), |all, one| all.with(one));
@@ -141,11 +142,16 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     /// Whether no value satisfies both.
     fn apart(&mut self, narrow: &Conjunction<'n>, other: &Conjunction<'w>, depth: usize) -> bool {
+        self.count(1 + narrow.parts.len() + other.parts.len());
+        if self.is_spent() {
+            return false;
+        }
         if narrow.impossible || other.impossible || !narrow.types.meets(other.types) {
             return true;
         }
         if let (Some(left), Some(right)) = (narrow.values(), other.values()) {
             let scalar = |value: &&Value| !value.is_object() && !value.is_array();
+            self.count(of_each_with_each(left.len(), right.len()));
             if left.iter().all(scalar) && !left.iter().any(|one| right.iter().any(|other| same(one, other))) {
                 return true;
             }

@@ -102,6 +102,9 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// Addresses that are compared or copied as quickly as one schema is looked at.
+const POINTERS_PER_STEP: usize = 16;
+
 /// Where a schema is whose place is not known; no pointer starts like this, so it is never taken for another one.
 const SOMEWHERE: &str = "?";
 
@@ -143,6 +146,7 @@ impl<'a> Conjunction<'a> {
         self.roots.push(schema);
         let mut work = vec![schema];
         while let Some(schema) = work.pop() {
+            self.document.count(1 + self.nodes.len() / POINTERS_PER_STEP);
             if self.nodes.iter().any(|known| std::ptr::eq(*known, schema)) {
                 continue;
             }
@@ -171,12 +175,14 @@ impl<'a> Conjunction<'a> {
                 self.narrow(Types::of(value));
             }
             if let Some(Value::Array(values)) = map.get("enum") {
+                self.document.count(values.len() / POINTERS_PER_STEP);
                 self.narrow(Types(values.iter().fold(0, |bits, value| bits | Types::of(value).0)));
             }
         }
     }
 
     pub(super) fn with(&self, schema: &'a Value) -> Self {
+        self.document.count(self.nodes.len() / POINTERS_PER_STEP);
         let mut more = self.clone();
         more.add(schema);
         more
@@ -280,6 +286,7 @@ impl<'a> Mentions<'a> {
         let mut work = vec![schema];
         let mut seen: Vec<&Value> = Vec::new();
         while let Some(schema) = work.pop() {
+            document.count(seen.len() / POINTERS_PER_STEP);
             if seen.iter().any(|known| std::ptr::eq(*known, schema)) {
                 continue;
             }

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, HashSet};
 use jsonschema::ValidatorMap;
 use serde_json::Value;
 
+use super::effort::{COMPARISON_STEPS_MAX, of_each_with_each, weight};
 use super::objects::is_fragile;
 use super::{Reason, Verdict};
 use crate::schema::defaults::{effective, unconditional};
-use crate::schema::document::{Document, Key, Place, join, subschemas};
+use crate::schema::document::{BYTES_PER_STEP, Document, Key, Place, join, subschemas};
 
 /// Places looked at before giving up.
 const PLACES_MAX: usize = 5_000;
@@ -27,6 +28,8 @@ pub(super) struct DefaultMap<'a> {
     /// Some required property is only there because its default is.
     relied_on: bool,
     complete: bool,
+    /// How many places of the schema a default is held against at the most.
+    positions: usize,
 }
 
 #[derive(Debug)]
@@ -50,13 +53,13 @@ struct Spot<'a> {
 
 impl<'a> DefaultMap<'a> {
     pub(super) fn of(document: &'a Document<'a>, validators: Option<&ValidatorMap>) -> Self {
-        let mut map = Self { complete: true, ..Self::default() };
+        let mut map = Self { complete: true, positions: document.positions().len(), ..Self::default() };
         let root = vec![(String::new(), document.root())];
         let mut work = vec![Spot { path: String::new(), places: root, way: Vec::new(), filled: true, fragile: false }];
         let mut places = 0;
         while let Some(spot) = work.pop() {
             places += 1;
-            if places > PLACES_MAX {
+            if places > PLACES_MAX || document.steps() > COMPARISON_STEPS_MAX {
                 map.complete = false;
                 break;
             }
@@ -108,6 +111,7 @@ impl<'a> DefaultMap<'a> {
             self.relied_on |= filled
                 && required.contains(&name.as_str())
                 && self.entries.get(&path).is_some_and(|entry| entry.filled);
+            document.count(1 + spot.way.len() + path.len() / BYTES_PER_STEP);
             let way: Vec<String> =
                 spot.way.iter().cloned().chain(spot.places.iter().map(|(at, _)| at.clone())).collect();
             let again = places.iter().any(|(at, schema)| {
@@ -129,7 +133,8 @@ impl<'a> DefaultMap<'a> {
     ) {
         let members: Vec<_> = places.iter().flat_map(|(at, schema)| unconditional(document, at, schema)).collect();
         let Some(default) = members.iter().find_map(|(_, map)| map.get("default")) else { return };
-        let filled = filled && effective(&members, validators).is_some();
+        document.count(of_each_with_each(weight(default), self.positions));
+        let filled = filled && document.steps() <= COMPARISON_STEPS_MAX && effective(&members, validators).is_some();
         if let ([(_, schema)], true) = (places, filled) {
             self.filled.insert(std::ptr::from_ref(*schema).addr());
         }

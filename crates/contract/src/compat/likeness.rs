@@ -5,8 +5,12 @@
 //!
 //! Not here: equivalence of differently written schemas (`prover`, in both directions).
 
-use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
+use serde_json::{Map, Value};
+
+use super::effort::{of_each_with_each, spent, weight};
 use crate::schema::document::{Document, Target};
 
 /// Keywords whose value is one schema, a list of schemas, or schemas by name.
@@ -47,73 +51,131 @@ const PLAIN: [&str; 17] = [
     "maxProperties",
 ];
 
-/// Two documents being compared, with the pairs that are under comparison already.
+/// Two documents being compared, with what is known of their parts already.
+///
+/// Being alike is one long *and*, so a pair that comes again is taken as given: a difference anywhere ends the question, and
+/// without one everything that was met is alike. Each pair is looked at once, also of documents whose parts refer to one another
+/// in many ways, and there is no recursion.
 pub(super) struct Likeness<'l, 'r> {
     left: &'l Document<'l>,
     right: &'r Document<'r>,
-    open: Vec<(usize, usize)>,
+    known: RefCell<HashMap<Pair, bool>>,
 }
+
+/// The addresses of two schemas.
+type Pair = (usize, usize);
+
+/// Pairs that must be alike as well.
+type Work<'x> = Vec<(&'x Value, &'x Value)>;
+
+/// What one pair costs: every keyword is looked up on both sides.
+const PAIR_STEPS: usize = 4;
 
 impl<'l, 'r> Likeness<'l, 'r> {
     pub(super) fn new(left: &'l Document<'l>, right: &'r Document<'r>) -> Self {
-        Self { left, right, open: Vec::new() }
+        Self { left, right, known: RefCell::default() }
     }
 
-    pub(super) fn alike(&mut self, left: &Value, right: &Value) -> bool {
-        let (Value::Object(a), Value::Object(b)) = (left, right) else { return left == right };
-        let pair = (std::ptr::from_ref(left).addr(), std::ptr::from_ref(right).addr());
-        if self.open.contains(&pair) {
-            // Recursive on both sides and no difference found on the way: the same as far as it goes.
-            return true;
+    pub(super) fn alike(&self, left: &Value, right: &Value) -> bool {
+        self.left.count(1);
+        let mut work = vec![(left, right)];
+        let mut met: HashSet<Pair> = HashSet::new();
+        while let Some((one, other)) = work.pop() {
+            let (Value::Object(a), Value::Object(b)) = (one, other) else {
+                if one == other {
+                    continue;
+                }
+                return false;
+            };
+            let pair = (std::ptr::from_ref(one).addr(), std::ptr::from_ref(other).addr());
+            let known = self.known.borrow().get(&pair).copied();
+            if known == Some(true) || !met.insert(pair) {
+                continue;
+            }
+            if spent(self.left, self.right) {
+                return false;
+            }
+            self.left.count(PAIR_STEPS);
+            if known == Some(false) || !self.same_words(a, b, &mut work) {
+                let asked = (std::ptr::from_ref(left).addr(), std::ptr::from_ref(right).addr());
+                self.known.borrow_mut().extend([(pair, false), (asked, false)]);
+                return false;
+            }
         }
-        self.open.push(pair);
-        let like = ONE.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::schema))
-            && self.both(a.get("$dynamicRef"), b.get("$dynamicRef"), Self::schema)
-            && LISTS.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::lists))
-            && NAMED.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::named))
-            && SETS.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), |_, a, b| sets(a, b)))
-            && PLAIN.iter().all(|keyword| a.get(*keyword) == b.get(*keyword))
-            && self.both(a.get("dependentRequired"), b.get("dependentRequired"), |_, a, b| a == b);
-        self.open.pop();
-        like
+        self.known.borrow_mut().extend(met.into_iter().map(|pair| (pair, true)));
+        true
     }
 
-    fn both(
-        &mut self,
-        left: Option<&Value>,
-        right: Option<&Value>,
-        test: fn(&mut Self, &Value, &Value) -> bool,
-    ) -> bool {
-        match (left, right) {
+    /// Whether two schemas say the same apart from what is in them, which becomes work.
+    fn same_words<'x>(&self, a: &'x Map<String, Value>, b: &'x Map<String, Value>, work: &mut Work<'x>) -> bool
+    where
+        'l: 'x,
+        'r: 'x,
+    {
+        let both = |keyword: &str, test: &mut dyn FnMut(&'x Value, &'x Value) -> bool| match (
+            a.get(keyword),
+            b.get(keyword),
+        ) {
             (None, None) => true,
-            (Some(left), Some(right)) => test(self, left, right),
+            (Some(left), Some(right)) => test(left, right),
             (None, Some(_)) | (Some(_), None) => false,
-        }
+        };
+        ONE.iter().chain(&["$dynamicRef"]).all(|keyword| both(keyword, &mut |a, b| self.schemas(a, b, work)))
+            && LISTS.iter().all(|keyword| both(keyword, &mut |a, b| lists(a, b, work)))
+            && NAMED.iter().all(|keyword| both(keyword, &mut |a, b| named(a, b, work)))
+            && SETS.iter().all(|keyword| both(keyword, &mut |a, b| self.sets(a, b)))
+            && PLAIN.iter().chain(&["dependentRequired"]).all(|keyword| both(keyword, &mut |a, b| self.values(a, b)))
     }
 
-    /// A schema, or the text of a reference to one.
-    fn schema(&mut self, left: &Value, right: &Value) -> bool {
-        let (Value::String(a), Value::String(b)) = (left, right) else { return self.alike(left, right) };
+    /// Schemas, or the texts of references to them.
+    fn schemas<'x>(&self, left: &'x Value, right: &'x Value, work: &mut Work<'x>) -> bool
+    where
+        'l: 'x,
+        'r: 'x,
+    {
+        let (Value::String(a), Value::String(b)) = (left, right) else {
+            work.push((left, right));
+            return true;
+        };
         match (self.left.resolve(a), self.right.resolve(b)) {
-            (Target::Local(_, left), Target::Local(_, right)) => self.alike(left, right),
+            (Target::Local(_, left), Target::Local(_, right)) => {
+                work.push((left, right));
+                true
+            }
             (Target::Meta, Target::Meta) => a == b,
             (Target::Local(..) | Target::Meta | Target::Missing | Target::Remote, _) => false,
         }
     }
 
-    fn lists(&mut self, left: &Value, right: &Value) -> bool {
-        let (Some(a), Some(b)) = (left.as_array(), right.as_array()) else { return left == right };
-        a.len() == b.len() && a.iter().zip(b).all(|(left, right)| self.alike(left, right))
+    fn values(&self, left: &Value, right: &Value) -> bool {
+        self.left.count(weight(left));
+        left == right
     }
 
-    fn named(&mut self, left: &Value, right: &Value) -> bool {
-        let (Some(a), Some(b)) = (left.as_object(), right.as_object()) else { return left == right };
-        a.len() == b.len() && a.iter().all(|(name, left)| b.get(name).is_some_and(|right| self.alike(left, right)))
+    fn sets(&self, left: &Value, right: &Value) -> bool {
+        if self.values(left, right) {
+            return true;
+        }
+        let members = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        let (a, b) = (members(left), members(right));
+        self.left.count(of_each_with_each(weight(left), weight(right)));
+        !spent(self.left, self.right) && a.iter().all(|one| b.contains(one)) && b.iter().all(|one| a.contains(one))
     }
 }
 
-fn sets(left: &Value, right: &Value) -> bool {
-    let members = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
-    let (a, b) = (members(left), members(right));
-    a.iter().all(|one| b.contains(one)) && b.iter().all(|one| a.contains(one))
+fn lists<'x>(left: &'x Value, right: &'x Value, work: &mut Work<'x>) -> bool {
+    let (Some(a), Some(b)) = (left.as_array(), right.as_array()) else { return left == right };
+    work.extend(a.iter().zip(b));
+    a.len() == b.len()
+}
+
+fn named<'x>(left: &'x Value, right: &'x Value, work: &mut Work<'x>) -> bool {
+    let (Some(a), Some(b)) = (left.as_object(), right.as_object()) else { return left == right };
+    a.len() == b.len()
+        && a.iter().all(|(name, left)| {
+            b.get(name).is_some_and(|right| {
+                work.push((left, right));
+                true
+            })
+        })
 }

@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::conjunction::{Conjunction, Types};
 use super::defaults::DefaultMap;
 use super::gap::{Gap, What};
-use super::prover::{Prover, Rules, Spot};
+use super::objects::list_len;
+use super::prover::{PATH_BYTES_PER_STEP, Prover, Rules, Spot};
+use super::tangled;
 use crate::schema::document::{Document, join};
 use crate::schema::{SchemaLimits, place_validators, readable, strict};
 
@@ -82,6 +84,11 @@ pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {
         let mut prover = Prover::new(&expected, &offered, Rules { coercion: false, names_matter: false, defaults });
         let narrow = Conjunction::of(&expected, [expected.root()]);
         talk.about(&mut prover, &narrow, &Conjunction::of(&offered, [offered.root()]), &Spot::root(), true, 0);
+        if prover.is_spent() {
+            // What was found by then is a part of it at the most, and which one nobody can tell.
+            talk = Talk::default();
+            talk.conflicts.push(Conflict { path: String::new(), message: tangled() });
+        }
     }
     talk.concluded()
 }
@@ -94,6 +101,8 @@ struct Talk {
     narrower: Vec<Conflict>,
 }
 
+/// Names that are looked through as quickly as one schema is looked at.
+const NAMES_PER_STEP: usize = 16;
 /// How many levels of objects are gone through part by part; below that the whole part counts.
 const LEVELS_MAX: usize = 8;
 
@@ -107,6 +116,10 @@ impl Talk {
         needed: bool,
         level: usize,
     ) {
+        prover.count(1 + wanted.parts.len() + taken.parts.len() + spot.path.len() / PATH_BYTES_PER_STEP);
+        if prover.is_spent() {
+            return;
+        }
         let objects =
             wanted.all("properties").next().is_some() && taken.types.meets(Types::OBJECT) && level < LEVELS_MAX;
         if !objects || taken.all("properties").next().is_none() {
@@ -117,6 +130,10 @@ impl Talk {
             return;
         }
         for name in wanted.mentions().names {
+            prover.count(list_len(wanted.all("required")) / NAMES_PER_STEP + spot.path.len() / PATH_BYTES_PER_STEP);
+            if prover.is_spent() {
+                return;
+            }
             let next = spot.part(name, true);
             let required = needed && wanted.requires(name);
             let described: Vec<&'w Value> = taken.all("properties").filter_map(|named| named.get(name)).collect();
@@ -148,6 +165,10 @@ impl Talk {
         spot: &Spot,
     ) {
         let names = wanted.mentions().names;
+        prover.count(list_len(taken.all("required")).saturating_mul(1 + spot.path.len() / PATH_BYTES_PER_STEP));
+        if prover.is_spent() {
+            return;
+        }
         let required = taken.all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str);
         for name in required.filter(|name| !names.contains(name)) {
             let mut described = taken.all("properties").filter_map(|named| named.get(name));

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::conjunction::{Conjunction, Mentions, Types, names_of};
+use super::effort::of_each_with_each;
 use super::gap::{Gap, What};
-use super::likeness::Likeness;
-use super::prover::{Prover, Spot};
+use super::prover::{PATH_BYTES_PER_STEP, Prover, Spot};
 use crate::schema::document::{Document, join};
 
 /// Keywords that count or inspect properties, so that one more of them is not harmless.
@@ -80,7 +80,13 @@ impl<'n, 'w> Prover<'n, 'w> {
         spot: &Spot,
         gaps: &mut Vec<Gap>,
     ) {
-        let names = part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let Some(Value::Array(wanted)) = part.get("required") else { return };
+        self.count(of_each_with_each(wanted.len(), list_len(narrow.all("required"))));
+        self.count(wanted.len().saturating_mul(1 + spot.path.len() / PATH_BYTES_PER_STEP));
+        if self.is_spent() {
+            return;
+        }
+        let names = wanted.iter().filter_map(Value::as_str);
         for name in names.filter(|name| !narrow.requires(name)) {
             let described: Vec<&Value> = goal.all("properties").filter_map(|named| named.get(name)).collect();
             let by_default = match described.as_slice() {
@@ -99,6 +105,10 @@ impl<'n, 'w> Prover<'n, 'w> {
         for (name, schema) in named {
             let known = self.property(narrow, name);
             let unknown = !mentions.names.contains(name.as_str());
+            self.count(1 + spot.path.len() / PATH_BYTES_PER_STEP);
+            if self.is_spent() {
+                return;
+            }
             let next = spot.part(name, true);
             if unknown && self.rules.names_matter {
                 gaps.push(Gap::new(&next.path, What::WideOnly(name.clone())));
@@ -117,6 +127,9 @@ impl<'n, 'w> Prover<'n, 'w> {
         let Some(Value::Object(wanted)) = part.get("patternProperties") else { return };
         let mentions = narrow.mentions();
         for (pattern, schema) in wanted {
+            if self.is_spent() {
+                return;
+            }
             let mut open = Vec::new();
             for name in &mentions.names {
                 if self.matches(pattern, name) {
@@ -152,6 +165,9 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
         let mentions = narrow.mentions();
         for name in &mentions.names {
+            if self.is_spent() {
+                return;
+            }
             if covered.names.contains(*name) || covered.patterns.iter().any(|pattern| self.matches(pattern, name)) {
                 continue;
             }
@@ -193,6 +209,10 @@ impl<'n, 'w> Prover<'n, 'w> {
             return;
         };
         let mentions = narrow.mentions();
+        self.count(of_each_with_each(mentions.names.len(), listed.len()));
+        if self.is_spent() {
+            return;
+        }
         for name in mentions.names.iter().filter(|name| !listed.iter().any(|one| one.as_str() == Some(name))) {
             if !self.property(narrow, name).impossible {
                 let path = join(&spot.path, name);
@@ -219,6 +239,11 @@ impl<'n, 'w> Prover<'n, 'w> {
                 .flatten()
                 .filter_map(Value::as_str)
                 .collect();
+            let demanded = list_len(narrow.all("required")).saturating_add(known.len());
+            self.count(of_each_with_each(list.as_array().map_or(0, Vec::len), demanded));
+            if self.is_spent() {
+                return;
+            }
             let missing = list.as_array().into_iter().flatten().filter_map(Value::as_str);
             let missing =
                 missing.filter(|one| *one != name.as_str() && !known.contains(one) && !narrow.requires(one)).count();
@@ -233,6 +258,10 @@ impl<'n, 'w> Prover<'n, 'w> {
     /// What the narrow side demands of the property `name`.
     pub(super) fn property(&mut self, narrow: &Conjunction<'n>, name: &str) -> Conjunction<'n> {
         let mut schemas: Vec<&'n Value> = Vec::new();
+        self.count(narrow.nodes.len());
+        if self.is_spent() {
+            return Conjunction::of(self.narrow, schemas);
+        }
         for (part, node) in narrow.nodes.iter().filter_map(|node| Some((node.as_object()?, *node))) {
             let before = schemas.len();
             schemas.extend(part.get("properties").and_then(|named| named.get(name)));
@@ -244,13 +273,14 @@ impl<'n, 'w> Prover<'n, 'w> {
             if schemas.len() == before {
                 schemas.extend(part.get("additionalProperties"));
             }
-            if let Some(Value::Array(listed)) = part.get("propertyNames").and_then(|names| names.get("enum"))
-                && !listed.iter().any(|one| one.as_str() == Some(name))
-            {
-                schemas.push(&Value::Bool(false));
+            if let Some(Value::Array(listed)) = part.get("propertyNames").and_then(|names| names.get("enum")) {
+                self.count(of_each_with_each(listed.len(), 1));
+                if !listed.iter().any(|one| one.as_str() == Some(name)) {
+                    schemas.push(&Value::Bool(false));
+                }
             }
             if let Some(others) = part.get("unevaluatedProperties") {
-                let below = Mentions::below(self.narrow, node);
+                let below = self.mentioned_below(node);
                 let mentioned = below.everything
                     || below.names.contains(name)
                     || below.patterns.iter().any(|pattern| self.matches(pattern, name));
@@ -273,6 +303,7 @@ impl<'n, 'w> Prover<'n, 'w> {
         let mentions = narrow.mentions();
         let listed = narrow.all("propertyNames").filter_map(|names| names.get("enum")?.as_array());
         for names in listed {
+            self.count(of_each_with_each(names.len(), 1));
             if names.iter().all(|name| name.as_str().is_none_or(|name| mentions.names.contains(name))) {
                 schemas.push(&Value::Bool(false));
             }
@@ -312,7 +343,7 @@ impl<'n, 'w> Prover<'n, 'w> {
     fn same_branches(&self, narrow: &Conjunction<'n>, sure: &Conjunction<'w>, covered: &mut Covered<'w>) {
         let like = |left: Option<&Value>, right: Option<&Value>| match (left, right) {
             (None, None) => true,
-            (Some(left), Some(right)) => Likeness::new(self.narrow, self.wide).alike(left, right),
+            (Some(left), Some(right)) => self.likeness.alike(left, right),
             (None, Some(_)) | (Some(_), None) => false,
         };
         // Only a name that the narrow side admits through this branch alone may be vouched for by it.
@@ -357,6 +388,11 @@ impl<'n, 'w> Prover<'n, 'w> {
             }
         }
     }
+}
+
+/// How long the lists among these are together.
+pub(super) fn list_len<'v>(lists: impl Iterator<Item = &'v Value>) -> usize {
+    lists.filter_map(Value::as_array).map(Vec::len).sum()
 }
 
 /// Names that need not be looked at under `additionalProperties` or `unevaluatedProperties`.

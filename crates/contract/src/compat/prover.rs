@@ -8,16 +8,19 @@
 //! - PROVE-1: no gaps means: every value of the narrow schema is a value of the wide one.
 //! - PROVE-2: recursion ends: a pair that is being proved further up is taken as given (both schemas are admitted, so a
 //!   part of the value was entered in between), and there is a budget for everything else.
+//! - PROVE-3: what is looked at is counted, and beyond the bound (`effort`) no proof is to be believed; `is_spent` says so.
 //!
 //! Not here: objects (`objects`), arrays (`arrays`), branches (`branches`), defaults (`defaults`).
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-use super::conjunction::{Conjunction, Types, same};
+use super::conjunction::{Conjunction, Mentions, Types, same};
+use super::effort::{of_each_with_each, spent, weight};
 use super::gap::{Gap, What};
 use super::likeness::Likeness;
 use super::objects::is_fragile;
@@ -26,10 +29,15 @@ use crate::schema::{ASSERTED_FORMATS, SchemaLimits, place_validator};
 
 /// Proof steps before giving up.
 const STEPS_MAX: usize = 50_000;
+/// Paths are copied often, and grow with every step of a recursion.
+pub(super) const PATH_BYTES_PER_STEP: usize = 16;
 /// Proof steps inside one another before giving up.
 const DEEP_MAX: usize = 150;
 /// How many times cases may be taken apart inside one another.
 pub(super) const CASES_DEEP_MAX: usize = 3;
+
+/// What compiling one part of a schema costs.
+const COMPILED_STEPS: usize = 8;
 
 /// What holds in the question at hand besides plain acceptance.
 #[derive(Debug, Clone, Default)]
@@ -83,14 +91,35 @@ pub(super) struct Prover<'n, 'w> {
     pub(super) narrow: &'n Document<'n>,
     pub(super) wide: &'w Document<'w>,
     pub(super) rules: Rules,
+    pub(super) likeness: Likeness<'n, 'w>,
     steps: usize,
     open: Vec<Open>,
     patterns: HashMap<String, Option<Validator>>,
+    /// What is mentioned below schemas of the narrow side, by their addresses.
+    mentioned: HashMap<usize, Rc<Mentions<'n>>>,
 }
 
 impl<'n, 'w> Prover<'n, 'w> {
     pub(super) fn new(narrow: &'n Document<'n>, wide: &'w Document<'w>, rules: Rules) -> Self {
-        Self { narrow, wide, rules, steps: 0, open: Vec::new(), patterns: HashMap::new() }
+        let likeness = Likeness::new(narrow, wide);
+        let (patterns, mentioned) = (HashMap::new(), HashMap::new());
+        Self { narrow, wide, rules, likeness, steps: 0, open: Vec::new(), patterns, mentioned }
+    }
+
+    /// Counts what is looked at.
+    pub(super) fn count(&self, steps: usize) {
+        self.narrow.count(steps);
+    }
+
+    /// Whether no more is looked at (PROVE-3).
+    pub(super) fn is_spent(&self) -> bool {
+        spent(self.narrow, self.wide)
+    }
+
+    /// What is mentioned below a schema of the narrow side, which is asked for name after name.
+    pub(super) fn mentioned_below(&mut self, node: &'n Value) -> Rc<Mentions<'n>> {
+        let known = self.mentioned.entry(std::ptr::from_ref(node).addr());
+        Rc::clone(known.or_insert_with(|| Rc::new(Mentions::below(self.narrow, node))))
     }
 
     /// Everything that stands against the whole narrow document being accepted by the whole wide one.
@@ -101,6 +130,10 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     pub(super) fn prove(&mut self, narrow: &Conjunction<'n>, wide: &'w Value, spot: &Spot) -> Vec<Gap> {
         self.steps += 1;
+        self.count(1 + narrow.nodes.len() + self.open.len() / 16 + spot.path.len() / PATH_BYTES_PER_STEP);
+        if self.is_spent() {
+            return vec![Gap::new("", What::Unproven("schema"))];
+        }
         if self.steps > STEPS_MAX || self.open.len() > DEEP_MAX {
             return vec![Gap::new(&spot.path, What::Unproven("schema"))];
         }
@@ -138,7 +171,7 @@ impl<'n, 'w> Prover<'n, 'w> {
     /// converted, that is only so if it demands nothing else: another demand may have been the one that converted them.
     fn is_given(&self, narrow: &Conjunction<'n>, wide: &Value) -> bool {
         let alone = match narrow.roots.as_slice() {
-            [only] => Likeness::new(self.narrow, self.wide).alike(only, wide),
+            [only] => self.likeness.alike(only, wide),
             _ => false,
         };
         alone || (self.is_among(narrow, wide) && !(self.rules.coercion && narrow.converts().is_some()))
@@ -146,7 +179,7 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     /// Whether the wide schema is one of the narrow side's demands, word for word.
     pub(super) fn is_among(&self, narrow: &Conjunction<'n>, wide: &Value) -> bool {
-        narrow.nodes.iter().any(|node| Likeness::new(self.narrow, self.wide).alike(node, wide))
+        narrow.nodes.iter().any(|node| self.likeness.alike(node, wide))
     }
 
     fn prove_whole(&mut self, narrow: &Conjunction<'n>, wide: &'w Value, spot: &Spot) -> Vec<Gap> {
@@ -168,6 +201,11 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
         let verbatim = !(self.rules.coercion && narrow.converts().is_some() && !excludes_strings(&goal));
         for (part, node) in goal.nodes.iter().filter_map(|node| Some((node.as_object()?, *node))) {
+            self.count(narrow.parts.len() + part.len() + spot.path.len() / PATH_BYTES_PER_STEP);
+            self.count(values_steps(narrow, part));
+            if self.is_spent() {
+                break;
+            }
             scalars(narrow, part, spot, &mut gaps);
             self.objects(narrow, &goal, (part, node), spot, &mut gaps);
             self.arrays(narrow, (part, node), spot, &mut gaps);
@@ -197,7 +235,10 @@ impl<'n, 'w> Prover<'n, 'w> {
     fn all_values_fit(&self, narrow: &Conjunction<'n>, goal: &Conjunction<'w>, wide: &Value) -> bool {
         let Some(values) = narrow.values() else { return false };
         let converts = self.rules.coercion && narrow.converts().is_some() && !excludes_strings(goal);
+        let (tried, asked) = (values.iter().map(|value| weight(value)).sum(), weight(wide));
+        self.count(asked.saturating_mul(COMPILED_STEPS).saturating_add(of_each_with_each(tried, asked)));
         !converts
+            && !self.is_spent()
             && !mentions_reference(wide)
             && place_validator(wide, &SchemaLimits::default())
                 .is_ok_and(|validator| values.iter().all(|value| validator.is_valid(value)))
@@ -205,6 +246,10 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     /// Whether `name` matches `pattern`, by the engine that will run it.
     pub(super) fn matches(&mut self, pattern: &str, name: &str) -> bool {
+        self.count(1 + pattern.len().saturating_mul(name.len()) / 1024);
+        if self.is_spent() {
+            return false;
+        }
         let validator = self
             .patterns
             .entry(pattern.to_owned())
@@ -305,6 +350,17 @@ fn is_multiple(narrow: &Conjunction<'_>, step: &Value) -> bool {
         same(known, step) || whole.is_some_and(|step| known.as_u64().is_some_and(|known| known % step == 0))
     };
     narrow.all("multipleOf").any(divides) || (whole == Some(1) && !narrow.types.meets(Types::NUMBER.without_whole()))
+}
+
+/// What comparing the values that both sides list costs.
+fn values_steps(narrow: &Conjunction<'_>, part: &Map<String, Value>) -> usize {
+    let weigh = |values: &mut dyn Iterator<Item = &Value>| values.map(weight).sum::<usize>();
+    let asked = weigh(&mut ["const", "enum"].into_iter().filter_map(|keyword| part.get(keyword)));
+    if asked == 0 {
+        return 0;
+    }
+    let known = weigh(&mut narrow.all("const").chain(narrow.all("enum")));
+    asked.saturating_add(known).saturating_add(of_each_with_each(asked, known))
 }
 
 fn enumerated(narrow: &Conjunction<'_>, part: &Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {

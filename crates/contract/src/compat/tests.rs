@@ -345,3 +345,103 @@ fn negotiation_tells_missing_parts_from_conflicts() {
         assert_eq!(found.conflicts.len(), conflicts, "{found:?}");
     }
 }
+
+// --------------------------------------------------------------------------------------------------------- effort
+
+/// Levels of two branches each, which both refer to the next level: the ways through double with every level.
+fn levels(count: usize) -> Value {
+    let mut defs = serde_json::Map::new();
+    for level in 0..count {
+        let branch = |word: &str| {
+            let next = format!("#/$defs/a{}", level + 1);
+            let properties = json!({ "x": { "$ref": next }, format!("{word}{level}"): { "const": level } });
+            json!({ "properties": properties })
+        };
+        defs.insert(format!("a{level}"), json!({ "anyOf": [branch("y"), branch("z")] }));
+    }
+    defs.insert(format!("a{count}"), json!({ "const": count }));
+    json!({ "$defs": defs, "$ref": "#/$defs/a0" })
+}
+
+/// One circle of references; two of different lengths meet in every pair of their members.
+fn circle(length: usize) -> Value {
+    let member = |at: usize| {
+        let next = format!("#/$defs/a{}", (at + 1) % length);
+        (format!("a{at}"), json!({ "properties": { "x": { "$ref": next } } }))
+    };
+    let defs: serde_json::Map<String, Value> = (0..length).map(member).collect();
+    json!({ "$defs": defs, "$ref": "#/$defs/a0" })
+}
+
+/// The steps that asking in both directions takes.
+fn steps(old: &Value, new: &Value) -> u64 {
+    let (old, new) = (Document::new(old), Document::new(new));
+    Prover::new(&old, &new, Rules { coercion: true, ..Rules::default() }).gaps();
+    Prover::new(&new, &old, Rules::default()).gaps();
+    old.steps() + new.steps()
+}
+
+#[test]
+fn whether_tangled_schemas_are_alike_is_found_in_as_many_steps_as_they_have_pairs() {
+    let alike = |old: &Value, new: &Value| {
+        let (old, new) = (Document::new(old), Document::new(new));
+        let found = super::likeness::Likeness::new(&old, &new).alike(old.root(), new.root());
+        (found, old.steps() + new.steps())
+    };
+    let (same, few) = alike(&levels(40), &levels(40));
+    assert!(same && few < 10_000, "{few}");
+    let (same, few) = alike(&levels(40), &levels(41));
+    assert!(!same && few < 10_000, "{few}");
+    // Deeper than any stack if it were gone through by recursion.
+    let (same, many) = alike(&circle(301), &circle(299));
+    assert!(same && many > 301 * 299, "{many}");
+}
+
+#[test]
+fn a_comparison_stops_at_its_bound_and_says_so() {
+    let names: serde_json::Map<String, Value> = (0..3000).map(|n| (format!("name{n}"), json!({}))).collect();
+    let patterns = |word: &str| -> serde_json::Map<String, Value> {
+        (0..190).map(|n| (format!("^{word}{n}[a-z]+{}", "x?".repeat(500)), json!({ "type": "string" }))).collect()
+    };
+    let many = json!({ "properties": names, "patternProperties": patterns("a") });
+    let other = json!({ "properties": names, "patternProperties": patterns("b") });
+    let options = |text: &str| json!({ "enum": (0..6000).map(|n| format!("{text}{n}")).collect::<Vec<_>>() });
+    // What would be beyond is counted and not done.
+    let found = steps(&levels(90), &levels(91));
+    assert!((COMPARISON_STEPS_MAX..2 * COMPARISON_STEPS_MAX).contains(&found), "{found}");
+    for (old, new, direction) in [
+        (levels(90), levels(91), Direction::Output),
+        (many, other, Direction::Input),
+        (options("a"), options("b"), Direction::Input),
+    ] {
+        let comparison = compare(&old, &new, direction);
+        assert_eq!(comparison.verdict, Verdict::Major);
+        let only = comparison.reasons.first().unwrap();
+        assert!(only.message.contains("to be compared in"), "{only:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_to_its_end_is_incompatible() {
+    let found = negotiate(&levels(90), &levels(91));
+    assert_eq!(found.outcome, Outcome::Incompatible);
+    assert!(found.conflicts[0].message.contains("to be compared in"), "{found:?}");
+}
+
+#[test]
+fn versions_of_large_tools_are_compared_far_below_the_bound() {
+    let property = |n: usize| {
+        let choice = json!({ "enum": (0..20).map(|one| format!("choice{one}")).collect::<Vec<_>>() });
+        json!({ "type": "object", "properties": { "id": { "type": "string" }, "count": { "type": "integer", "default": n },
+            "kind": choice }, "required": ["id"] })
+    };
+    let tool = |count: usize| {
+        let names: serde_json::Map<String, Value> = (0..count).map(|n| (format!("part{n}"), property(n))).collect();
+        let base = json!({ "properties": { "user": { "type": "string" } } });
+        json!({ "type": "object", "properties": names, "allOf": [{ "$ref": "#/$defs/base" }], "$defs": { "base": base } })
+    };
+    let comparison = compare(&tool(250), &tool(251), Direction::Input);
+    assert_eq!(comparison.verdict, Verdict::Minor, "{:#?}", comparison.reasons.first());
+    let found = steps(&crate::schema::strict::closed(&tool(250)), &crate::schema::strict::closed(&tool(251)));
+    assert!(found < COMPARISON_STEPS_MAX / 4, "{found}");
+}

@@ -117,7 +117,9 @@ pub(crate) fn unconditional<'a>(
         if found.iter().any(|(known, _)| *known == pointer) {
             continue;
         }
-        for sub in subschemas(map).into_iter().filter(|sub| sub.keyword == "allOf") {
+        let subs = subschemas(map);
+        document.count(1 + subs.len() + found.len());
+        for sub in subs.into_iter().filter(|sub| sub.keyword == "allOf") {
             work.push((sub.pointer(&pointer), sub.schema));
         }
         for (_, reference) in references(map) {

@@ -11,6 +11,7 @@
 //!
 //! Not here: limits (`admit`), what a keyword asserts (the `jsonschema` crate and `compat`).
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
@@ -137,6 +138,9 @@ impl Sub<'_> {
 
 // ---------------------------------------------------------------------------------------------------- Document
 
+/// Bytes of a text that are looked at as quickly as one schema.
+pub(crate) const BYTES_PER_STEP: usize = 64;
+
 /// Schema objects with their places in the document.
 pub(crate) type Members<'a> = Vec<(String, &'a Map<String, Value>)>;
 
@@ -146,6 +150,8 @@ pub(crate) struct Document<'a> {
     root: &'a Value,
     id: Option<&'a str>,
     anchors: HashMap<&'a str, String>,
+    /// What walks through it have looked at, for whoever bounds them (`compat`).
+    steps: Cell<u64>,
 }
 
 /// What a reference leads to.
@@ -162,7 +168,7 @@ pub(crate) enum Target<'a> {
 impl<'a> Document<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
         let id = root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#'));
-        let mut document = Self { root, id, anchors: HashMap::new() };
+        let mut document = Self { root, id, anchors: HashMap::new(), steps: Cell::new(0) };
         let mut anchors = HashMap::new();
         for (pointer, schema) in document.positions() {
             for keyword in ["$anchor", "$dynamicAnchor"] {
@@ -179,8 +185,19 @@ impl<'a> Document<'a> {
         self.root
     }
 
+    /// How much was looked at so far: schemas, keywords and bytes, each about as dear as the others.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// Counts what is looked at.
+    pub(crate) fn count(&self, steps: usize) {
+        self.steps.set(self.steps.get().saturating_add(steps as u64));
+    }
+
     /// What `reference` means anywhere in this document (DOC-1: the base is the same everywhere).
     pub(crate) fn resolve(&self, reference: &str) -> Target<'a> {
+        self.count(1 + reference.len() / BYTES_PER_STEP);
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if !base.is_empty() && !self.is_own(base) {
             let meta = base.starts_with("https://json-schema.org/draft/2020-12/");
@@ -245,7 +262,9 @@ impl<'a> Document<'a> {
                     Target::Meta | Target::Missing | Target::Remote => complete = false,
                 }
             }
-            let in_place = subschemas(map).into_iter().filter(|sub| sub.place == Place::Here);
+            let subs = subschemas(map);
+            self.count(1 + subs.len());
+            let in_place = subs.into_iter().filter(|sub| sub.place == Place::Here);
             work.extend(in_place.map(|sub| (sub.pointer(&pointer), sub.schema)));
             members.push((pointer, map));
         }
@@ -273,7 +292,9 @@ impl<'a> Document<'a> {
                 if !seen.insert(pointer.clone()) {
                     continue;
                 }
-                for sub in subschemas(map) {
+                let subs = subschemas(map);
+                self.count(1 + subs.len());
+                for sub in subs {
                     let place = (sub.pointer(&pointer), sub.schema);
                     match sub.place {
                         Place::Here | Place::Question => here.push(place),

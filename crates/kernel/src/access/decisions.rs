@@ -4,12 +4,17 @@
 //! token on, the tool version and the server behind it, and of the context only what the policies in force read. It is consulted after the token has
 //! been verified and its tool checked, never before.
 //!
+//! What a decision costs is known before it is made. Beyond a millisecond it is made beside the threads that answer everybody,
+//! beyond a second it is not made, and the call is refused. (decision 0117)
+//!
 //! Invariants
 //! - DEC-1: every layer, the external engine included, is asked about every hand of the delegation chain. All must allow, and
 //!   the obligations of all hold: a name that was chosen in a token exchange sheds nothing (decision 0042).
 //! - DEC-2: one call asks a layer at most once for each hand, and a chain has a bounded number of hands.
+//! - DEC-3: no thread of the event loop evaluates for longer than [`COST_INLINE_MAX`], nor any other for longer than [`COST_MAX`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
@@ -23,6 +28,7 @@ use super::naming::{Mark, Naming};
 use super::service::Access;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
 use super::tool_reach::ReachFacts;
+use crate::computation::NotComputed;
 use crate::ports::clock::UnixMillis;
 use crate::ports::policy_engine::EngineError;
 use crate::ports::tool_origin::ToolOrigin;
@@ -30,6 +36,12 @@ use crate::registry::ToolVersion;
 
 /// Remembered decisions; the least used make room.
 const REMEMBERED_MAX: usize = 50_000;
+/// Steps of about a nanosecond that a decision takes on the way of the call.
+const COST_INLINE_MAX: u64 = 1_000_000;
+/// Steps that a decision may take at all.
+const COST_MAX: u64 = 1_000_000_000;
+/// How long a call waits for a decision that takes long.
+const LONG_DECISION_WAIT: Duration = Duration::from_secs(30);
 /// How long a caller should wait when the external engine gave no decision.
 const ENGINE_RETRY_AFTER_MS: u64 = 1000;
 
@@ -167,16 +179,22 @@ impl Access {
     ) -> Result<Result<Arc<Decision>, Denial>, Refusal> {
         let facts = ReachFacts::of(call.tool, call.origin)?;
         let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());
-        let mut decision = Decision::default();
-        for (name, layer) in layers {
-            if layer.record.is_none() {
-                continue;
-            }
-            let policies = layer.policies.as_ref().ok_or_else(|| unusable(name))?;
-            if let Err(denial) = decision.add_layer(name, policies, &hands) {
-                return Ok(Err(denial));
-            }
-        }
+        let layers: Layers = layers
+            .filter(|(_, layer)| layer.record.is_some())
+            .map(|(name, layer)| match layer.policies {
+                Some(_) => Ok((name, Arc::clone(layer))),
+                None => Err(unusable(name)),
+            })
+            .collect::<Result<_, _>>()?;
+        let judged = if cost(&layers, &hands, Policies::cost_at_most) <= COST_INLINE_MAX {
+            judged(&layers, &hands)
+        } else {
+            self.judged_aside(layers, call).await?
+        };
+        let mut decision = match judged {
+            Ok(decision) => decision,
+            Err(denial) => return Ok(Err(denial)),
+        };
         if let Some(engine) = self.engine() {
             // At once, so that a long chain waits no longer for the engine than a short one.
             let verdicts = try_join_all(hands.iter().map(|hand| engine.decide(&hand.question)));
@@ -187,6 +205,108 @@ impl Access {
         }
         Ok(Ok(Arc::new(decision)))
     }
+}
+
+impl Access {
+    /// What takes long is decided where it holds up nobody else, in places that tenants share.
+    async fn judged_aside(&self, layers: Layers, call: Call<'_>) -> Result<Result<Decision, Denial>, Refusal> {
+        let (kept, environment) = (KeptCall::of(call), self.environment().to_owned());
+        let judging = move || {
+            let call = kept.call();
+            let facts = ReachFacts::of(call.tool, call.origin)?;
+            let hands = hands(&question(call, &facts, &environment), call.caller.chain());
+            if cost(&layers, &hands, Policies::cost) > COST_MAX {
+                return Err(too_long());
+            }
+            Ok(judged(&layers, &hands))
+        };
+        let (tenant, agent) = (call.caller.tenant(), call.caller.root_subject().as_str());
+        tokio::select! {
+            biased;
+            done = self.long_decisions().run(tenant, agent, judging) => match done {
+                Ok(judged) => judged,
+                Err(NotComputed::Full) => Err(not_in_time("too many wait for theirs")),
+                Err(NotComputed::Stopped) => Err(not_in_time("it ended unexpectedly")),
+            },
+            () = self.clock().sleep(LONG_DECISION_WAIT) => Err(not_in_time("its turn did not come in time")),
+        }
+    }
+}
+
+/// The layers with policies in force, which can all be used.
+type Layers = Vec<(&'static str, Arc<PolicyLayer>)>;
+
+/// A call that outlives the one who asks.
+struct KeptCall {
+    caller: Caller,
+    tool: ToolVersion,
+    origin: Option<ToolOrigin>,
+    arguments: Value,
+    arguments_digest: Digest,
+    now: UnixMillis,
+}
+
+impl KeptCall {
+    fn of(call: Call<'_>) -> Self {
+        Self {
+            caller: call.caller.clone(),
+            tool: call.tool.clone(),
+            origin: call.origin.cloned(),
+            arguments: call.arguments.clone(),
+            arguments_digest: call.arguments_digest,
+            now: call.now,
+        }
+    }
+
+    fn call(&self) -> Call<'_> {
+        Call {
+            caller: &self.caller,
+            tool: &self.tool,
+            origin: self.origin.as_ref(),
+            arguments: &self.arguments,
+            arguments_digest: self.arguments_digest,
+            now: self.now,
+        }
+    }
+}
+
+/// What the layers say about every hand.
+fn judged(layers: &Layers, hands: &[Hand<'_>]) -> Result<Decision, Denial> {
+    let mut decision = Decision::default();
+    for (name, layer) in layers {
+        if let Some(policies) = &layer.policies {
+            decision.add_layer(name, policies, hands)?;
+        }
+    }
+    Ok(decision)
+}
+
+/// What asking all of them costs.
+fn cost(layers: &Layers, hands: &[Hand<'_>], of: impl Fn(&Policies, &Question<'_>) -> u64) -> u64 {
+    let policies = layers.iter().filter_map(|(_, layer)| layer.policies.as_ref());
+    let costs = policies.flat_map(|policies| hands.iter().map(|hand| of(policies, &hand.question)));
+    costs.fold(0, u64::saturating_add)
+}
+
+fn too_long() -> Refusal {
+    Refusal::new(
+        ErrorCode::E3205,
+        "the policies would take too long to decide about these arguments, so the call is refused",
+    )
+    .hint(
+        "send shorter texts and lists, or have an administrator write policies that search less: `like` with shorter \
+             pieces between `*`, fewer conditions on long arguments",
+    )
+    .retryable(false)
+}
+
+fn not_in_time(why: &str) -> Refusal {
+    let refusal = Refusal::new(
+        ErrorCode::E3205,
+        format!("the policies take long to decide about these arguments, and there is no decision: {why}"),
+    )
+    .hint("nothing was run; send shorter texts and lists, or try again in a second");
+    Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
 }
 
 /// ACC-3.

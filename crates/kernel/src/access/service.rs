@@ -13,6 +13,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::decisions::{Decision, Decisions};
 use super::snapshot::{AccessSnapshot, EVERY_AGENT};
+use crate::computation::Computations;
+use crate::fair_places::PlaceUsage;
 use crate::ports::access_store::{
     AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Spending, TenantRecord,
 };
@@ -71,6 +73,8 @@ pub struct Access {
     parts: AccessParts,
     decisions: Decisions,
     no_policies: Arc<Decision>,
+    /// Where decisions are made that take long.
+    long_decisions: Computations,
     /// Orders "store, then snapshot" of concurrent changes. Never taken by calls.
     turn: Mutex<()>,
     /// Tokens of unknown subjects for which the store has been asked.
@@ -87,6 +91,7 @@ impl Access {
             snapshot: ArcSwap::from_pointee(snapshot),
             decisions: Decisions::new(ttl_ms),
             no_policies: Arc::default(),
+            long_decisions: Computations::default(),
             turn: Mutex::new(()),
             looked_for: Mutex::default(),
             parts,
@@ -302,6 +307,19 @@ impl Access {
 
     pub(super) fn observer(&self) -> &dyn Observer {
         &*self.parts.observer
+    }
+
+    pub(super) fn long_decisions(&self) -> &Computations {
+        &self.long_decisions
+    }
+
+    /// How many decisions that take long are made and wait, under a name.
+    pub(crate) fn places(&self) -> (&'static str, PlaceUsage) {
+        ("policy_decisions", self.long_decisions.usage())
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.parts.clock
     }
 
     pub(super) fn environment(&self) -> &str {

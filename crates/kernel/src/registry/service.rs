@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
-use contract::manifest::{LifecycleState, Manifest, ManifestError};
+use contract::manifest::{Finding, LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
 use serde_json::json;
 
@@ -182,7 +182,7 @@ impl Registry {
                 return Err(conflict(&id, &manifest.version));
             }
         }
-        let findings = rules::findings(&id, &manifest, Seen { snapshot: &snapshot, tenant }, now);
+        let (manifest, findings) = ruled(&id, manifest, &snapshot, tenant, now).await?;
         if !findings.is_empty() {
             return Err(not_admitted(&ManifestError::new(findings)));
         }
@@ -407,6 +407,24 @@ pub fn not_admitted(error: &ManifestError) -> Refusal {
 fn conflict(id: &ToolId, version: &Version) -> Refusal {
     Refusal::new(ErrorCode::E3103, format!("`{id}` {version} is already published with other content"))
         .hint("published versions never change: raise the version number")
+}
+
+/// The manifest, and why it does not fit what is registered already. Comparing it with the version before takes up to two
+/// seconds: not where everybody is answered.
+async fn ruled(
+    id: &ToolId,
+    manifest: Manifest,
+    snapshot: &Arc<Snapshot>,
+    tenant: &TenantId,
+    now: UnixMillis,
+) -> Result<(Manifest, Vec<Finding>), Refusal> {
+    let (id, snapshot, tenant) = (id.clone(), Arc::clone(snapshot), tenant.clone());
+    let asking = move || {
+        let findings = rules::findings(&id, &manifest, Seen { snapshot: &snapshot, tenant: &tenant }, now);
+        (manifest, findings)
+    };
+    let asked = tokio::task::spawn_blocking(asking).await;
+    asked.map_err(|_| Refusal::new(ErrorCode::E3000, "the manifest could not be compared with the version before it"))
 }
 
 fn taken(id: &ToolId) -> Refusal {

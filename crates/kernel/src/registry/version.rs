@@ -22,7 +22,7 @@ use crate::resilience::ResilienceSettings;
 use crate::resilience::guard::Guard;
 
 /// A published version.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ToolVersion {
     /// Whose tool it is.
     pub tenant: TenantId,

@@ -9,9 +9,10 @@ use cedar_policy::ffi::DetailedError;
 use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Template, ValidationMode, Validator};
 
 use super::Obligation;
+use super::cost::Demand;
 use super::problem::PolicyProblem;
 use super::reads::Reads;
-use super::slices::Slices;
+use super::slices::{Slice, Slices};
 use super::source::{Statement, statements};
 use super::vocabulary::vocabulary;
 use super::words::{unknown_names, unknown_words};
@@ -49,7 +50,7 @@ pub(super) struct Compiled {
     pub(super) readers: HashMap<PolicyId, Reads>,
     pub(super) warnings: Vec<PolicyProblem>,
     /// The policies that name a tool, by its name.
-    pub(super) by_tool: BTreeMap<String, PolicySet>,
+    pub(super) by_tool: BTreeMap<String, Slice>,
 }
 
 /// Reads and checks `text`, or says everything that is wrong with it.
@@ -215,25 +216,20 @@ impl<'a> Work<'a> {
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
         let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
-        let mut by_tool: BTreeMap<String, PolicySet> = BTreeMap::new();
+        let mut by_tool: BTreeMap<String, Slice> = BTreeMap::new();
         for (name, Found { statement, base: _, policy, obligations: duties }) in std::mem::take(&mut self.found) {
             let literals: BTreeSet<_> = policy.entity_literals().into_iter().collect();
             let mut dead = unknown_names(&literals);
-            for tool in literals.iter().filter(|uid| *uid.type_name() == vocabulary().tool) {
-                let naming = by_tool.entry(AsRef::<str>::as_ref(tool.id()).to_owned()).or_default();
-                if let Err(error) = naming.add(policy.clone()) {
-                    self.report(statement, &name, error.to_string());
-                }
-            }
             // The JSON form is costly, and a policy without conditions has nothing in it that is looked for.
+            let (mut own, mut demand) = (Reads::nothing(), Demand::of_policy(None));
             match policy.has_non_scope_constraint().then(|| policy.to_json().map_err(Box::new)) {
                 None => {}
                 Some(Ok(json)) => {
-                    let mut own = Reads::nothing();
                     own.add_policy(&json);
+                    demand = Demand::of_policy(Some(&json));
                     reads.add(&own);
                     if own.arguments() {
-                        readers.insert(policy.id().clone(), own);
+                        readers.insert(policy.id().clone(), own.clone());
                     }
                     dead.extend(unknown_words(&json));
                 }
@@ -248,7 +244,13 @@ impl<'a> Work<'a> {
             if !duties.is_empty() {
                 obligations.insert(policy.id().clone(), duties);
             }
-            if let Err(error) = slices.add(policy) {
+            for tool in literals.iter().filter(|uid| *uid.type_name() == vocabulary().tool) {
+                let naming = by_tool.entry(AsRef::<str>::as_ref(tool.id()).to_owned()).or_default();
+                if let Err(error) = naming.add(policy.clone(), &own, demand) {
+                    self.report(statement, &name, error.to_string());
+                }
+            }
+            if let Err(error) = slices.add(policy, &own, demand) {
                 self.report(statement, &name, error.to_string());
             }
         }

@@ -35,10 +35,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Builds what policies that read `reads` may look at.
     pub(super) fn of(question: &Question<'_>, reads: &Reads, words: &Vocabulary) -> Result<Self, FactsError> {
-        let tenant = uid(&words.tenant, question.tenant.as_str());
-        let agent = uid(&words.agent, question.agent.as_str());
-        let tool = uid(&words.tool, question.tool.id.as_str());
-        let namespace = question.tool.id.namespace().map(|name| uid(&words.namespace, name));
+        let Named { tenant, agent, tool, namespace } = Named::of(question, words);
         let user = question.user.map(|user| uid(&words.user, user.as_str()));
 
         let mut entities = vec![
@@ -67,8 +64,32 @@ impl Facts {
         Ok(Self {
             request,
             entities: Entities::from_entities(entities, None).map_err(unfit)?,
-            named: [Some(tool), Some(agent), namespace, Some(tenant)].into_iter().flatten().collect(),
+            named: Named { tenant, agent, tool, namespace }.all(),
         })
+    }
+}
+
+/// What a scope may name.
+pub(super) struct Named {
+    tenant: EntityUid,
+    agent: EntityUid,
+    tool: EntityUid,
+    namespace: Option<EntityUid>,
+}
+
+impl Named {
+    pub(super) fn of(question: &Question<'_>, words: &Vocabulary) -> Self {
+        Self {
+            tenant: uid(&words.tenant, question.tenant.as_str()),
+            agent: uid(&words.agent, question.agent.as_str()),
+            tool: uid(&words.tool, question.tool.id.as_str()),
+            namespace: question.tool.id.namespace().map(|name| uid(&words.namespace, name)),
+        }
+    }
+
+    /// Each of them.
+    pub(super) fn all(self) -> Vec<EntityUid> {
+        [Some(self.tool), Some(self.agent), self.namespace, Some(self.tenant)].into_iter().flatten().collect()
     }
 }
 

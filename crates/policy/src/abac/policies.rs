@@ -9,16 +9,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cedar_policy::{EvaluationError, PolicyId, PolicySet};
+use cedar_policy::{EvaluationError, PolicyId};
 
 use super::arguments::fits;
 use super::compile::{Compiled, DeadWords, compile};
-use super::facts::Facts;
+use super::cost::{Demands, Sizes, has_more_parts_than};
+use super::facts::{Facts, Named};
 use super::problem::PolicyProblem;
 use super::reads::{Reads, View};
-use super::slices::{Findings, Slices};
+use super::slices::{Findings, Slice, Slices};
 use super::vocabulary::vocabulary;
 use super::{ContextNeeds, Obligation, Question, ToolFacts, Verdict};
+
+/// Parts of arguments that are looked through at once, where others wait.
+const PARTS_MAX: usize = 5_000;
 
 /// The name of the built-in policy that permits everything.
 pub const PERMIT_ALL: &str = "permit-all";
@@ -36,7 +40,7 @@ pub struct Policies {
     readers: HashMap<PolicyId, Reads>,
     warnings: Vec<PolicyProblem>,
     /// The policies that name a tool, by its name.
-    by_tool: BTreeMap<String, PolicySet>,
+    by_tool: BTreeMap<String, Slice>,
     /// The answer, when it is the same to every question.
     constant: Option<Verdict>,
 }
@@ -144,6 +148,31 @@ impl Policies {
         self.needs().arguments && denial.determining.iter().all(reads)
     }
 
+    /// What deciding this takes at the most, in steps of about a nanosecond; a quick look, which may say too much.
+    pub fn cost_at_most(&self, question: &Question<'_>) -> u64 {
+        if self.constant.is_none() && self.needs().arguments && has_more_parts_than(question.arguments, PARTS_MAX) {
+            return u64::MAX;
+        }
+        self.cost_by(question, Demands::cost_at_most)
+    }
+
+    /// The same, policy by policy with the arguments that each of them reads. It takes as long as making the question ready.
+    pub fn cost(&self, question: &Question<'_>) -> u64 {
+        self.cost_by(question, Demands::cost)
+    }
+
+    fn cost_by(&self, question: &Question<'_>, cost: fn(&Demands, &Sizes) -> u64) -> u64 {
+        if self.constant.is_some() {
+            return 0;
+        }
+        let sizes = Sizes::of(question.arguments, &self.reads);
+        let named = Named::of(question, vocabulary()).all();
+        let own = self.slices.relevant(&named).map(|slice| cost(&slice.demands, &sizes));
+        let aliases = question.tool.aliases.iter().filter_map(|alias| self.by_tool.get(alias.as_str()));
+        let aliases = aliases.map(|slice| sizes.facts.saturating_add(cost(&slice.demands, &sizes)));
+        own.chain(aliases).fold(sizes.facts, u64::saturating_add)
+    }
+
     /// Decides one question.
     pub fn decide(&self, question: &Question<'_>) -> Verdict {
         if let Some(verdict) = &self.constant {
@@ -158,13 +187,13 @@ impl Policies {
         }
         let mut obligations = self.obligations_of(&permits);
         // A restriction is meant for the tool, whichever of its names it was written for. A right is for the name it names.
-        for (alias, set) in
+        for (alias, slice) in
             question.tool.aliases.iter().filter_map(|alias| Some((alias, self.by_tool.get(alias.as_str())?)))
         {
             let renamed = Question { tool: ToolFacts { id: alias, ..question.tool }, ..*question };
             let ask = |facts: &Facts| {
                 let mut findings = Findings::default();
-                findings.add(set, facts);
+                findings.add(slice, facts);
                 findings
             };
             match self.permits(&renamed, ask) {

@@ -53,7 +53,7 @@ impl View {
 }
 
 /// Which arguments are read in one view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Paths {
     Only(BTreeSet<String>),
     /// A path is computed, or cannot be told.
@@ -104,7 +104,7 @@ impl Paths {
 }
 
 /// What a set of policies reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Reads {
     pub(super) time: bool,
     pub(super) session: bool,

@@ -13,13 +13,29 @@ use cedar_policy::{
     PrincipalConstraint, ResourceConstraint,
 };
 
+use super::cost::{Demand, Demands};
 use super::facts::Facts;
+use super::reads::Reads;
 
 /// All policies, each in exactly one slice.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
-    general: PolicySet,
-    named: HashMap<EntityUid, PolicySet>,
+    general: Slice,
+    named: HashMap<EntityUid, Slice>,
+}
+
+/// Some policies, and what evaluating them asks for.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    set: PolicySet,
+    pub(super) demands: Demands,
+}
+
+impl Slice {
+    pub(super) fn add(&mut self, policy: Policy, reads: &Reads, demand: Demand) -> Result<(), Box<PolicySetError>> {
+        self.demands.add(reads, demand);
+        self.set.add(policy).map_err(Box::new)
+    }
 }
 
 /// What the policies say about one question.
@@ -32,31 +48,32 @@ pub(super) struct Findings {
 }
 
 impl Slices {
-    pub(super) fn add(&mut self, policy: Policy) -> Result<(), Box<PolicySetError>> {
+    pub(super) fn add(&mut self, policy: Policy, reads: &Reads, demand: Demand) -> Result<(), Box<PolicySetError>> {
         let slice = match key(&policy) {
             Some(key) => self.named.entry(key).or_default(),
             None => &mut self.general,
         };
-        slice.add(policy).map_err(Box::new)
+        slice.add(policy, reads, demand)
     }
 
     /// Asks the slices that could answer.
     pub(super) fn ask(&self, facts: &Facts) -> Findings {
         let mut findings = Findings::default();
-        self.relevant(facts).for_each(|set| findings.add(set, facts));
+        self.relevant(&facts.named).for_each(|slice| findings.add(slice, facts));
         findings
     }
 
-    fn relevant<'a>(&'a self, facts: &'a Facts) -> impl Iterator<Item = &'a PolicySet> {
-        let named = facts.named.iter().filter_map(|name| self.named.get(name));
-        std::iter::once(&self.general).filter(|set| !set.is_empty()).chain(named)
+    /// Those that could answer a question about these.
+    pub(super) fn relevant<'a>(&'a self, named: &'a [EntityUid]) -> impl Iterator<Item = &'a Slice> {
+        let named = named.iter().filter_map(|name| self.named.get(name));
+        std::iter::once(&self.general).filter(|slice| !slice.set.is_empty()).chain(named)
     }
 }
 
 impl Findings {
     /// Adds what these policies say.
-    pub(super) fn add(&mut self, set: &PolicySet, facts: &Facts) {
-        let response = Authorizer::new().is_authorized(&facts.request, set, &facts.entities);
+    pub(super) fn add(&mut self, slice: &Slice, facts: &Facts) {
+        let response = Authorizer::new().is_authorized(&facts.request, &slice.set, &facts.entities);
         let diagnostics = response.diagnostics();
         let determining = match response.decision() {
             Decision::Allow => &mut self.permits,
