@@ -7,6 +7,7 @@
 
 mod background;
 mod breakers;
+mod computations;
 mod connections;
 mod engine;
 mod mcp;

@@ -106,7 +106,7 @@ impl Command {
     /// Does it.
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
-            Self::Serve(command) => return command.run(context).await,
+            Self::Serve(command) => return Box::pin(command.run(context)).await,
             Self::Worker(command) => return Box::pin(command.run(context)).await,
             Self::Doctor(command) => return command.run(context).await,
             Self::Health(command) => return command.run(context).await,

@@ -23,6 +23,6 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
-        self.serve.into_worker().run(context).await
+        Box::pin(self.serve.into_worker().run(context)).await
     }
 }

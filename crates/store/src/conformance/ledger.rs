@@ -181,7 +181,7 @@ pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: 
     assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), Settled::Kept);
     assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true }, "it is done");
     assert_eq!(enter(1, 5).await, Enqueued::New, "the same act under its own id");
-    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true, ended: false });
+    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true });
     // What failed clean, or is over, holds nothing.
     let fence = fresh(&ledger, act(7, "l", 5).0).await;
     assert_eq!(ledger.settle(id(7), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
