@@ -244,7 +244,9 @@ fn small(settings: &Settings, key: &Key) -> u32 {
 }
 
 fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Option<TrustedIssuer> {
+    let before = problems.len();
     let roles = roles(settings, problems);
+    let roles_are_fine = problems.len() == before;
     let key_files: Vec<PathBuf> = settings.list(&TRUSTED_KEYS).iter().map(PathBuf::from).collect();
     let key_set = match (settings.text(&JWKS_FILE), settings.text(&JWKS_URL)) {
         (Some(_), Some(_)) => {
@@ -262,7 +264,9 @@ fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Optio
             problems.push(Problem::new(TRUSTED_ISSUER.title(), message));
         }
         let without = "keys of another issuer (`trusted_keys`, `jwks_file` or `jwks_url`)";
-        problems.extend(settings.idle(&[&TRUSTED_ROLES, &JWKS_REFRESH_SECONDS], without));
+        // One problem of one setting is enough.
+        let roles = roles_are_fine.then_some(&TRUSTED_ROLES);
+        problems.extend(settings.idle(&roles.into_iter().chain([&JWKS_REFRESH_SECONDS]).collect::<Vec<_>>(), without));
         return None;
     }
     let refresh_every = Duration::from_secs(settings.integer(&JWKS_REFRESH_SECONDS));
