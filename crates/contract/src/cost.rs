@@ -260,6 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn records_are_counted_by_the_value_however_it_is_written() {
+        let config: CostConfig = serde_json::from_value(
+            json!({ "per_unit": { "unit": "record", "cost_per_unit": "0.5", "input_field": "count" } }),
+        )
+        .unwrap();
+        let units = |text: &str| units_of(Some(&config), &serde_json::from_str(text).unwrap());
+        for (text, expected) in [
+            (r#"{"count": 100}"#, 100),
+            (r#"{"count": 100.0}"#, 100),
+            (r#"{"count": 1e2}"#, 100),
+            (r#"{"count": 99.5}"#, 100),
+            (r#"{"count": 0}"#, 0),
+            (r#"{"count": -5}"#, 0),
+            (r#"{"count": "many"}"#, 1),
+            ("{}", 1),
+        ] {
+            assert_eq!(units(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
     fn estimates_follow_the_unit() {
         let per = |unit: &str| {
             let unit = json!({ "unit": unit, "cost_per_unit": "0.001", "input_field": "q" });

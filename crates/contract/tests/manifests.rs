@@ -121,6 +121,10 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ),
         ("/compensation_tool_id", json!({ "compensation_tool_id": "undo_it" })),
         ("/idempotency/key_fields/0", json!({ "idempotency": { "key_fields": ["nowhere"] } })),
+        (
+            "/cost_config/per_unit/input_field",
+            json!({ "cost_config": { "per_unit": { "unit": "record", "cost_per_unit": "1", "input_field": "nowhere" } } }),
+        ),
         ("/timeout_class", json!({ "timeout_class": "soon" })),
         ("/timeout_default", json!({ "timeout_default": 0 })),
         ("/timeout_default", json!({ "timeout_default": 60 })),

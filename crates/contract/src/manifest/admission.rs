@@ -199,15 +199,16 @@ fn effects(manifest: &Manifest, out: &mut Vec<Finding>) {
             )),
         _ => {}
     }
-    if let Some(spec) = &manifest.idempotency {
-        let declared = manifest.parameters.get("properties").and_then(|p| p.as_object());
-        for (index, field) in spec.key_fields.iter().enumerate() {
-            if declared.is_none_or(|d| !d.contains_key(field)) {
-                out.push(Finding::new(
-                    format!("/idempotency/key_fields/{index}"),
-                    format!("`{field}` is not a declared parameter"),
-                ));
-            }
+    let key_fields = manifest.idempotency.iter().flat_map(|spec| spec.key_fields.iter().enumerate());
+    let key_fields = key_fields.map(|(index, field)| (format!("/idempotency/key_fields/{index}"), field));
+    // A price by a parameter that nobody can send would be that of one unit for ever.
+    let unit = manifest.cost_config.as_ref().and_then(|config| config.per_unit.as_ref());
+    let input_field = unit.and_then(|unit| unit.input_field.as_ref());
+    let input_field = input_field.map(|field| ("/cost_config/per_unit/input_field".to_owned(), field));
+    let declared = manifest.parameters.get("properties").and_then(|p| p.as_object());
+    for (place, field) in key_fields.chain(input_field) {
+        if declared.is_none_or(|d| !d.contains_key(field)) {
+            out.push(Finding::new(place, format!("`{field}` is not a declared parameter")));
         }
     }
 }
