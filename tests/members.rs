@@ -432,6 +432,13 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
                 .refused(json!({ "execution": { "type": "mcp", "server": "files", "tool": "read" } }), "MCP servers")
                 .await;
         }
+        "execution.mcp.display.task_support" => {
+            Bench::shown_by(
+                member,
+                "tests/mcp/fidelity.rs",
+                "what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_called_as_one",
+            );
+        }
         // What a server says of its tool, handed on as it was said.
         _ if member.starts_with("execution.mcp.display.") => {
             Bench::shown_by(

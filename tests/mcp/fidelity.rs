@@ -110,11 +110,11 @@ async fn what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_cal
     let house = with_talk().await;
     let client = house.old_client("2025-11-25").await;
     let tools = client.list("tools").await.unwrap();
-    for (tool, support) in
+    for (tool, task_support) in
         [("talk__chatter", "forbidden"), ("talk__research", "required"), ("talk__report", "optional")]
     {
         let tool = tools.iter().find(|one| one["name"] == tool).unwrap_or_else(|| panic!("{tools:?}"));
-        assert_eq!(tool["execution"]["taskSupport"], support, "{tool}");
+        assert_eq!(tool["execution"]["taskSupport"], task_support, "{tool}");
     }
     for client in [client, house.new_client()] {
         let found = client.call("talk__research", &json!({})).await.unwrap();
