@@ -130,9 +130,10 @@ fn is_tool_list(message: &Value) -> bool {
 
 /// WIRE-3: the answers in this text, none of which is handed on.
 fn read_heads(text: &[u8], why: &JsonError) -> Result<Vec<Incoming>, NoMessage> {
-    let heads: Vec<AnswerHead> = match serde_json::from_slice(text) {
-        Ok(head) => vec![head],
-        Err(_) => serde_json::from_slice(text).map_err(|_| NoMessage)?,
+    // A list would be read as the members of one head, in their order.
+    let heads: Vec<AnswerHead> = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => serde_json::from_slice(text).map_err(|_| NoMessage)?,
+        _ => vec![serde_json::from_slice(text).map_err(|_| NoMessage)?],
     };
     let answers = heads.into_iter().take(BATCH_MAX).filter(|head| head.method.is_none()).map(|head| Incoming::Answer {
         id: head.id.as_ref().and_then(own),

@@ -255,7 +255,11 @@ impl SettingsDraft {
         let failure_percent = percentage("failure_percent", self.failure_percent)?;
         let slow_percent = percentage("slow_percent", self.slow_percent)?;
         let failure_threshold = match self.failure_threshold {
-            None => base.failure_threshold.filter(|_| failure_percent.is_none()),
+            // What nobody has asked for gives way to the window that somebody has.
+            None => base.failure_threshold.filter(|_| failure_percent.is_none()).map(|most| {
+                let calls = self.window_calls.and_then(|calls| u32::try_from(calls).ok());
+                calls.map_or(most, |calls| most.min(calls.max(1)))
+            }),
             Some(0) => None,
             Some(_) => Some(small("failure_threshold", self.failure_threshold, 0, 100_000)?),
         };

@@ -636,7 +636,8 @@ proptest! {
             slow_after_ms: Some(1_000),
             minimum_calls: Some(minimum),
             window_seconds: window.0,
-            window_calls: window.1,
+            // A threshold beyond the window is refused.
+            window_calls: window.1.map(|calls| calls.max(threshold)),
             ..SettingsDraft::default()
         });
         for (what, pause, slow) in steps {

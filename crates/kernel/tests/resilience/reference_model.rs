@@ -75,7 +75,8 @@ fn drafts() -> impl Strategy<Value = SettingsDraft> {
                 slow_after_ms: Some(100),
                 minimum_calls: Some(minimum),
                 window_seconds: by_time.then_some(size),
-                window_calls: (!by_time).then_some(size),
+                // A threshold beyond the window is refused.
+                window_calls: (!by_time).then_some(size.max(failures.unwrap_or(0))),
                 open_ms: (!backoff).then_some(1_500),
                 open_backoff_first_ms: backoff.then_some(1_000),
                 open_backoff_factor: backoff.then_some(2.0),

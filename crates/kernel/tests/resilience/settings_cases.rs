@@ -74,6 +74,15 @@ fn v4_a_fixed_wait_and_a_backoff_together_are_refused() {
 }
 
 #[test]
+fn a_threshold_beyond_the_calls_that_are_counted_is_refused_and_a_default_gives_way() {
+    let beyond = SettingsDraft { failure_threshold: Some(4), window_calls: Some(3), ..draft() };
+    assert_eq!(beyond.checked(), Err(SettingsError::ThresholdBeyondWindow { threshold: 4, calls: 3 }));
+    assert!(SettingsDraft { failure_percent: Some(50.0), ..beyond }.checked().is_ok(), "the rate opens it");
+    let asked = SettingsDraft { failure_threshold: None, window_calls: Some(3), ..draft() };
+    assert_eq!(asked.checked().unwrap().failure_threshold, Some(3));
+}
+
+#[test]
 fn a_breaker_that_nothing_would_open_is_refused() {
     let never = SettingsDraft { failure_threshold: Some(0), ..draft() };
     assert_eq!(never.checked(), Err(SettingsError::NeverOpens));

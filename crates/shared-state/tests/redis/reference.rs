@@ -53,7 +53,8 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
             slow_after_ms: Some(1_000),
             minimum_calls: Some(minimum),
             window_seconds,
-            window_calls,
+            // A threshold beyond the window is refused.
+            window_calls: window_calls.map(|calls| calls.max(threshold)),
             open_ms: if factor.is_none() { Some(3_000) } else { None },
             open_backoff_first_ms: Some(1_000),
             open_backoff_factor: factor,
