@@ -165,10 +165,13 @@ fn unpacked(folder: &Path, request: &PackageRequest) -> Result<Unpacked, Failure
             file.to_str()?.strip_suffix(".dist-info")?.split_once('-').map(|(_, version)| version.to_owned())
         })
         .ok_or_else(unread)?;
-    let wanted = request.command.clone().unwrap_or_else(|| name.clone());
+    let is_name = |wanted: &str| !wanted.is_empty() && !wanted.contains(['/', '\0']) && !wanted.starts_with('.');
+    let has = |wanted: &String| is_name(wanted) && fs::symlink_metadata(folder.join("bin").join(wanted)).is_ok();
+    // A command has its package's name as that is written, with dots and capitals, or as it is compared.
+    let as_written = request.package_name().map(str::to_owned).filter(has);
+    let wanted = request.command.clone().or(as_written).unwrap_or_else(|| name.clone());
     let script = Path::new("bin").join(&wanted);
-    let is_name = !wanted.is_empty() && !wanted.contains(['/', '\0']) && !wanted.starts_with('.');
-    if !is_name || fs::symlink_metadata(folder.join(&script)).is_err() {
+    if !has(&wanted) {
         let scripts =
             fs::read_to_string(about.join("entry_points.txt")).map(|text| console_scripts(&text)).unwrap_or_default();
         return Err(no_command(&name, &version, &wanted, &scripts));

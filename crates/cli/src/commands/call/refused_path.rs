@@ -53,6 +53,10 @@ fn what_helps(machine: &ThisMachine<'_>, server: &str, spec: &ServerSpec, path: 
         let ClosedPath { why, command } = machine.closed(Path::new(&place), true)?;
         return Some(command.map_or_else(|| why.clone(), |command| format!("{why}: {command}")));
     }
+    // Nor is what opens other things: the words are the server's own.
+    if trial::holds_secrets(path) {
+        return None;
+    }
     // What is not there, or is the system's, is nothing to give.
     let folder = if path.is_dir() { path } else { path.parent()? };
     let is_given = granted("read:").is_some();

@@ -25,6 +25,35 @@ pub(crate) enum TrialResult {
     Untried,
 }
 
+/// Folders and files in which people and systems keep what opens other things.
+const SECRET_PLACES: [&str; 14] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".kube",
+    ".docker",
+    ".gantry",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".password-store",
+    "shadow",
+    "admin.token",
+];
+
+/// Is it, or is it in, a place for secrets?
+pub(crate) fn holds_secrets(path: &Path) -> bool {
+    path.ancestors().any(|place| SECRET_PLACES.iter().any(|secret| place.ends_with(secret)))
+}
+
+/// Variables by which a program is made to run somebody's code; none asks for them.
+fn loads_code(variable: &str) -> bool {
+    variable.starts_with("LD_")
+        || matches!(variable, "PATH" | "NODE_OPTIONS" | "PYTHONPATH" | "PYTHONSTARTUP" | "BASH_ENV")
+}
+
 /// The trial of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
@@ -97,6 +126,11 @@ impl Trial {
         let problem = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
         let Diagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
         let (what, remedy) = match remedy {
+            // A server's own words must not have a person open these to it.
+            Some(Remedy::Read(path) | Remedy::Write(path)) if holds_secrets(Path::new(&path)) => {
+                (format!("it asks for `{path}`, where secrets are kept, which no server should be given"), None)
+            }
+            Some(Remedy::Variable(name)) if loads_code(&name) => (what, None),
             // What is nowhere cannot be granted.
             Some(Remedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
@@ -156,6 +190,23 @@ fn is_granted(answer: &Value, place: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_s_own_words_open_no_secrets_and_load_no_code() {
+        let log = |line: &str| vec![line.to_owned()];
+        for line in [
+            "cat: /home/ada/.ssh/id_rsa: Permission denied",
+            "Error: EACCES: permission denied, open '/etc/shadow'",
+            "Error: EACCES: permission denied, open '/srv/.gantry/admin.token'",
+            "LD_PRELOAD environment variable is required",
+        ] {
+            let trial = Trial::fails("x", &json!({}), &log(line));
+            assert_eq!(trial.command, None, "{line}: {:?}", trial.what);
+        }
+        assert!(
+            holds_secrets(Path::new("/home/ada/.config/gcloud/x.json")) && !holds_secrets(Path::new("/srv/notes/ssh"))
+        );
+    }
 
     #[test]
     fn what_is_missing_comes_with_the_command_that_gives_it() {
