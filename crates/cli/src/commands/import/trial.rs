@@ -195,7 +195,7 @@ mod tests {
     fn a_server_s_own_words_open_no_secrets_and_load_no_code() {
         let log = |line: &str| vec![line.to_owned()];
         for line in [
-            "cat: /home/ada/.ssh/id_rsa: Permission denied",
+            "cat: /srv/ada/.ssh/id_rsa: Permission denied",
             "Error: EACCES: permission denied, open '/etc/shadow'",
             "Error: EACCES: permission denied, open '/srv/.gantry/admin.token'",
             "LD_PRELOAD environment variable is required",
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!(trial.command, None, "{line}: {:?}", trial.what);
         }
         assert!(
-            holds_secrets(Path::new("/home/ada/.config/gcloud/x.json")) && !holds_secrets(Path::new("/srv/notes/ssh"))
+            holds_secrets(Path::new("/srv/ada/.config/gcloud/x.json")) && !holds_secrets(Path::new("/srv/notes/ssh"))
         );
     }
 
