@@ -43,9 +43,10 @@ const SECRET_PLACES: [&str; 14] = [
     "admin.token",
 ];
 
-/// Is it, or is it in, a place for secrets?
+/// Is it, or is it in, a place for secrets, or the system's own?
 pub(crate) fn holds_secrets(path: &Path) -> bool {
-    path.ancestors().any(|place| SECRET_PLACES.iter().any(|secret| place.ends_with(secret)))
+    let is_systems = ["/etc", "/proc", "/sys", "/dev"].iter().any(|place| path.starts_with(place));
+    is_systems || path.ancestors().any(|place| SECRET_PLACES.iter().any(|secret| place.ends_with(secret)))
 }
 
 /// Variables by which a program is made to run somebody's code; none asks for them.
