@@ -74,7 +74,7 @@ async fn what_would_keep_the_cores_busy_for_long_is_refused_and_others_are_answe
     assert_eq!((compared.status, &compared.body["verdict"]), (200, &json!("major")), "{}", compared.text);
     assert!(compared.text.contains("cannot_prove_compatible"), "{}", compared.text);
     assert_eq!(negotiated.status, 200, "{}", negotiated.text);
-    assert!(negotiated.text.contains("incompatible") && negotiated.text.contains("too large"), "{}", negotiated.text);
+    assert!(negotiated.text.contains("cannot_prove_compatible"), "{}", negotiated.text);
     let metrics = gantry.get("/metrics").await.text;
     for resource in ["schema_checks", "builtin_computations", "policy_decisions"] {
         assert!(metrics.contains(&format!("gantry_places_max{{resource=\"{resource}\"}} 4")), "{resource}: {metrics}");
