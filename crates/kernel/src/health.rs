@@ -171,7 +171,6 @@ pub fn ending_of(code: Option<ErrorCode>) -> Option<Ending> {
         | ErrorCode::E3406
         | ErrorCode::E3407
         | ErrorCode::E3411
-        | ErrorCode::E3412
         | ErrorCode::E3413
         | ErrorCode::E3414
         | ErrorCode::E3502

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use policy::Action;
 use tokio::sync::watch;
@@ -24,6 +24,12 @@ impl Kernel {
     ) -> Result<(ToolId, Vec<Arc<LoggedCall>>), Refusal> {
         let caller = self.permitted(actor, Action::SeeToolLogs).await?;
         let tool = self.known_tool(&caller, name)?;
+        if tool.tenant != *caller.tenant() {
+            // Nothing of such calls is kept (TLOG-1), and an empty list would say that there were none.
+            let refusal =
+                Refusal::new(ErrorCode::E3206, format!("`{}` is shared by another tenant, which alone has logs of it", tool.id));
+            return Err(refusal.hint("ask the operators of the installation; the answer of a failed call has the end of its stderr"));
+        }
         let calls = self.tool_logs.last(caller.tenant(), &tool.id, limit);
         let mask = ReaderMask::of(self, &caller, caller.tenant(), &tool.id, false).await;
         if mask.shows_text() {

@@ -23,7 +23,7 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
     path: "/v1/tools/{id}/logs",
     id: "toolLogs",
     tag: "operations",
-    summary: "What the program of a tool wrote to stderr in its last calls, by the tenant that owns the tool",
+    summary: "What the program of a tool of the own tenant wrote to stderr in its last calls by that tenant",
     access: Access::Token,
     parameters: &[
         Parameter {
@@ -42,7 +42,7 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
     asks: Asks::Nothing,
     good: &[(200, "the last calls that ran on this instance, oldest first")],
     gives: Gives::Json(SchemaGenerator::subschema_for::<ToolLogs>),
-    codes: &[ErrorCode::E3004, ErrorCode::E3101],
+    codes: &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3206],
     mount: |filter| to(filter, logs),
 }];
 
