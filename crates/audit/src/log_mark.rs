@@ -3,6 +3,7 @@
 //! Files from before logs were numbered have no marker. They are never appended to: the log begins with the next file
 //! number, and its first record names their digests, so that they cannot be changed unseen from then on.
 
+use contract::hex::lower_hex;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -65,7 +66,7 @@ impl LogMark {
 pub(crate) fn fresh_id(entropy: &dyn Entropy) -> String {
     let mut bytes = [0; 8];
     entropy.fill(&mut bytes);
-    hex(&bytes)
+    lower_hex(&bytes)
 }
 
 /// The files that are there already, with their digests.
@@ -75,11 +76,7 @@ pub(crate) fn former_files(dir: &Path) -> io::Result<Vec<FormerFile>> {
         let name = segments::file_name(number);
         let mut hasher = Sha256::new();
         let bytes = io::copy(&mut File::open(dir.join(&name))?, &mut hasher)?;
-        found.push(FormerFile { name, bytes, sha256: hex(&hasher.finalize()) });
+        found.push(FormerFile { name, bytes, sha256: lower_hex(&hasher.finalize()) });
     }
     Ok(found)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,6 +9,7 @@
 //! A crash in between leaves a copy and the lines where they were, or the copy alone: the next time the log is opened it is named
 //! in a record, whoever opens it. A copy never takes the place of another.
 
+use contract::hex::lower_hex;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -18,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::inspection::ForeignTail;
 use crate::line::SetAsideFile;
-use crate::log_mark::{LogMark, hex};
+use crate::log_mark::LogMark;
 use crate::options::LogOptions;
 use crate::recovery::{self, OpenError};
 use crate::segments;
@@ -97,7 +98,8 @@ pub(crate) fn pending(dir: &Path) -> io::Result<Vec<PendingCopy>> {
         let path = dir.join(format!("{stem}{PENDING}"));
         let mut hasher = Sha256::new();
         let bytes = io::copy(&mut File::open(&path)?, &mut hasher)?;
-        let described = SetAsideFile { file: format!("{stem}{RECORDED}"), bytes, sha256: hex(&hasher.finalize()) };
+        let described =
+            SetAsideFile { file: format!("{stem}{RECORDED}"), bytes, sha256: lower_hex(&hasher.finalize()) };
         copies.push(PendingCopy { path, described });
     }
     Ok(copies)

@@ -18,6 +18,7 @@
 mod reading;
 mod writing;
 
+use contract::hex::lower_hex;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
@@ -91,7 +92,7 @@ impl<R: Read> Hashing<R> {
     }
 
     pub(crate) fn digest(self) -> FileDigest {
-        let sha256 = self.sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = lower_hex(&self.sha.finalize());
         FileDigest { bytes: self.bytes, sha256 }
     }
 }

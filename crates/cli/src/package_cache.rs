@@ -18,6 +18,7 @@
 //!
 //! Not here: which package a command line names (`upstreams::import::package_request`), mounting it (`upstreams`).
 
+use contract::hex::lower_hex;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -349,8 +350,7 @@ fn digest_of(lock: &[u8], scripts: bool) -> String {
     let mut hash = Sha256::new();
     hash.update(lock);
     hash.update([u8::from(scripts)]);
-    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", lower_hex(&hash.finalize()))
 }
 
 fn scripts_warning(skipped: &[String]) -> String {

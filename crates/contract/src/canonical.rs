@@ -14,6 +14,7 @@
 //!
 //! Not here: reading JSON (`json`, which also refuses duplicate keys before they get here), and signatures.
 
+use crate::hex::write_lower_hex;
 use std::fmt;
 use std::str::FromStr;
 
@@ -177,13 +178,8 @@ impl From<[u8; 32]> for Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every audit record has one of these, so the digits are put together by hand.
-        let mut digits = [0u8; 64];
-        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
-            *pair = [hex_digit(byte >> 4), hex_digit(byte & 0x0f)];
-        }
         f.write_str(PREFIX)?;
-        f.write_str(std::str::from_utf8(&digits).unwrap_or_default())
+        write_lower_hex(self.0, f)
     }
 }
 
@@ -208,10 +204,6 @@ impl FromStr for Digest {
         }
         Ok(Self(bytes))
     }
-}
-
-fn hex_digit(value: u8) -> u8 {
-    if value < 10 { b'0' + value } else { b'a' + (value - 10) }
 }
 
 /// One lower-case hexadecimal digit. Upper case is refused, so that equal digests are equal texts.

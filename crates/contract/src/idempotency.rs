@@ -3,6 +3,7 @@
 //!
 //! Parts are put together with their lengths, so that (`a:b`, `c`) and (`a`, `b:c`) differ, and hashes are kept whole.
 
+use crate::hex::lower_hex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -23,7 +24,7 @@ const BLOCK_BYTES: usize = 64;
 /// ```
 pub fn step_key(secret: &[u8], session: &str, tool: &str, step: &str, parameters: &Value) -> String {
     let parameters = canonical::digest(parameters).to_string();
-    hex(&hmac(secret, &[session, tool, step, &parameters]))
+    lower_hex(&hmac(secret, &[session, tool, step, &parameters]))
 }
 
 /// The key of a business act within one turn (IDEM-004, IDEM-005): whatever supersedes the turn keeps its `turn_group`, and
@@ -39,7 +40,7 @@ pub fn turn_key(tool: &str, key_fields: &[String], parameters: &Value, turn_grou
         )
     };
     let digest = Sha256::digest(together(&[tool, &act.to_string(), "turn_group", turn_group]));
-    format!("turn:{}", hex(&digest))
+    format!("turn:{}", lower_hex(&digest))
 }
 
 /// HMAC (RFC 2104) with SHA-256 over the parts with their lengths.
@@ -63,16 +64,12 @@ fn together(parts: &[&str]) -> Vec<u8> {
 
 /// One name for several parts, none of which can be mistaken for another: for the scope of a key.
 pub fn scope_of(parts: &[&str]) -> String {
-    hex(&Sha256::digest(together(parts)))
+    lower_hex(&Sha256::digest(together(parts)))
 }
 
 /// What stands for a key that cannot be kept as it is. The same key gives the same word.
 pub fn kept_key(key: &str) -> String {
-    format!("digest:{}", hex(&Sha256::digest(together(&["idempotency_key", key]))))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("digest:{}", lower_hex(&Sha256::digest(together(&["idempotency_key", key]))))
 }
 
 #[cfg(test)]
@@ -91,15 +88,19 @@ mod tests {
             let short: &[u8] = if secret.len() > BLOCK_BYTES { &hashed } else { secret };
             key.iter_mut().zip(short).for_each(|(byte, given)| *byte = *given);
             let inner = Sha256::new().chain_update(key.map(|b| b ^ 0x36)).chain_update(message).finalize();
-            hex(&Sha256::new().chain_update(key.map(|b| b ^ 0x5c)).chain_update(inner).finalize())
+            lower_hex(&Sha256::new().chain_update(key.map(|b| b ^ 0x5c)).chain_update(inner).finalize())
         };
         assert_eq!(
             plain(b"Jefe", b"what do ya want for nothing?"),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         );
         let parts = ["a", "bc"];
-        assert_eq!(hex(&hmac(b"Jefe", &parts)), plain(b"Jefe", &together(&parts)), "and ours is made the same way");
-        assert_eq!(hex(&hmac(&[7; 200], &parts)), plain(&[7; 200], &together(&parts)));
+        assert_eq!(
+            lower_hex(&hmac(b"Jefe", &parts)),
+            plain(b"Jefe", &together(&parts)),
+            "and ours is made the same way"
+        );
+        assert_eq!(lower_hex(&hmac(&[7; 200], &parts)), plain(&[7; 200], &together(&parts)));
     }
 
     #[test]

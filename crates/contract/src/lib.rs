@@ -10,6 +10,7 @@ pub mod envelope;
 pub mod error;
 pub mod event_name;
 pub mod guard;
+pub mod hex;
 pub mod idempotency;
 pub mod ids;
 pub mod json;

@@ -1,5 +1,6 @@
 //! Making tokens: the signing key in force, and its replacement while tokens are being made.
 
+use contract::hex::lower_hex;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -40,7 +41,7 @@ fn mark_of(tenant: &TenantId, unique: &str) -> String {
         .chain_update(b"\0")
         .chain_update(tenant.as_str().as_bytes())
         .finalize();
-    digest.iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    lower_hex(digest.get(..MARK_BYTES).unwrap_or(&digest))
 }
 
 /// The mint.

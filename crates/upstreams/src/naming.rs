@@ -9,6 +9,7 @@
 //! - NAME-2: two tools of one server never get one name, and none gets a name that is taken.
 //! - NAME-3: which name a tool gets does not depend on the order in which its server lists it.
 
+use contract::hex::lower_hex;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::ids::ToolId;
@@ -90,7 +91,7 @@ fn local(tool: &str) -> String {
 
 fn with_suffix(word: &str, of: &str, digits: usize) -> String {
     let kept: String = word.chars().take(PART_CHARS_MAX.saturating_sub(SUFFIX_DIGITS + 1)).collect();
-    let hash: String = Sha256::digest(of.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = lower_hex(&Sha256::digest(of.as_bytes()));
     let hash: String = hash.chars().take(digits).collect();
     format!("{}_{hash}", kept.trim_end_matches('_'))
 }

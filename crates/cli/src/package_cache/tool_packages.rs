@@ -16,6 +16,7 @@
 //! - TPKG-2: install scripts and builds run only if the author has said so (CACHE-2), and everything is bounded as for packages of
 //!   servers (CACHE-3).
 
+use contract::hex::lower_hex;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -223,7 +224,7 @@ fn sources(folder: &Path) -> Result<Vec<Source>, Failure> {
             Ok(_) => fs::read_to_string(&path).map_err(|error| unusable(&path, &error))?,
         };
         if names_some(&text) {
-            let sha256 = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            let sha256 = lower_hex(&Sha256::digest(text.as_bytes()));
             found.push(Source { file: file.to_owned(), sha256 });
         }
     }

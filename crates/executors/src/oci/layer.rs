@@ -13,6 +13,7 @@
 //! - LAYER-3: permissions are the nine bits; no set-user, no set-group, no attributes, no owners.
 //! - LAYER-4: an image has at most [`BYTES_MAX`] and [`ENTRIES_MAX`], however little its archives weigh.
 
+use contract::hex::lower_hex;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -95,7 +96,7 @@ fn hide(dir: &Path, layer: &Layer, tree: &Tree) -> Result<(), LayerError> {
     }
     // What follows the end of the archive belongs to the blob as well.
     io::copy(&mut hashed, &mut io::sink())?;
-    if hashed.bytes != layer.size || layout::hexadecimal(&hashed.hasher.finalize()) != layer.digest {
+    if hashed.bytes != layer.size || lower_hex(&hashed.hasher.finalize()) != layer.digest {
         return Err(LayerError::Mismatch);
     }
     for (parent, name) in hidden {

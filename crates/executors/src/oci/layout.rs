@@ -4,6 +4,7 @@
 //! `index.json` is the one file nothing vouches for; it belongs to the tool's folder like the manifest of the tool. With
 //! `@sha256:…` in the tool's manifest, that vouches for everything.
 
+use contract::hex::lower_hex;
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -214,7 +215,7 @@ pub(super) fn blob_path(dir: &Path, digest: &str) -> PathBuf {
 fn blob<D: DeserializeOwned>(dir: &Path, descriptor: &Descriptor) -> Result<(String, D), LayoutError> {
     let digest = digits(&descriptor.digest)?;
     let bytes = bounded_file(&blob_path(dir, digest), DOCUMENT_BYTES_MAX).map_err(too_large_or_missing)?;
-    if bytes.len() as u64 != descriptor.size || hexadecimal(&Sha256::digest(&bytes)) != digest {
+    if bytes.len() as u64 != descriptor.size || lower_hex(&Sha256::digest(&bytes)) != digest {
         return Err(LayoutError::Mismatch);
     }
     Ok((digest.to_owned(), serde_json::from_slice(&bytes).map_err(LayoutError::Malformed)?))
@@ -264,13 +265,4 @@ pub(super) fn is_digest(text: &str) -> bool {
 /// Only one kind of digest, and nothing that could be a path.
 fn digits(digest: &str) -> Result<&str, LayoutError> {
     digest.strip_prefix("sha256:").filter(|digits| is_digest(digits)).ok_or(LayoutError::NoDigest)
-}
-
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

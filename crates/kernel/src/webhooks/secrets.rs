@@ -7,7 +7,7 @@
 //! Invariant: different subscriptions never have the same secret, whatever their tenants are called, because each part is
 //! preceded by its length.
 
-use std::fmt::Write as _;
+use contract::hex::lower_hex;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
@@ -26,12 +26,7 @@ pub(super) fn derived(root: &Secret, tenant: &TenantId, webhook: WebhookId, gene
     let tenant = tenant.as_str().as_bytes();
     let length = u64::try_from(tenant.len()).unwrap_or(u64::MAX).to_be_bytes();
     let parts: &[&[u8]] = &[b"gantry webhook v1", &length, tenant, webhook.0.as_bytes(), &generation.to_be_bytes()];
-    let mut text = String::from(PREFIX);
-    for byte in message_code(root.expose(), parts) {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("{PREFIX}{}", lower_hex(&message_code(root.expose(), parts)))
 }
 
 impl Webhooks {

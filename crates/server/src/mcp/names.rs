@@ -8,6 +8,7 @@
 //! - NAME-2: two ids have two names (as far as 48 bits of SHA-256 tell them apart within one cut name).
 
 use contract::canonical::Digest;
+use contract::hex::lower_hex;
 use contract::ids::ToolId;
 
 /// Longest name.
@@ -57,11 +58,8 @@ pub(crate) fn plain_prompt(exported: &str) -> Option<(&str, &str)> {
 }
 
 fn cut(plain: &str, whole: &str) -> String {
-    let digest = Digest::of_bytes(whole.as_bytes())
-        .as_bytes()
-        .iter()
-        .take(DIGEST_CHARS / 2)
-        .fold(String::with_capacity(DIGEST_CHARS), |text, byte| text + &format!("{byte:02x}"));
+    let digest = lower_hex(Digest::of_bytes(whole.as_bytes()).as_bytes());
+    let digest = digest.get(..DIGEST_CHARS).unwrap_or(&digest);
     let head: String = plain.chars().take(NAME_BYTES_MAX - DIGEST_CHARS - 1).collect();
     format!("{head}{MARK}{digest}")
 }

@@ -3,6 +3,8 @@
 //! A cursor names the last key of its page. So pages stay right when things come and go in between: nothing that stays is
 //! left out or seen twice.
 
+use contract::hex::lower_hex;
+
 /// Longest key of something that is listed, in bytes. What has a longer one is left out.
 pub(crate) const KEY_BYTES_MAX: usize = 4_096;
 
@@ -30,7 +32,7 @@ pub(crate) fn page<T>(
 
 /// Opaque to clients, stable, and without meaning elsewhere.
 pub(crate) fn cursor_of(key: &str) -> String {
-    key.bytes().map(|byte| format!("{byte:02x}")).collect()
+    lower_hex(key.as_bytes())
 }
 
 /// The key that a cursor names.

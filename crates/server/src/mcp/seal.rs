@@ -4,6 +4,7 @@
 //! it says. The key lives as long as the process, as the calls do that wait.
 
 use contract::canonical::{self, Digest};
+use contract::hex::lower_hex;
 use kernel::ports::entropy::Entropy;
 use policy::Caller;
 use ring::hmac;
@@ -55,7 +56,7 @@ impl Seal {
         let sealed: Vec<u8> =
             id.into_iter().chain(until_ms.to_be_bytes()).chain(binding.as_bytes().iter().copied()).collect();
         let tag = hmac::sign(&self.0, &sealed);
-        sealed.iter().chain(tag.as_ref()).map(|byte| format!("{byte:02x}")).collect()
+        lower_hex(&[&sealed, tag.as_ref()].concat())
     }
 
     /// Which call it speaks of, if it is whole, in time and in the right hands.

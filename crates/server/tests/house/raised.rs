@@ -102,8 +102,8 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// Tools of the house, by handler: `echo` gives its parameters back, `gate` waits until the test opens it, `fail` and
-/// `panic` do what they say, `chatty` says how far it is, `curious` asks its caller, `large` gives a lot.
+/// Tools of the house, by handler: `echo` gives its parameters back, `gate` waits until the test opens it, `paced` says
+/// first how far it is, `fail` and `panic` do what they say, `chatty` says how far it is, `curious` asks its caller, `large` gives a lot.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) gate: Semaphore,
@@ -119,7 +119,11 @@ impl Executor for Tools {
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let Some(Execution::Builtin { handler }) = &call.tool.manifest.execution else { panic!("not a built-in") };
         match handler.as_str() {
-            "gate" => {
+            "gate" | "paced" => {
+                if handler == "paced" {
+                    let progress = Progress { percent: Some(40.0), phase: Some("work".into()), ..Progress::default() };
+                    call.companion.progress(progress);
+                }
                 self.running.send_modify(|running| *running += 1);
                 self.gate.acquire().await.unwrap().forget();
                 self.finished.fetch_add(1, Ordering::SeqCst);

@@ -35,6 +35,7 @@ async fn stage() -> (Stage, Arc<MemoryStore>) {
         ("fail", "failing_tool"),
         ("needy", "needy_tool"),
         ("echo", "required_tool"),
+        ("paced", "paced_tool"),
     ] {
         // One attempt: there are no workers here who would make the next.
         let change = json!({ "tool_id": name, "timeout_class": "long_running", "retry_policy": { "max_attempts": 1 } });
@@ -281,8 +282,13 @@ impl<'a> Older<'a> {
     }
 
     async fn begin(&self, tool: &str) -> String {
+        self.begin_with(tool, json!({})).await
+    }
+
+    async fn begin_with(&self, tool: &str, meta: Value) -> String {
         let mut params = call(tool);
         params["task"] = json!({ "ttl": 60_000 });
+        params["_meta"] = meta;
         let created = self.ask("tools/call", params).await;
         let task = &created["result"]["task"];
         assert_eq!((&task["status"], &task["ttl"]), (&json!("working"), &json!(604_800_000)), "{created}");
@@ -378,6 +384,37 @@ async fn a_session_is_told_when_its_tasks_change() {
         }
     }
     assert_eq!(told.first(), Some(&json!("working")));
+}
+
+#[tokio::test]
+async fn a_session_hears_of_the_progress_of_its_task_under_the_token_of_the_call() {
+    let (stage, _) = stage().await;
+    let older = Older::new(&stage, &stage.agent).await;
+    let listening = stage.in_session(&stage.agent, &older.session, OLD).method("GET");
+    let mut stream = listening.header("accept", "text/event-stream").send().await;
+    let task = older.begin_with("paced_tool", json!({ "progressToken": "p1" })).await;
+    // Without a token nobody wants to hear.
+    older.begin("paced_tool").await;
+    stage.gated(2).await;
+    let mut told = Vec::new();
+    let mut is_open = false;
+    loop {
+        let event = stream.event().await.unwrap();
+        if event["method"] == "notifications/progress" {
+            let params = &event["params"];
+            assert_eq!((&params["progressToken"], &params["total"]), (&json!("p1"), &json!(100.0)), "{event}");
+            assert_eq!(params["message"], "work", "{event}");
+            told.push(params["progress"].as_f64().unwrap());
+        }
+        if told == [40.0] && !is_open {
+            is_open = true;
+            stage.tools.gate.add_permits(2);
+        }
+        if event["params"]["taskId"] == json!(task) && event["params"]["status"] == "completed" {
+            break;
+        }
+    }
+    assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
 }
 
 #[tokio::test]

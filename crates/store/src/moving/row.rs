@@ -2,6 +2,7 @@
 //!
 //! Numbers with a fraction are written by their bits, because their decimal text is a matter of taste.
 
+use contract::hex::lower_hex;
 use serde_json::Value;
 
 /// A value of a table.
@@ -36,7 +37,7 @@ impl Cell {
             Self::Integer(number) => Value::from(*number),
             Self::Boolean(is) => Value::from(*is),
             Self::Real(number) => tagged("r", format!("{:016x}", number.to_bits())),
-            Self::Bytes(bytes) => tagged("b", hex(bytes)),
+            Self::Bytes(bytes) => tagged("b", lower_hex(bytes)),
         }
     }
 
@@ -71,12 +72,6 @@ pub fn read_line(line: &str) -> Option<Row> {
 
 fn tagged(tag: &str, text: String) -> Value {
     Value::Object([(tag.to_owned(), Value::String(text))].into_iter().collect())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn of_hex(digits: &str) -> Option<Vec<u8>> {

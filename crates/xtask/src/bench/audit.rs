@@ -9,7 +9,7 @@
 //! Not here: whether any of it holds (the tests of `audit`), and how the log and the redaction measure themselves
 //! (`audit::measure`, `redaction::measure`).
 
-mod former;
+mod comparison;
 pub(crate) mod house;
 mod page;
 
@@ -22,6 +22,7 @@ use anyhow::{Context, Result, anyhow};
 use redaction::measure::speeds;
 use serde::Serialize;
 
+use self::comparison::Other;
 use super::load::{self, Measured, Traffic};
 use super::neighbour::Neighbour;
 use super::scenarios::{CALL, CALL_ANSWER};
@@ -58,9 +59,11 @@ pub(super) struct Results {
     pub(super) machine: String,
     pub(super) busy_share: f64,
     calls: Vec<Pair>,
+    /// Records written before their answers, and after them.
+    waiting: Vec<comparison::Change>,
     /// Nothing without a former build.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    changes: Vec<former::Change>,
+    changes: Vec<comparison::Change>,
     log: LogCost,
     redaction: Vec<Redacted>,
 }
@@ -95,8 +98,9 @@ pub(super) async fn all(gantry: &Path, former: Option<&Path>, rounds: &Rounds) -
     let request = load::request("POST", "/v1/tools/invoke", Some(&house::token()?), Some(CALL));
     let traffic = Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER };
     let calls = calls(folder.path(), &traffic, rounds).await?;
+    let waiting = comparison::changes(Other::Unwaited, folder.path(), &traffic, rounds).await?;
     let changes = match former {
-        Some(former) => former::changes(former, folder.path(), &traffic, rounds).await?,
+        Some(former) => comparison::changes(Other::Build(former), folder.path(), &traffic, rounds).await?,
         None => Vec::new(),
     };
 
@@ -113,7 +117,15 @@ pub(super) async fn all(gantry: &Path, former: Option<&Path>, rounds: &Rounds) -
         value_mb_per_second: speed.value_mb_per_second,
     });
     let busy_share = busy_before.max(machine::busy_share(LOOK).await?);
-    Ok(Results { machine: machine::description(), busy_share, calls, changes, log, redaction: redaction.collect() })
+    Ok(Results {
+        machine: machine::description(),
+        busy_share,
+        calls,
+        waiting,
+        changes,
+        log,
+        redaction: redaction.collect(),
+    })
 }
 
 /// Both servers in turn, at each number of connections.

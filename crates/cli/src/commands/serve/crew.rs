@@ -1,5 +1,6 @@
 //! This server among the others: what it says of itself, and through what: Redis, else the database, else nobody but itself.
 
+use contract::hex::lower_hex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub(super) fn join(
 fn name(entropy: &dyn Entropy) -> String {
     let mut random = [0_u8; 6];
     entropy.fill(&mut random);
-    random.iter().fold("i-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+    format!("i-{}", lower_hex(&random))
 }
 
 /// Presence in the state that replicas share; in memory, that is this one.

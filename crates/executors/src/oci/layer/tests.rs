@@ -52,7 +52,7 @@ fn unpacked(archives: &[Vec<u8>]) -> (tempfile::TempDir, Result<(), LayerError>)
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             encoder.write_all(archive).unwrap();
             let blob = if gzip { encoder.finish().unwrap() } else { archive.clone() };
-            let digest = layout::hexadecimal(&Sha256::digest(&blob));
+            let digest = lower_hex(&Sha256::digest(&blob));
             fs::write(layout::blob_path(&dir.path().join("layout"), &digest), &blob).unwrap();
             Layer { digest, size: blob.len() as u64, gzip }
         })

@@ -8,7 +8,8 @@
 //! ```text
 //! tools/call {task: {…}} ─▶ {task: {taskId, status, …}}       tasks/result ─▶ waits for the end, then the tool's own result
 //! tasks/get, tasks/cancel ─▶ the task                         tasks/list ─▶ one's own, newest first
-//! notifications/tasks/status on the session's stream, whenever one that was begun in it changes
+//! notifications/tasks/status on the session's stream, whenever one that was begun in it changes, and
+//! notifications/progress under the token of the call that became the task
 //! ```
 //!
 //! A tool that runs like this has nobody to ask: the revision would ask on a stream of `tasks/result`, which nothing
@@ -23,11 +24,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::TaskSupport;
 use kernel::jobs::{Jobs, TOOL_CALL};
-use kernel::ports::job_store::{JobFilter, JobKey};
+use kernel::ports::job_store::{JobFilter, JobKey, JobRecord};
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CustomNotification, CustomRequest, CustomResult,
-    DetailedTask, ErrorCode as WireCode, InputResponses, ServerJsonRpcMessage, ServerNotification, ServerResult,
-    TASKS_EXTENSION_ID, Task, TaskPayload, TaskStatus, Tool,
+    DetailedTask, ErrorCode as WireCode, InputResponses, ProgressNotificationParam, ProgressToken,
+    ServerJsonRpcMessage, ServerNotification, ServerResult, TASKS_EXTENSION_ID, Task, TaskPayload, TaskStatus, Tool,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
@@ -153,9 +154,9 @@ impl Handler {
             "tools/call" => {
                 let call: CallToolRequestParams = serde_json::from_value(params)
                     .map_err(|error| ErrorData::invalid_params(format!("the call is not one: {error}"), None))?;
-                let peer = context.peer.clone();
+                let listener = TaskListener::of(&context);
                 let created = self.call_as_task(&visit, call, &context).await?;
-                self.tell_changes(visit, created, peer);
+                self.tell_changes(visit, created, listener);
                 json!({ "task": shown(&self.task(&self.visit(&context.extensions).await?, &created.to_string()).await?) })
             }
             "tasks/get" => shown(&self.task(&visit, id()?).await?),
@@ -182,7 +183,7 @@ impl Handler {
     ) -> Result<InvocationId, ErrorData> {
         let jobs = self.task_keeper().ok_or_else(no_such_task)?;
         let (round, invoke) = self.prepared(visit, call, context).await?;
-        // Progress stands in the task, and nobody can be asked.
+        // Progress is told from the task (`follow`), and nobody can be asked.
         let started = round.start(jobs, invoke, Ears::default(), InputResponses::new()).await;
         started.map(|accepted| accepted.invocation_id).map_err(|refusal| to_wire::error(&refusal, round.trace_id))
     }
@@ -263,17 +264,49 @@ impl Handler {
     }
 
     /// Tells the session of a task whenever it changes, until it has ended or the session has.
-    fn tell_changes(&self, visit: Visit, id: InvocationId, peer: Peer<RoleServer>) {
+    fn tell_changes(&self, visit: Visit, id: InvocationId, listener: TaskListener) {
         let (Some(jobs), Some(room)) = (self.task_keeper(), self.door.watcher(visit.caller.caller())) else {
             return;
         };
         let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), self.kept_for_ms());
         tokio::spawn(async move {
             let _room = room;
-            let following = follow(&jobs, &visit, id, kept, &peer, &mut news);
+            let following = follow(&jobs, &visit, id, kept, listener, &mut news);
             // Longer than that nobody promises; asking is always right.
             let _ = tokio::time::timeout(FOLLOW_MAX, following).await;
         });
+    }
+}
+
+/// The client of a task: its session, and the token under which it wants to hear of progress. The token of the call that became
+/// the task stays good until the task has ended.
+struct TaskListener {
+    peer: Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    /// Highest progress told so far: it may only rise.
+    percent_told: f64,
+}
+
+impl TaskListener {
+    fn of(context: &RequestContext<RoleServer>) -> Self {
+        Self { peer: context.peer.clone(), token: context.meta.get_progress_token(), percent_told: 0.0 }
+    }
+
+    async fn tell_status(&self, task: &Task) {
+        let note = CustomNotification::new("notifications/tasks/status", Some(plain(task)));
+        let telling = self.peer.send_notification(ServerNotification::CustomNotification(note));
+        let _ = tokio::time::timeout(TELLING_TIME, telling).await;
+    }
+
+    async fn tell_progress(&mut self, record: &JobRecord) {
+        let (Some(token), Some(percent)) = (&self.token, record.progress_percent) else { return };
+        if percent <= self.percent_told {
+            return;
+        }
+        self.percent_told = percent;
+        let mut note = ProgressNotificationParam::new(token.clone(), percent);
+        (note.total, note.message) = (Some(100.0), record.phase.clone());
+        let _ = tokio::time::timeout(TELLING_TIME, self.peer.notify_progress(note)).await;
     }
 }
 
@@ -282,19 +315,19 @@ async fn follow(
     visit: &Visit,
     id: InvocationId,
     kept: u64,
-    peer: &Peer<RoleServer>,
+    mut listener: TaskListener,
     news: &mut broadcast::Receiver<JobKey>,
 ) {
     let mut told = None;
-    while !peer.is_transport_closed() {
+    while !listener.peer.is_transport_closed() {
         // Whoever may not look any more is told nothing more.
         let Ok(view) = jobs.status(visit.who.actor(), None, id).await else { return };
         let task = wire::task(&view.record, kept);
+        // Before the end is told: after it the token means nothing.
+        listener.tell_progress(&view.record).await;
         let now = Some((task.status, task.status_message.clone()));
         if told != now {
-            let note = CustomNotification::new("notifications/tasks/status", Some(plain(&task)));
-            let telling = peer.send_notification(ServerNotification::CustomNotification(note));
-            let _ = tokio::time::timeout(TELLING_TIME, telling).await;
+            listener.tell_status(&task).await;
             told = now;
         }
         if task.status.is_terminal() {

@@ -23,7 +23,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::{Observer, Unwatched};
 use kernel::ports::offerings::NothingOffered;
-use kernel::ports::redactor::{RedactError, Redactor, Withhold};
+use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
@@ -37,6 +37,7 @@ use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 use telemetry::{Metrics, Ratio, Redaction, TraceConfig};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 /// The command that starts it.
 pub(crate) const NAME: &str = "bench-house";
@@ -44,11 +45,18 @@ pub(crate) const NAME: &str = "bench-house";
 const ADMIN: &str = "bench-admin";
 /// Everything is called by one agent, more often at once than an agent may out of the box.
 const CALLS_AT_ONCE_MAX: u32 = 256;
+/// Records that wait in the queue of a log that nobody waits for, and how many of them it writes at once.
+const QUEUED_RECORDS_MAX: usize = 65_536;
+const GROUP_RECORDS_MAX: usize = 512;
 /// How long the agent's token is good.
 const TOKEN_SECONDS: u64 = 7_200;
 
-/// `xtask bench-house [FOLDER COLLECTOR]`: prints its address, then serves until standard input ends. With a folder and the
-/// address of a collector everything is on record, without them nothing.
+/// What the third argument says if answers are not to wait for their records.
+pub(super) const QUEUED: &str = "queued";
+
+/// `xtask bench-house [FOLDER COLLECTOR [queued]]`: prints its address, then serves until standard input ends. With a folder and
+/// the address of a collector everything is on record, without them nothing. With `queued` the log is as it must not be: it says
+/// that a record is written as soon as it has it.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let (gone, owner_is_gone) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -61,7 +69,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let recording = match arguments {
             [] => Recording::none(),
             [folder, collector] => Recording::of_everything(Path::new(folder), collector)?,
-            _ => bail!("bench-house wants a folder and the address of a collector, or nothing"),
+            [folder, collector, queued] if queued == QUEUED => {
+                Recording::of_everything(Path::new(folder), collector)?.unwaited()
+            }
+            _ => bail!("bench-house wants a folder and the address of a collector, and perhaps `{QUEUED}`, or nothing"),
         };
         let kernel = Arc::new(built(&recording).await?);
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;
@@ -119,7 +130,7 @@ impl Recording {
             entropy: Arc::new(Mixed::default()),
             sink: Arc::new(Nobody),
             observer: Arc::new(Unwatched),
-            redactor: Arc::new(Withhold),
+            redactor: Arc::new(Unredacted),
             metrics: Arc::new(Metrics::new()),
         }
     }
@@ -143,6 +154,20 @@ impl Recording {
         metrics.send_traces(&traces, Redaction::new(move |text| of_traces.text(text)), Arc::clone(&clock))?;
         let observer = Arc::clone(&metrics) as Arc<dyn Observer>;
         Ok(Self { clock, entropy, sink: log, observer, redactor: Arc::new(Redacting(engine)), metrics })
+    }
+
+    /// The same with answers that do not wait for their records.
+    fn unwaited(self) -> Self {
+        let (records, mut queue) = mpsc::channel::<AuditRecord>(QUEUED_RECORDS_MAX);
+        let log = Arc::clone(&self.sink);
+        tokio::spawn(async move {
+            let mut group = Vec::new();
+            while queue.recv_many(&mut group, GROUP_RECORDS_MAX).await > 0 {
+                // Nobody waits for it, and nobody is told: the measurement would have failed long before.
+                let _ = log.write(std::mem::take(&mut group).into()).await;
+            }
+        });
+        Self { sink: Arc::new(QueuedLog(records)), ..self }
     }
 }
 
@@ -291,6 +316,50 @@ impl AuditSink for Nobody {
     async fn write(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
+}
+
+/// A log that takes records and writes them later.
+#[derive(Debug)]
+struct QueuedLog(mpsc::Sender<AuditRecord>);
+
+#[async_trait]
+impl AuditSink for QueuedLog {
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+        for record in records.iter() {
+            self.0.send(record.clone()).await.map_err(|error| AuditError(error.into()))?;
+        }
+        Ok(())
+    }
+
+    fn write_now(&self, records: &[AuditRecord]) -> Option<Result<(), AuditError>> {
+        let room = self.0.try_reserve_many(records.len()).ok()?;
+        room.zip(records).for_each(|(place, record)| place.send(record.clone()));
+        Some(Ok(()))
+    }
+}
+
+/// Hides nothing, so that nothing is done for what was hidden.
+#[derive(Debug)]
+struct Unredacted;
+
+impl Redactor for Unredacted {
+    fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        Ok(value.clone())
+    }
+
+    fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        Ok(None)
+    }
+
+    fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        text.into()
+    }
+
+    fn finds(&self, _: &str) -> bool {
+        false
+    }
+
+    fn members(&self, _: &mut Value, _: &[Box<str>]) {}
 }
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::former::{self, Change};
+use super::comparison::{self, Change};
 use super::{Pair, Results};
 use crate::bench::goal::{Bound, Goal, significant, table};
 use crate::bench::load::Measured;
@@ -27,22 +27,17 @@ pub(in crate::bench) fn page(results: &Results) -> String {
             latencies(observed)
         );
     }
+    text.push_str(&compared(
+        "The same on the record, with answers that do not wait for their records and as it is",
+        "unwaited",
+        &results.waiting,
+    ));
     if !results.changes.is_empty() {
-        text.push_str(
-            "\nThe same on the record, as it was in the former build and as it is now:\n\n\
-             | connections | then/s | now/s | ratio | then p50 / p99 | now p50 / p99 | added p50 |\n|---|---|---|---|---|---|---|\n",
-        );
-    }
-    for Change { connections, then, now, ratio, ratio_range: (low, high), p50_added_us } in &results.changes {
-        let _ = writeln!(
-            text,
-            "| {connections} | {:.0} | {:.0} | {ratio:.2} ({low:.2} to {high:.2}) | {} | {} | {} µs |",
-            then.per_second,
-            now.per_second,
-            latencies(then),
-            latencies(now),
-            significant(*p50_added_us)
-        );
+        text.push_str(&compared(
+            "The same on the record, as it was in the former build and as it is now",
+            "then",
+            &results.changes,
+        ));
     }
     let log = &results.log;
     let mebibytes = log.log_bytes / (1024 * 1024);
@@ -78,6 +73,26 @@ pub(in crate::bench) fn page(results: &Results) -> String {
     text
 }
 
+fn compared(title: &str, other: &str, changes: &[Change]) -> String {
+    let mut text = format!(
+        "\n{title}:\n\n| connections | {other}/s | now/s | ratio | {other} p50 / p99 | now p50 / p99 | added p50 |\n\
+         |---|---|---|---|---|---|---|\n"
+    );
+    for Change { connections, then, now, ratio, ratio_range: (low, high), p50_added_us } in changes {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {connections} | {:.0} | {:.0} | {ratio:.2} ({low:.2} to {high:.2}) | {} | {} | {} µs |",
+            then.per_second,
+            now.per_second,
+            latencies(then),
+            latencies(now),
+            significant(*p50_added_us)
+        );
+    }
+    text
+}
+
 fn goals(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     if let Some(most) = results.calls.iter().max_by_key(|pair| pair.connections) {
@@ -88,7 +103,7 @@ fn goals(results: &Results) -> Vec<Goal> {
             bound: Bound::AtMost(15.0),
         });
     }
-    goals.extend(former::goals(&results.changes));
+    goals.extend(comparison::goals(&results.waiting));
     let log = &results.log;
     let goal = |what: String, measured: f64, unit, bound| Goal { what, measured: Some(measured), unit, bound };
     let slowest =

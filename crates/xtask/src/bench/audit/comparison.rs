@@ -1,8 +1,8 @@
-//! What a call costs in terms of what it cost at another commit, where that commit is at hand as a build of `gantry-xtask`
-//! (`--former`): the same server with everything on record, as it is now and as it was then, in turns under the same load.
+//! What a call on the record costs in terms of another server's, both with everything on record, in turns under the same load.
 //!
-//! It was made for the question what it costs that a record is written before its answer leaves (decision 0049), and answers
-//! it for everything that has changed between the two.
+//! The other one is this build with a log that nobody waits for: what it costs that a record is written before its answer
+//! leaves (decision 0049). Or it is the build of another commit, where that is at hand as `gantry-xtask` (`--former`): what
+//! everything costs that has changed between the two.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::bench::{Scale, echo, progress};
 
 /// Alone, for what is added to each call, and many, for what is lost in all.
 const CONNECTIONS: [usize; 2] = [1, 64];
-/// Of the former throughput that is to be left with many connections.
+/// Of the throughput without waiting that is to be left with many connections.
 const THROUGHPUT_LEFT: f64 = 0.90;
 /// Microseconds that may be added to a call of one who is alone.
 const P50_ADDED_US: f64 = 30.0;
@@ -35,20 +35,45 @@ pub(super) struct Change {
     pub(super) p50_added_us: f64,
 }
 
-/// Both builds in turn.
-pub(super) async fn changes(former: &Path, folder: &Path, traffic: &Traffic, scale: &Scale) -> Result<Vec<Change>> {
+/// The server that this build is compared with.
+#[derive(Clone, Copy)]
+pub(super) enum Other<'p> {
+    /// This build, with answers that do not wait for their records.
+    Unwaited,
+    /// The build of another commit.
+    Build(&'p Path),
+}
+
+impl Other<'_> {
+    fn start(self, data: &str, collector: &str) -> Result<Neighbour> {
+        match self {
+            Self::Unwaited => Neighbour::start(&[house::NAME, data, collector, house::QUEUED]),
+            Self::Build(program) => Neighbour::start_build(program, &[house::NAME, data, collector]),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unwaited => "unwaited",
+            Self::Build(_) => "former",
+        }
+    }
+}
+
+/// Both in turn.
+pub(super) async fn changes(other: Other<'_>, folder: &Path, traffic: &Traffic, scale: &Scale) -> Result<Vec<Change>> {
     let collector = echo::start()?;
     let collector = format!("http://{}", collector.address);
     let data = |name: &str| -> Result<String> {
-        let path = folder.join(name);
+        let path = folder.join(format!("{}-{name}", other.name()));
         std::fs::create_dir(&path)?;
         Ok(path.to_str().context("the path of the build is no text")?.to_owned())
     };
-    let then = Neighbour::start_build(former, &[house::NAME, &data("then")?, &collector])?;
+    let then = other.start(&data("then")?, &collector)?;
     let now = Neighbour::start(&[house::NAME, &data("now")?, &collector])?;
     let mut table = Vec::new();
     for connections in CONNECTIONS {
-        progress(&format!("calls then and now, {connections} connections"));
+        progress(&format!("calls against {}, {connections} connections", other.name()));
         let mut pairs = Vec::new();
         for _ in 0..scale.rounds {
             let then = load::round(then.address, traffic, connections, scale.warm_up, scale.round).await?;
@@ -77,18 +102,18 @@ fn median(connections: usize, mut pairs: Vec<(Measured, Measured)>) -> Option<Ch
     })
 }
 
-/// What is promised, if it was measured.
+/// What is promised of waiting for the record (DESIGN §2), in terms of a server whose answers do not.
 pub(super) fn goals(changes: &[Change]) -> Vec<Goal> {
     let fewest = changes.iter().min_by_key(|change| change.connections);
     let most = changes.iter().max_by_key(|change| change.connections);
     let left = most.map(|most| Goal {
-        what: format!("throughput on the record, {} connections", most.connections),
+        what: format!("throughput with records written before answers, {} connections", most.connections),
         measured: Some(most.ratio),
-        unit: "of the former build's",
+        unit: "of that without waiting",
         bound: Bound::AtLeast(THROUGHPUT_LEFT),
     });
     let added = fewest.map(|fewest| Goal {
-        what: format!("added to a call on the record, p50, {} connection", fewest.connections),
+        what: format!("added by that to a call, p50, {} connection", fewest.connections),
         measured: Some(fewest.p50_added_us),
         unit: "µs",
         bound: Bound::Below(P50_ADDED_US),
