@@ -129,22 +129,28 @@ async fn only_tools_that_can_save_are_said_to() {
     let probe = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm/probe.wasm")).unwrap();
     let process =
         |protocol: &str| json!({ "type": "process", "command": ["python3", "main.py"], "protocol": protocol });
-    for (id, execution) in [
-        ("simple", process("simple")),
-        ("session", process("gantry/1")),
-        ("command", json!({ "type": "wasm", "component": "probe.wasm" })),
+    for (id, execution, config) in [
+        ("simple", process("simple"), json!({ "enabled": true })),
+        ("simple_off", process("simple"), json!({ "enabled": false })),
+        ("simple_events", process("simple"), json!({ "macro_events": ["step"] })),
+        ("session", process("gantry/1"), json!({ "enabled": true })),
+        ("session_off", process("gantry/1"), json!({ "macro_events": ["step"] })),
+        ("command", json!({ "type": "wasm", "component": "probe.wasm" }), json!({ "enabled": true })),
     ] {
         let folder = home.path().join("tools").join(id);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("main.py"), PROGRAM).unwrap();
         std::fs::write(folder.join("probe.wasm"), &probe).unwrap();
         let manifest = manifest(json!({ "tool_id": id, "parameters": { "type": "object" },
-            "result_schema": { "type": "object" }, "checkpoint_config": { "enabled": true }, "execution": execution }));
+            "result_schema": { "type": "object" }, "checkpoint_config": config, "execution": execution }));
         std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
     }
     let start = Start::new().data(&home.path().join("data")).arg("--tools");
     let gantry = start.arg(home.path().join("tools").to_str().unwrap()).run().await;
-    assert_eq!(gantry.get("/v1/tools/demo.simple").await.refusal().1, "E3101", "{}", gantry.log());
+    for id in ["simple", "simple_off", "simple_events"] {
+        assert_eq!(gantry.get(&format!("/v1/tools/demo.{id}")).await.refusal().1, "E3101", "{id}: {}", gantry.log());
+    }
+    assert_eq!(gantry.get("/v1/tools/demo.session_off").await.status, 200, "a caller may want it to save");
     assert!(gantry.log().contains("checkpoint_config"), "the operator is told why: {}", gantry.log());
     assert_eq!(gantry.invoke("demo.session", json!({ "stairs": 1, "attempt": 1 })).await.status, 200);
     // What is a command is known when it is loaded.

@@ -33,6 +33,7 @@ mod pairs;
 mod peers;
 pub(crate) mod raw_client;
 mod relay;
+mod removed_servers;
 mod rug_pull;
 mod soak;
 

@@ -568,11 +568,15 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
             assert_eq!(bench.call(&id, &agent, &none()).await.refusal(), (429, "E3003"));
         }
         "checkpoint_config" => {
+            // Where nothing can be saved, it does nothing, whatever stands in it.
+            for config in [json!({}), json!({ "macro_events": ["step"] }), json!({ "micro_interval_seconds": 60 })] {
+                bench.refused(json!({ member: config }), "/checkpoint_config").await;
+            }
             Bench::shown_by(member, "crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
         }
         "checkpoint_config.enabled" => {
             bench.refused(json!({ "checkpoint_config": { "enabled": true } }), "/checkpoint_config/enabled").await;
-            bench.shown(json!({ "checkpoint_config": { "enabled": false, "micro_interval_seconds": 30, "macro_events": [] } })).await;
+            bench.refused(json!({ "checkpoint_config": { "enabled": false } }), "/checkpoint_config").await;
             Bench::shown_by(member, "tests/checkpoints.rs", "only_tools_that_can_save_are_said_to");
         }
         "checkpoint_config.micro_interval_seconds" => {

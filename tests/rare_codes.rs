@@ -51,12 +51,14 @@ impl Stage {
             let tool = home.path().join("tools").join(format!("{id}-{version}"));
             std::fs::create_dir_all(&tool).unwrap();
             std::fs::write(tool.join("main.py"), program).unwrap();
-            let manifest = json!({ "tool_id": id, "namespace": "demo", "version": version, "name": id,
+            let mut manifest = json!({ "tool_id": id, "namespace": "demo", "version": version, "name": id,
                 "description": "A tool of a test, which does as it is told.", "provider": "Demo", "protocol": "native",
                 "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 240,
-                "checkpoint_config": { "enabled": protocol != "simple", "macro_events": ["step"] },
                 "parameters": { "type": "object" }, "result_schema": { "type": "object" },
                 "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": protocol } });
+            if protocol != "simple" {
+                manifest["checkpoint_config"] = json!({ "enabled": true, "macro_events": ["step"] });
+            }
             std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
         }
         Self { home }

@@ -343,6 +343,34 @@ async fn a_folder_that_is_added_to_a_running_server_is_kept_and_outlives_a_resta
 }
 
 #[tokio::test]
+async fn a_kept_folder_that_was_changed_in_the_data_directory_does_not_run() {
+    let home = tempfile::tempdir().unwrap();
+    scaffold(home.path());
+    let (folder, data) = (home.path().join("tools/word_stats"), home.path().join("data"));
+    let started = Start::new().data(&data).run().await;
+    started.cli(&["tool", "add", folder.to_str().unwrap()]).ok();
+    assert_eq!(started.invoke("word_stats", json!({ "name": "Ada" })).await.status, 200);
+    started.shut_down();
+
+    let program = data.join("tools/word_stats-0.1.0/main.py");
+    std::fs::write(&program, std::fs::read_to_string(&program).unwrap().replace("Hello", "Hi")).unwrap();
+    let started = Start::new().data(&data).run().await;
+    assert_eq!(started.invoke("word_stats", json!({ "name": "Ada" })).await.refusal(), (503, "E3108"));
+    let log = started.log();
+    assert!(log.contains("word_stats-0.1.0") && log.contains("gantry tool add DIR"), "{log}");
+    let doctor = started.cli(&["doctor", "--json"]).json();
+    let check =
+        doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "kept tools").unwrap().clone();
+    assert_eq!(check["status"], "failed", "{check}");
+    assert!(check["detail"].as_str().unwrap().contains("word_stats-0.1.0"), "{check}");
+
+    let again = started.cli(&["tool", "add", folder.to_str().unwrap()]).ok();
+    assert!(again.err().contains("is again what was added"), "{}", again.err());
+    let answer = started.invoke("word_stats", json!({ "name": "Ada" })).await;
+    assert_eq!(answer.body["result"]["greeting"], "Hello, Ada!", "{}", answer.text);
+}
+
+#[tokio::test]
 async fn a_folder_is_not_claimed_twice_and_one_that_is_not_admitted_leaves_nothing() {
     let home = tempfile::tempdir().unwrap();
     scaffold(home.path());

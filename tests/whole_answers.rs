@@ -78,11 +78,13 @@ fn folder_tool(home: &Path, id: &str, (file, content): (&str, &[u8]), execution:
     let folder = home.join("tools").join(id);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(file), content).unwrap();
-    let manifest = json!({ "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
+    let mut manifest = json!({ "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
         "description": "A tool of a test, which ends as it was made to end.", "provider": "Demo", "protocol": "native",
         "side_effect_policy": "pure", "timeout_class": "long_running",
-        "checkpoint_config": { "enabled": saves, "macro_events": ["step"] },
         "parameters": { "type": "object" }, "result_schema": { "type": "object" }, "execution": execution });
+    if saves {
+        manifest["checkpoint_config"] = json!({ "enabled": true, "macro_events": ["step"] });
+    }
     std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
 }
 

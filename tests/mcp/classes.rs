@@ -20,10 +20,24 @@ async fn hints_are_a_proposal_that_is_accepted_once_and_names_say_the_rest() {
     let planned =
         house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run", "--json"]).ok().json();
     assert_eq!(planned["classified"].as_array().unwrap().len(), 2, "{planned}");
+    let call_of = |said: &Value, tool: &str| {
+        let all = said["classified"].as_array().unwrap();
+        all.iter().find(|one| one["tool_id"] == tool).unwrap()["call"]["outcome"].clone()
+    };
+    assert_eq!(
+        (call_of(&planned, "hinted.echo"), call_of(&planned, "hinted.count")),
+        (json!("runs"), json!("refused"))
+    );
+    let planned = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run"]).ok().out();
+    assert!(planned.contains("E3208"), "{planned}");
+    assert!(shown.contains("E3208"), "a look says what the proposal would mean: {shown}");
     assert_eq!(class_of(&house, "hinted.echo").await, "unclassified");
 
-    let said = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok().json();
+    let ran = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok();
+    assert!(ran.err().contains("`hinted.count` becomes irreversible") && ran.err().contains("E3208"), "{}", ran.err());
+    let said = ran.json();
     assert_eq!(said["classified"].as_array().unwrap().len(), 2, "{said}");
+    assert_eq!(call_of(&said, "hinted.count"), "refused", "{said}");
     assert_eq!(class_of(&house, "hinted.echo").await, "pure");
     assert_eq!(class_of(&house, "hinted.count").await, "irreversible");
     assert_eq!(class_of(&house, "hinted.ask_name").await, "unclassified");

@@ -3,6 +3,7 @@
 //! Whoever can read the data directory can read everything in it, so nothing is hidden here. Answers have the shapes of
 //! the REST door, so that commands need not care where theirs came from.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use contract::ids::TenantId;
@@ -11,7 +12,9 @@ use kernel::ports::clock::Clock;
 use kernel::ports::observer::Unwatched;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
-use kernel::registry::{ListFilter, Registry};
+use kernel::ports::upstream_store::UpstreamStore;
+use kernel::registry::{ListFilter, Registry, Tool};
+use policy::WhyUnavailable;
 use serde_json::{Value, json};
 use server::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 use store::sqlite::SqliteStore;
@@ -23,6 +26,8 @@ use crate::machine::SystemClock;
 /// The registry of a data directory.
 pub(crate) struct OfflineRegistry {
     registry: Registry,
+    /// The MCP servers of the home tenant: what came from another one is history.
+    servers: HashSet<String>,
     clock: Arc<dyn Clock>,
 }
 
@@ -44,19 +49,26 @@ impl OfflineRegistry {
                 .hint("start one with `gantry serve`, or name a server or data directory with --server or --data-dir")
         })?;
         let store = Arc::new(store);
+        let upstreams = UpstreamStore::load(&*store).await.map_err(|error| Failure::from(error.refusal()))?;
+        let of_home = upstreams.servers.into_iter().filter(|server| server.tenant.is_home());
+        let servers = of_home.map(|server| server.name).collect();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let (truth, search) = (Arc::clone(&store) as Arc<dyn RegistryStore>, store as Arc<dyn ToolSearch>);
         let registry = Registry::open(truth, search, Arc::clone(&clock), Arc::new(Unwatched))
             .await
             .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         context.printer.note("no server is running: read from the data directory");
-        Ok(Self { registry, clock })
+        Ok(Self { registry, servers, clock })
+    }
+
+    fn is_history(&self, tool: &Tool) -> bool {
+        tool.server().is_some_and(|server| !self.servers.contains(server))
     }
 
     /// As `GET /v1/tools`.
     pub(crate) fn list(&self, filter: &ListFilter) -> Value {
         let now = self.clock.now();
-        let page = self.registry.list(&TenantId::home(), filter, |_| true);
+        let page = self.registry.list(&TenantId::home(), filter, |tool| !self.is_history(tool));
         json!(ToolList {
             tools: page.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
             pagination: Pagination { total_count: page.total_count, page: filter.page, page_size: filter.page_size },
@@ -66,7 +78,7 @@ impl OfflineRegistry {
     /// As `GET /v1/tools/search`.
     pub(crate) async fn search(&self, query: &str, limit: usize) -> Result<Value, Failure> {
         let now = self.clock.now();
-        let hits = self.registry.search(&TenantId::home(), query, limit, |_| true).await?;
+        let hits = self.registry.search(&TenantId::home(), query, limit, |tool| !self.is_history(tool)).await?;
         let results = hits.iter().map(|listed| SearchResult::of(listed, now)).collect();
         Ok(json!(SearchAnswer { query: query.to_owned(), results, mode: "lexical" }))
     }
@@ -78,7 +90,8 @@ impl OfflineRegistry {
         let tool = snapshot.find(&home, name).ok_or_else(|| snapshot.not_found(&home, name, |_| true))?;
         let now = self.clock.now();
         let current = tool.current(now).ok_or_else(|| Failure::new(format!("tool `{name}` has no versions")))?;
-        Ok(json!(ToolDetail::of(tool, current, now)))
+        let why_unavailable = self.is_history(tool).then_some(WhyUnavailable::ServerRemoved);
+        Ok(json!(ToolDetail::of(tool, current, why_unavailable, now)))
     }
 
     /// As `GET /v1/tools/{id}/versions/{version}`.

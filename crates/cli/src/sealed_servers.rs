@@ -14,7 +14,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{PinChange, PinsPut, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{
+    PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore,
+};
 use serde_json::{Value, json};
 
 use crate::store_seal::StoreSeals;
@@ -69,10 +71,12 @@ impl UpstreamStore for SealedServers {
         Ok(UpstreamState { servers: servers.into_iter().map(|server| self.opened(server)).collect(), pins })
     }
 
-    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
+    async fn put_server(&self, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, StoreError> {
         match self.seals.sealed(&what(&server.tenant, &server.name), &server.spec.to_string())? {
-            Some(sealed) => self.inner.put_server(&ServerRecord { spec: kept(&sealed), ..server.clone() }).await,
-            None => self.inner.put_server(server).await,
+            Some(sealed) => {
+                self.inner.put_server(&ServerRecord { spec: kept(&sealed), ..server.clone() }, others).await
+            }
+            None => self.inner.put_server(server, others).await,
         }
     }
 

@@ -229,10 +229,14 @@ impl CompiledSchema {
     /// # Errors
     /// Every reason why the schema is not admissible.
     pub fn input(schema: &Value, limits: &SchemaLimits, coercion: Coercion) -> Result<Self, SchemaErrors> {
-        let ReadableSchema { schema, unchecked, written } = readable(schema, limits, &[], true)?;
+        let ReadableSchema { schema, mut unchecked, written } = readable(schema, limits, &[], true)?;
         let schema = strict::closed(&schema);
         let validator = place_validator(&schema, limits)?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
+        unchecked.extend(defaults.unfit().map(|path| UncheckedPart {
+            path: path.to_owned(),
+            message: "the default does not satisfy the schema beside it: it is not filled in".to_owned(),
+        }));
         let effort = Effort::of(&schema);
         let marks = OnceLock::new();
         Ok(Self { validator, schema, unchecked, written, marks, defaults, coercion, effort, quotes: true })
@@ -295,7 +299,12 @@ impl CompiledSchema {
         self.effort.of_value(value)
     }
 
-    /// The parts of the schema that are kept and not checked, with their reasons.
+    /// Pointers to the defaults of parameters that their own schemas refuse, so that nobody is given them.
+    pub fn unfit_defaults(&self) -> impl Iterator<Item = &str> {
+        self.defaults.unfit()
+    }
+
+    /// The parts of the schema that are kept and not checked or not used, with their reasons.
     pub fn unchecked(&self) -> &[UncheckedPart] {
         &self.unchecked
     }

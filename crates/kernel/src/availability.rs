@@ -17,6 +17,7 @@ pub use policy::WhyUnavailable;
 use tokio::sync::watch;
 
 use crate::ports::registry_store::Quarantine;
+use crate::registry::Tool;
 
 /// Whose tool: the tenant it was published by, and its id.
 pub type ToolKey = (TenantId, ToolId);
@@ -58,6 +59,13 @@ impl Availability {
             return None;
         }
         missing.get(&(tenant.clone(), tool.clone())).copied()
+    }
+
+    /// Is what is left of a tool history, which nobody is offered and no list shows? So it is with those of removed servers.
+    pub fn is_history(&self, tool: &Tool) -> bool {
+        let missing = self.missing.load();
+        !missing.is_empty()
+            && missing.get(&(tool.tenant.clone(), tool.id.clone())) == Some(&WhyUnavailable::ServerRemoved)
     }
 
     /// The quarantine that a person has put a tool into, if one has.

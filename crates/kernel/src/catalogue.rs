@@ -109,11 +109,14 @@ impl Kernel {
         }
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let shows = |tool: &Tool| match tier {
-            None => sight.knows(tool),
-            Some(Tier::Catalogue) => true,
-            Some(Tier::Tenant) => sight.view.has(&tool.tenant, &tool.id),
-            Some(Tier::Agent) => sight.may_use(tool),
+        let shows = |tool: &Tool| {
+            let is_shown = match tier {
+                None => sight.knows(tool),
+                Some(Tier::Catalogue) => true,
+                Some(Tier::Tenant) => sight.view.has(&tool.tenant, &tool.id),
+                Some(Tier::Agent) => sight.may_use(tool),
+            };
+            is_shown && !self.availability().is_history(tool)
         };
         Ok(self.registry().list(caller.tenant(), filter, shows))
     }
@@ -126,6 +129,9 @@ impl Kernel {
         // What the search finds best and the agent lacks is a need that nobody has met (ANALYT-003).
         let lacking = Mutex::new(Vec::new());
         let knows = |tool: &Tool| {
+            if self.availability().is_history(tool) {
+                return false;
+            }
             let knows = sight.knows(tool);
             let mut lacking = lacking.lock().unwrap_or_else(PoisonError::into_inner);
             if !knows && lacking.len() < LACKING_MAX && sight.view.has(&tool.tenant, &tool.id) {

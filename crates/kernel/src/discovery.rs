@@ -80,7 +80,7 @@ impl Kernel {
         let views: Vec<View<'_>> = hands.map(|hand| access.view(tenant, hand)).collect();
         let has = |tool: &Tool| views.iter().all(|view| view.has(&tool.tenant, &tool.id));
         let registry = self.registry().snapshot();
-        let found = registry.find(tenant, name).filter(|tool| has(tool));
+        let found = registry.find(tenant, name).filter(|tool| has(tool) && !self.availability().is_history(tool));
         let now = self.clock().now();
         // What was removed is history, not something to be enabled.
         let there = |current: &&Arc<ToolVersion>| current.lifecycle.state(now) != LifecycleState::Removed;
@@ -194,7 +194,7 @@ impl Kernel {
         let registry = self.registry().snapshot();
         registry
             .tools_of(tenant)
-            .filter(|tool| view.has(&tool.tenant, &tool.id))
+            .filter(|tool| view.has(&tool.tenant, &tool.id) && !self.availability().is_history(tool))
             .filter_map(|tool| {
                 let current = tool.current(now)?;
                 // What was removed is history, not something to be enabled.

@@ -94,6 +94,8 @@ pub enum WhyUnavailable {
     ServerUnavailable,
     /// The server behind it no longer offers it.
     Withdrawn,
+    /// The server it came from was removed.
+    ServerRemoved,
 }
 
 impl WhyUnavailable {
@@ -108,6 +110,7 @@ impl WhyUnavailable {
             Self::Quarantined => "its definition has changed and is held for review",
             Self::ServerUnavailable => "the server behind it does not answer",
             Self::Withdrawn => "the server behind it no longer offers it",
+            Self::ServerRemoved => "the MCP server it came from was removed",
         }
     }
 }

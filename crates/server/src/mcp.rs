@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use crate::incoming::Credential;
 
 mod addresses;
+mod call_logs;
 mod call_meta;
 mod call_status;
 mod calling;

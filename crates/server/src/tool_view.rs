@@ -11,6 +11,7 @@ use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest, Protocol, SideEffectPolicy, TimeoutClass};
 use contract::schema::UncheckedPart;
 use contract::version::Version;
+use kernel::WhyUnavailable;
 use kernel::ports::clock::UnixMillis;
 use kernel::registry::{Listed, Notice, Tool, ToolVersion};
 use schemars::JsonSchema;
@@ -90,6 +91,9 @@ pub struct ToolDetail<'a> {
     pub tool_id: ToolId,
     pub current_version: Version,
     pub lifecycle_state: LifecycleState,
+    /// Why nobody can call it at the moment, whatever its versions say; left out if it can be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_unavailable: Option<WhyUnavailable>,
     /// The manifest of the current version.
     pub manifest: &'a Manifest,
     /// Parts of its schemas that are kept and not checked, and why; left out if there are none.
@@ -169,11 +173,12 @@ impl SearchResult {
 
 impl<'a> ToolDetail<'a> {
     /// A tool by the version that stands for it.
-    pub fn of(tool: &Tool, current: &'a ToolVersion, now: UnixMillis) -> Self {
+    pub fn of(tool: &Tool, current: &'a ToolVersion, why_unavailable: Option<WhyUnavailable>, now: UnixMillis) -> Self {
         Self {
             tool_id: tool.id.clone(),
             current_version: current.version.clone(),
             lifecycle_state: current.lifecycle.state(now),
+            why_unavailable,
             manifest: &current.manifest,
             unchecked: current.unchecked(),
             versions: tool.versions().iter().map(|version| VersionLine::of(version, now)).collect(),

@@ -15,6 +15,8 @@
 //! - CAT-3: one look, or one decision, at a time for each server.
 //! - CAT-5: where several instances share a store, what one has changed is so at all of them ([`Catalogue::follow`]).
 //! - CAT-6: what was judged by pins that another instance has changed since is not kept; it is judged again.
+//! - CAT-7: servers are put and removed one after the other: whether there is room for one, and in which namespace its tools
+//!   stand, is judged by exactly those that are stored when it is, on every instance.
 //! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on; and
 //!   only what is taken in here is published as one (the kernel refuses it by hand).
 //!
@@ -82,6 +84,8 @@ pub struct Catalogue {
     servers: Mutex<BTreeMap<ServerKey, Kept>>,
     /// CAT-3. One entry for each server.
     turns: Mutex<HashMap<ServerKey, Arc<tokio::sync::Mutex<()>>>>,
+    /// CAT-7. Held for a reading and a writing of the store and no longer: nobody's server is asked anything meanwhile.
+    placing: tokio::sync::Mutex<()>,
     /// Servers that are being looked at because they said so, and whether they have said it again meanwhile.
     looking: Mutex<HashMap<ServerKey, bool>>,
     /// Held for reading by whoever stores something, for writing by whoever reads everything anew (FOL-1).
@@ -145,6 +149,7 @@ impl Catalogue {
             parts,
             servers: Mutex::new(servers),
             turns: Mutex::default(),
+            placing: tokio::sync::Mutex::default(),
             looking: Mutex::default(),
             storing: tokio::sync::RwLock::default(),
             supervising: Mutex::default(),
@@ -233,9 +238,13 @@ impl Catalogue {
         let orphans = registry
             .tools()
             .filter(|tool| tool.versions().iter().any(|v| matches!(v.manifest.execution, Some(Execution::Mcp { .. }))))
-            .map(|tool| (tool.tenant.clone(), tool.id.clone()))
-            .filter(|key| !pinned.contains(key))
-            .map(|key| (key, Some(WhyUnavailable::Withdrawn)));
+            .map(|tool| ((tool.tenant.clone(), tool.id.clone()), tool.server()))
+            .filter(|(key, _)| !pinned.contains(key))
+            .map(|(key, server)| {
+                let is_there = server.is_some_and(|name| servers.contains_key(&(key.0.clone(), name.to_owned())));
+                let why = if is_there { WhyUnavailable::Withdrawn } else { WhyUnavailable::ServerRemoved };
+                (key, Some(why))
+            });
         self.parts.kernel.availability().set(orphans);
     }
 

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::printer::{Printer, visible};
 
 mod add;
-mod classify;
+pub(crate) mod classify;
 mod edit;
 mod options;
 mod packages;

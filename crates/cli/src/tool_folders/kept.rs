@@ -5,15 +5,20 @@
 //!   moved there in one step.
 //! - KEPT-2: what is there never changes. The same version with other files is refused: calls of one version must not run two
 //!   programs.
+//! - KEPT-4: what a folder held when it was put there is recorded beside it, as one digest over everything in it, and what differs
+//!   from that is not run. It guards against slips and against tools, not against whoever owns the data directory, who can write
+//!   both.
 //! - KEPT-3: nothing outside of the folder comes in with it: links that lead out of it, and what is neither file nor folder, are
 //!   refused.
 
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use contract::ids::ToolId;
 use contract::version::Version;
+use sha2::{Digest as _, Sha256};
 
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
@@ -27,6 +32,9 @@ const LEFT_OUT: [&str; 5] = [".git", ".hg", ".svn", "__pycache__", ".DS_Store"];
 
 /// By this file a folder says that it is a cache.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
+
+/// Its name in the data directory.
+const FOLDER: &str = "tools";
 
 /// The directory, made if it is not there.
 pub(crate) fn folder(data_dir: &DataDir) -> Result<PathBuf, Failure> {
@@ -45,6 +53,19 @@ pub(crate) enum Kept {
     New(PathBuf),
     /// It was there, with the same files.
     AsBefore,
+    /// It was there with other files than those that were put there, which are there again (KEPT-4).
+    Restored,
+}
+
+/// What a kept folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// What was put there.
+    AsAdded,
+    /// Something else, or what cannot be read.
+    Altered,
+    /// It was put there by a release that recorded nothing.
+    Unrecorded,
 }
 
 /// Copies a tool folder to where the server keeps them.
@@ -58,29 +79,99 @@ pub(crate) fn keep(data_dir: &DataDir, from: &Path, id: &ToolId, version: &Versi
             .hint("keep the folder of a tool apart from the data: a folder of its own for each tool"));
     }
     let files = listed(&root)?;
-    if place.try_exists().map_err(|error| unreadable(&place, &error))? {
-        return match is_same(&root, &place, &files) {
-            true => Ok(Kept::AsBefore),
-            false => Err(Failure::new(format!("`{id}` {version} is kept already, with other files"))
-                .hint("raise `version` in the manifest: what was published never changes")),
-        };
+    let digest = digest(&root, &files).map_err(|error| unreadable(from, &error))?;
+    let is_there = place.try_exists().map_err(|error| unreadable(&place, &error))?;
+    if is_there && is_same(&root, &place, &files) {
+        return Ok(Kept::AsBefore);
     }
-    let incoming = kept.join(format!(".{name}.{}", std::process::id()));
+    if is_there && recorded(&place).as_ref() != Some(&digest) {
+        return Err(Failure::new(format!("`{id}` {version} is kept already, with other files"))
+            .hint("raise `version` in the manifest: what was published never changes"));
+    }
+    let own = std::process::id();
+    let (incoming, former) = (kept.join(format!(".{name}.{own}")), kept.join(format!(".{name}.{own}.former")));
     let copied = copy(&root, &incoming, &files)
+        .and_then(|()| if is_there { fs::rename(&place, &former) } else { fs::write(record_of(&place), &digest) })
         .and_then(|()| fs::rename(&incoming, &place))
         .map_err(|error| Failure::new(format!("the folder cannot be copied to where the server keeps tools: {error}")));
     if copied.is_err() {
         // Nothing looks at it; the next attempt begins anew.
         let _ = fs::remove_dir_all(&incoming);
     }
-    copied.map(|()| Kept::New(place))
+    if is_there && let Err(error) = fs::remove_dir_all(&former) {
+        tracing::warn!(%error, "a folder that was altered stays in the data directory under a hidden name");
+    }
+    copied.map(|()| if is_there { Kept::Restored } else { Kept::New(place) })
 }
 
 /// Takes back what [`keep`] has just put there.
 pub(crate) fn take_back(place: &Path) {
-    if let Err(error) = fs::remove_dir_all(place) {
+    if let Err(error) = fs::remove_dir_all(place).and_then(|()| fs::remove_file(record_of(place))) {
         tracing::warn!(%error, "a folder of a tool that is not registered stays in the data directory");
     }
+}
+
+/// Does a kept folder hold what was put there? Reads all of it.
+pub(crate) fn content(place: &Path) -> Content {
+    let Some(recorded) = recorded(place) else { return Content::Unrecorded };
+    match listed(place).ok().and_then(|files| digest(place, &files).ok()) {
+        Some(digest) if digest == recorded => Content::AsAdded,
+        _ => Content::Altered,
+    }
+}
+
+/// Records what a folder holds that was put there when nothing was recorded.
+pub(crate) fn record(place: &Path) -> Result<(), Failure> {
+    let digest = digest(place, &listed(place)?).map_err(|error| unreadable(place, &error))?;
+    fs::write(record_of(place), digest).map_err(|error| unreadable(place, &error))
+}
+
+/// The folders that are kept and do not hold what was put there, by their names, and how many there are in all.
+pub(crate) fn altered(data_dir: &DataDir) -> (Vec<String>, usize) {
+    let folders = super::find(&[data_dir.path().join(FOLDER)]).tools;
+    let altered = folders.iter().filter(|tool| content(&tool.folder) == Content::Altered);
+    let names = altered.map(|tool| tool.folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    (names.collect(), folders.len())
+}
+
+/// Where it is recorded what a folder holds: under a hidden name, which is no tool's.
+fn record_of(place: &Path) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.digest"))
+}
+
+fn recorded(place: &Path) -> Option<String> {
+    fs::read_to_string(record_of(place)).ok()
+}
+
+/// One digest over names, kinds and contents.
+fn digest(root: &Path, files: &[(PathBuf, Kind)]) -> std::io::Result<String> {
+    let mut files: Vec<&(PathBuf, Kind)> = files.iter().collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut whole = Sha256::new();
+    // Each part with its length before it: no two folders are one text.
+    let mut add = |part: &[u8]| {
+        whole.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        whole.update(part);
+    };
+    for (way, kind) in files {
+        add(way.as_os_str().as_bytes());
+        match kind {
+            Kind::Folder => add(b"folder"),
+            Kind::Link(leads) => {
+                add(b"link");
+                add(leads.as_os_str().as_bytes());
+            }
+            Kind::File { runs } => {
+                add(if *runs { b"program" } else { b"file" });
+                let mut content = Sha256::new();
+                std::io::copy(&mut fs::File::open(root.join(way))?, &mut content)?;
+                add(&content.finalize());
+            }
+        }
+    }
+    let hex: String = whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
 }
 
 /// What a folder holds, each by its way from the folder; folders before what is in them.
@@ -224,7 +315,52 @@ mod tests {
         assert!(!place.join("__pycache__").try_exists().unwrap() && !place.join("target").try_exists().unwrap());
         assert_eq!(fs::metadata(place.join("lib/run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(keep_it(&data, &tool).unwrap(), Kept::AsBefore);
-        assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 1, "nothing half-made is left");
+        assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 2, "nothing half-made is left");
+        take_back(&place);
+        assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_kept_folder_that_was_changed_is_found_and_the_folder_it_came_from_puts_it_back() {
+        let (_dir, data, tool) = stage();
+        let Ok(Kept::New(place)) = keep_it(&data, &tool) else { panic!("not kept") };
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 5] = [
+            ("another content", |place| fs::write(place.join("lib/run.sh"), "rm").unwrap()),
+            ("one more file", |place| fs::write(place.join("lib/more.sh"), "").unwrap()),
+            ("one file less", |place| fs::remove_file(place.join("lib/run.sh")).unwrap()),
+            ("a program that was none", |place| {
+                fs::set_permissions(place.join("tool.toml"), Permissions::from_mode(0o755)).unwrap();
+            }),
+            ("a link out of it", |place| symlink("/etc/passwd", place.join("out")).unwrap()),
+        ];
+        for (what, change) in changes {
+            assert_eq!(content(&place), Content::AsAdded, "{what}");
+            assert_eq!(altered(&data), (vec![], 1), "{what}");
+            change(&place);
+            assert_eq!(content(&place), Content::Altered, "{what}");
+            assert_eq!(altered(&data), (vec!["demo.greet-1.0.0".to_owned()], 1), "{what}");
+            assert_eq!(keep_it(&data, &tool).unwrap(), Kept::Restored, "{what}");
+            assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 2, "{what}");
+        }
+        // What tools make for themselves is not theirs.
+        fs::create_dir_all(place.join("lib/__pycache__")).unwrap();
+        assert_eq!(content(&place), Content::AsAdded);
+        // Other files than those that were added put nothing back.
+        fs::write(place.join("lib/run.sh"), "rm").unwrap();
+        fs::write(tool.join("lib/run.sh"), "echo twice").unwrap();
+        assert!(keep_it(&data, &tool).unwrap_err().hint.unwrap().contains("raise `version`"));
+        assert_eq!(content(&place), Content::Altered);
+    }
+
+    #[test]
+    fn a_folder_from_a_release_that_recorded_nothing_is_recorded_as_it_is_found() {
+        let (_dir, data, tool) = stage();
+        let Ok(Kept::New(place)) = keep_it(&data, &tool) else { panic!("not kept") };
+        fs::remove_file(record_of(&place)).unwrap();
+        assert_eq!(content(&place), Content::Unrecorded);
+        record(&place).unwrap();
+        assert_eq!(content(&place), Content::AsAdded);
     }
 
     #[test]

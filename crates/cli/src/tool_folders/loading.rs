@@ -10,6 +10,8 @@
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 //! - LOAD-4: a folder runs only what its own manifest says. Where its version was published with another one, by whoever may
 //!   publish for the tenant, the folder is not taken.
+//! - LOAD-6: of the folders that the server keeps itself none runs that holds something else than was put there (`kept`): that is
+//!   looked at when it is first seen, and whenever it looks different.
 //! - LOAD-5: what is published stays so: a manifest that the rules of a later release would refuse is taken if just that content
 //!   was published before.
 
@@ -30,6 +32,7 @@ use kernel::ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
 
+use super::kept::{self, Content};
 use super::{Found, ToolFolder, find};
 use crate::failure::Failure;
 use crate::manifest_file::ManifestFileError;
@@ -53,6 +56,10 @@ pub(crate) struct Loader {
     pub(crate) homes: HashMap<(ToolId, String), PathBuf>,
     /// How each folder looked when its version was settled in it last.
     pub(crate) stamps: HashMap<PathBuf, Stamp>,
+    /// Where the server keeps folders itself, if this looks there.
+    pub(crate) kept: Option<PathBuf>,
+    /// How each of them looked when it was found to hold what was put there.
+    pub(crate) intact: HashMap<PathBuf, Stamp>,
     /// What was said about each folder last.
     pub(crate) said: HashMap<PathBuf, String>,
 }
@@ -85,7 +92,7 @@ impl Loader {
             self.say(PathBuf::from(&trouble), trouble, &mut round);
         }
         let mut waiting = Vec::new();
-        for ToolFolder { folder, manifest } in tools {
+        for ToolFolder { folder, manifest } in self.without_altered(tools, &mut round).await {
             match manifest {
                 Ok(manifest) => waiting.push((folder, manifest)),
                 // LOAD-4.
@@ -106,6 +113,66 @@ impl Loader {
         let waiting = self.without_duplicates(waiting, &mut round);
         self.publish_all(waiting, &mut round).await;
         (round, watched)
+    }
+
+    /// Leaves out every folder that the server keeps and that is not as it was put there (LOAD-6), and says so.
+    async fn without_altered(&mut self, tools: Vec<ToolFolder>, round: &mut Round) -> Vec<ToolFolder> {
+        let mut intact = Vec::with_capacity(tools.len());
+        for tool in tools {
+            if !self.is_kept(&tool.folder) || self.is_intact(&tool.folder).await {
+                intact.push(tool);
+                continue;
+            }
+            let ran: Vec<_> = self
+                .homes
+                .iter()
+                .filter(|(_, home)| **home == tool.folder)
+                .map(|(version, _)| version.clone())
+                .collect();
+            for version in ran {
+                self.homes.remove(&version);
+                self.no_longer_runs(&version);
+            }
+            let text = format!(
+                "`{}` is not taken: its files are not those that were added; `gantry tool add DIR` with the folder it came from \
+                 puts them back, and other files need another `version`",
+                tool.folder.display(),
+            );
+            self.say(tool.folder, text, round);
+        }
+        intact
+    }
+
+    fn is_kept(&self, folder: &Path) -> bool {
+        let kept = self.kept.as_ref().and_then(|kept| kept.canonicalize().ok());
+        kept.is_some_and(|kept| folder.parent() == Some(&*kept))
+    }
+
+    async fn is_intact(&mut self, folder: &Path) -> bool {
+        let now = stamp(folder);
+        if self.intact.get(folder) == Some(&now) {
+            return true;
+        }
+        let place = folder.to_owned();
+        let looked = tokio::task::spawn_blocking(move || match kept::content(&place) {
+            Content::Unrecorded => kept::record(&place).map(|()| Content::AsAdded),
+            content => Ok(content),
+        });
+        let is_intact = match looked.await {
+            Ok(Ok(content)) => content == Content::AsAdded,
+            Ok(Err(failure)) => {
+                tracing::warn!(message = failure.message, "what a kept folder holds cannot be recorded");
+                true
+            }
+            // Nobody has looked.
+            Err(_) => false,
+        };
+        if is_intact {
+            self.intact.insert(folder.to_owned(), now);
+        } else {
+            self.intact.remove(folder);
+        }
+        is_intact
     }
 
     /// Leaves out every folder whose version another folder claims too (LOAD-1), and says so about each. A version that ran from
@@ -204,7 +271,8 @@ impl Loader {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
                 self.settle(folder, &id, manifest, claimed);
-                if claimed {
+                // What the server keeps is not built where it is: it was said when it was added.
+                if claimed && !self.is_kept(folder) {
                     round.warnings.extend(tool_packages::unbuilt_warning(folder));
                 }
                 Ok(())
@@ -364,6 +432,8 @@ mod tests {
             dirs: vec![dir.join("tools")],
             homes: HashMap::new(),
             stamps: HashMap::new(),
+            kept: None,
+            intact: HashMap::new(),
             said: HashMap::new(),
         }
     }
@@ -426,6 +496,26 @@ mod tests {
         assert!(loader.tool_homes.of(&published).is_ok());
         put(dir.path(), "tool", &smallest("1.0.1").replace("Counts", "Really counts"));
         assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.1"]);
+    }
+
+    #[tokio::test]
+    async fn a_kept_folder_that_is_changed_does_not_run_until_it_is_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "tool", &smallest("1.0.0"));
+        let program = |text: &str| std::fs::write(dir.path().join("tools/tool/main.py"), text).unwrap();
+        program("1");
+        let mut loader = loader(dir.path()).await;
+        loader.kept = Some(dir.path().join("tools"));
+        // It is there from a release that recorded nothing.
+        assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.0"]);
+        program("2");
+        let (round, _) = loader.load().await;
+        assert!(round.warnings.concat().contains("`gantry tool add DIR`"), "{round:?}");
+        assert!(loader.homes.is_empty() && loader.report().problems.len() == 1);
+        assert_eq!(loader.load().await.0, Round::default(), "what was said is not said again");
+        program("1");
+        loader.load().await;
+        assert!(loader.homes.len() == 1 && loader.report().problems.is_empty());
     }
 
     #[tokio::test]

@@ -194,14 +194,24 @@ fn rename(members: &mut Map<String, Value>, aliases: &[(&str, &str)], within: &s
     }
 }
 
+/// Why a default is not admitted.
+const UNFIT_DEFAULT: &str =
+    "does not satisfy the schema beside it, so it would never be filled in: write one that does, or leave it out";
+
 /// The faults inside the two schemas, found even when other members are wrong.
 fn schema_findings(value: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     let limits = SchemaLimits::default();
-    if let Some(parameters) = value.get("parameters").filter(|p| p.is_object())
-        && let Err(errors) = CompiledSchema::input(parameters, &limits, Coercion::Off)
-    {
-        findings.extend(prefixed("/parameters", errors));
+    // What is odd in the words of an MCP server is remarked upon, and its tool kept.
+    let is_authors = value.pointer("/execution/type").and_then(Value::as_str) != Some("mcp");
+    if let Some(parameters) = value.get("parameters").filter(|p| p.is_object()) {
+        match CompiledSchema::input(parameters, &limits, Coercion::Off) {
+            Ok(compiled) if is_authors => findings.extend(
+                compiled.unfit_defaults().map(|path| Finding::new(format!("/parameters{path}"), UNFIT_DEFAULT)),
+            ),
+            Ok(_) => {}
+            Err(errors) => findings.extend(prefixed("/parameters", errors)),
+        }
     }
     if let Some(result) = value.get("result_schema").filter(|r| r.is_object())
         && let Err(errors) = CompiledSchema::output(result, &limits)

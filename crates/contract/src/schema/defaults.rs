@@ -7,12 +7,12 @@
 //! Invariants
 //! - DEF-1: a present value is never touched, `null` included.
 //! - DEF-2: a default that its own schema refuses is not filled in: generators write `"default": null` beside
-//!   `"type": "string"`, and that must not make every call without the parameter fail.
+//!   `"type": "string"`, and that must not make every call without the parameter fail. Each of them is named.
 //! - DEF-3: what was filled in can be taken out again (`undo`), for the rare schema that only holds without it.
 //!
 //! Not here: whether a changed default is a breaking change (`compat::defaults`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use jsonschema::ValidatorMap;
 use serde_json::{Map, Value};
@@ -23,6 +23,8 @@ use super::document::{Document, Key, Target, join, references, subschemas};
 #[derive(Debug, Default)]
 pub(crate) struct Defaults {
     nodes: Vec<Node>,
+    /// Pointers into the schema to the defaults that are not filled in (DEF-2).
+    unfit: BTreeSet<String>,
 }
 
 /// One kind of place in the value; recursive schemas make these a graph, hence the indices.
@@ -44,10 +46,21 @@ impl Defaults {
     /// Plans the filling for `schema`. `validators` has one validator for each place of the same schema.
     pub(crate) fn plan(schema: &Value, validators: Option<&ValidatorMap>) -> Self {
         let document = Document::new(schema);
-        let mut planner = Planner { document: &document, validators, nodes: Vec::new(), known: HashMap::new() };
+        let mut planner = Planner {
+            document: &document,
+            validators,
+            nodes: Vec::new(),
+            unfit: BTreeSet::new(),
+            known: HashMap::new(),
+        };
         planner.plan();
         let useful = planner.nodes.iter().any(|node| node.properties.iter().any(|property| property.default.is_some()));
-        if useful { Self { nodes: planner.nodes } } else { Self::default() }
+        Self { nodes: if useful { planner.nodes } else { Vec::new() }, unfit: planner.unfit }
+    }
+
+    /// Pointers into the schema to the defaults that their own schemas refuse (DEF-2).
+    pub(crate) fn unfit(&self) -> impl Iterator<Item = &str> {
+        self.unfit.iter().map(String::as_str)
     }
 
     /// Fills in what is absent; the pointers of what was added, parents before children.
@@ -143,6 +156,14 @@ pub(crate) fn effective<'a>(
     accepted.then_some(default)
 }
 
+/// The default that is there and refused by one of the schemas.
+fn refused(members: &[(String, &Map<String, Value>)], validators: Option<&ValidatorMap>) -> Option<String> {
+    let (place, default) = members.iter().find_map(|(at, map)| Some((at, map.get("default")?)))?;
+    let is_refused =
+        members.iter().any(|(at, _)| validator_at(validators, at).is_some_and(|one| !one.is_valid(default)));
+    is_refused.then(|| join(place, "default"))
+}
+
 fn validator_at<'v>(validators: Option<&'v ValidatorMap>, pointer: &str) -> Option<&'v jsonschema::Validator> {
     validators?.get(&format!("#{pointer}"))
 }
@@ -153,6 +174,7 @@ struct Planner<'d, 'a> {
     document: &'d Document<'a>,
     validators: Option<&'d ValidatorMap>,
     nodes: Vec<Node>,
+    unfit: BTreeSet<String>,
     /// The places that make up a node, to its index.
     known: HashMap<Vec<String>, usize>,
 }
@@ -219,6 +241,9 @@ impl<'a> Planner<'_, 'a> {
             let members: Vec<_> =
                 places.iter().flat_map(|(at, schema)| unconditional(self.document, at, schema)).collect();
             let default = effective(&members, self.validators).cloned();
+            if default.is_none() {
+                self.unfit.extend(refused(&members, self.validators));
+            }
             Property { name: name.to_owned(), default, node: Some(self.node(places, work)) }
         });
         let properties = properties.collect();

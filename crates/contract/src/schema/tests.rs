@@ -122,6 +122,36 @@ fn absent_defaults_are_filled_in_and_present_values_stay() {
 }
 
 #[test]
+fn a_default_that_its_own_schema_refuses_is_named() {
+    let schema = json!({
+        "properties": {
+            "text": { "type": "string", "default": 7 },
+            "null": { "type": "string", "default": null },
+            "fits": { "type": "integer", "default": 1 },
+            "named": { "$ref": "#/$defs/few", "default": 9 },
+            "both": { "allOf": [{ "maximum": 3 }], "type": "integer", "default": 5 },
+            "list": { "items": { "properties": { "n/m": { "enum": ["a"], "default": "b" } } } },
+            "branch": { "anyOf": [{ "properties": { "x": { "type": "string", "default": 1 } } }, true] },
+            "unknown": { "type": "object", "properties": {}, "default": { "undeclared": 1 } },
+            "unless": { "type": ["string", "null"], "default": null }
+        },
+        "$defs": { "few": { "type": "integer", "maximum": 3 } }
+    });
+    let compiled = input(&schema);
+    let unfit = [
+        "/properties/both/default",
+        "/properties/list/items/properties/n~1m/default",
+        "/properties/named/default",
+        "/properties/null/default",
+        "/properties/text/default",
+        "/properties/unknown/default",
+    ];
+    assert_eq!(compiled.unfit_defaults().collect::<Vec<_>>(), unfit);
+    assert_eq!(compiled.unchecked().iter().map(|part| part.path.as_str()).collect::<Vec<_>>(), unfit);
+    assert_eq!(compiled.prepare(json!({})).unwrap().value, json!({ "fits": 1, "unless": null }));
+}
+
+#[test]
 fn refusals_say_what_is_expected() {
     let schema = json!({
         "properties": {

@@ -4,6 +4,8 @@
 //! is checked, and the part is named where the tool is published and shown. Leaving it out silently would be a promise
 //! that nobody keeps; refusing the tool would keep it from everybody for the sake of one pattern.
 //!
+//! A default that its own schema refuses is named among them, too: it is kept, and filled in nowhere (`defaults`).
+//!
 //! Not here: what an older draft ignores by itself (`dialect`), patterns that are no regular expressions (`admit` refuses).
 
 use std::borrow::Cow;

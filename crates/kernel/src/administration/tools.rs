@@ -75,8 +75,10 @@ impl Kernel {
     fn can_run(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), Refusal> {
         let Some(binding) = &manifest.execution else { return Ok(()) };
         if let Some(executor) = self.parts.executors.iter().find(|executor| executor.kind() == binding.kind()) {
-            if manifest.checkpoint_config.as_ref().is_some_and(|config| config.enabled) && !executor.saves(manifest) {
-                return Err(not_admitted(&ManifestError::one("/checkpoint_config/enabled", NO_WAY_TO_SAVE)));
+            if let Some(config) = manifest.checkpoint_config.as_ref().filter(|_| !executor.saves(manifest)) {
+                // Whatever it says: nothing of it would come about, whoever calls.
+                let place = if config.enabled { "/checkpoint_config/enabled" } else { "/checkpoint_config" };
+                return Err(not_admitted(&ManifestError::one(place, NO_WAY_TO_SAVE)));
             }
             return executor.admits(tenant, manifest).map_err(|error| not_admitted(&error));
         }

@@ -176,6 +176,12 @@ fn quarantined(held: &Quarantine) -> Refusal {
 
 /// Published and in reach, but not to be had at the moment (REG-022, REG-023).
 fn not_available(tool: &ToolId, why: WhyUnavailable) -> Refusal {
+    if why == WhyUnavailable::ServerRemoved {
+        // What is left of it is history: it is in no list either.
+        return Refusal::new(ErrorCode::E3101, format!("there is no tool `{tool}` any more: {}", why.as_str()))
+            .hint("use another tool: `gantry tool list` or GET /v1/tools; an administrator can put the server back")
+            .details(json!({ "why_unavailable": why }));
+    }
     let passes = why == WhyUnavailable::ServerUnavailable;
     let hint = match why {
         WhyUnavailable::Quarantined => "an administrator can look at the change and accept it: `gantry server review`",

@@ -30,6 +30,33 @@ pub struct ServerRecord {
     pub added_by: Subject,
 }
 
+/// One of the servers that somebody has read: what it is called, and when it was put.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerRead {
+    pub name: String,
+    pub added_at: UnixMillis,
+}
+
+impl ServerRead {
+    /// Of the servers that are there, these were read: no more, no fewer and no others? In any order.
+    pub fn are_all_of(read: &[Self], there: &[Self]) -> bool {
+        let sorted = |servers: &[Self]| {
+            let mut servers = servers.to_vec();
+            servers.sort_unstable();
+            servers
+        };
+        sorted(read) == sorted(there)
+    }
+}
+
+/// What became of a server that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerPut {
+    Kept,
+    /// The tenant's other servers are not those that were read any more. Nothing was written.
+    Outdated,
+}
+
 /// Where a pin stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PinState {
@@ -170,8 +197,10 @@ pub trait UpstreamStore: Send + Sync + fmt::Debug {
     /// Everything, as of one moment.
     async fn load(&self) -> Result<UpstreamState, StoreError>;
 
-    /// Adds a server, or replaces what is known of it. Its pins stay.
-    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError>;
+    /// Adds a server, or replaces what is known of it; its pins stay. Only if the tenant's other servers are those that were read
+    /// as `others`, in one step with writing: what a server must not share with them was judged by these. Of several that are
+    /// put at once one is kept, and whoever is told [`ServerPut::Outdated`] reads and judges again.
+    async fn put_server(&self, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, StoreError>;
 
     /// Removes a server and all its pins; false if there was none.
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError>;

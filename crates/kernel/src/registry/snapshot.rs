@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
-use contract::manifest::LifecycleState;
+use contract::manifest::{Execution, LifecycleState};
 use contract::nearest::nearest;
 use contract::version::{Resolution, Version, VersionSpec, resolve};
 use imbl::{HashMap, OrdMap};
@@ -74,6 +74,14 @@ impl Tool {
     /// Every version, ascending.
     pub fn versions(&self) -> &[Arc<ToolVersion>] {
         &self.versions
+    }
+
+    /// The MCP server that it was taken in from, if it was.
+    pub fn server(&self) -> Option<&str> {
+        self.versions.iter().rev().find_map(|version| match &version.manifest.execution {
+            Some(Execution::Mcp { server, .. }) => Some(server.as_str()),
+            _ => None,
+        })
     }
 
     /// One version, whatever its state.

@@ -27,12 +27,12 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::Visit;
 use super::handler::Handler;
 use super::listing::Offered;
 use super::relaying::Asked;
 use super::running::{Ears, Errand, Outcome, Running, Said};
 use super::waiting::Waiting;
+use super::{Visit, call_logs};
 
 /// How long the client may take to accept one word about progress before the word is dropped.
 const TELLING_TIME: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ impl Round<'_> {
     }
 
     fn progress_token(&self) -> Option<ProgressToken> {
-        self.context.meta.get_progress_token()
+        self.context.meta.get_progress_token().filter(|_| !call_logs::is_unasked(&self.context.extensions))
     }
 
     pub(crate) fn ears(&self) -> Ears {
@@ -187,7 +187,8 @@ impl Round<'_> {
     async fn tell_note(&self, LogNote { severity, logger, data }: LogNote) {
         let mut note = LoggingMessageNotificationParam::new(level(severity), data);
         note.logger = logger;
-        self.within(self.context.peer.notify_logging_message(note)).await;
+        let note = call_logs::on_its_stream(&self.context.extensions, note);
+        self.within(self.context.peer.send_notification(note)).await;
     }
 
     /// A client that does not read gets no news; it must not hold up the call.

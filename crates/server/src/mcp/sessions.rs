@@ -18,6 +18,7 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
 
+use super::call_logs;
 use super::config::McpConfig;
 use super::quota::{NoPlace, Quota};
 use super::tasks;
@@ -142,7 +143,7 @@ impl Sessions {
         stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
     ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
         let has_tasks = self.has_tasks(id);
-        stream.map(move |sent| if has_tasks { tasks::given(sent) } else { sent })
+        stream.map(call_logs::given).map(move |sent| if has_tasks { tasks::given(sent) } else { sent })
     }
 }
 
@@ -190,7 +191,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let message = if self.has_tasks(id) { tasks::taken(message) } else { message };
+        let message = call_logs::taken(if self.has_tasks(id) { tasks::taken(message) } else { message });
         Ok(self.shown(id, self.inner.create_stream(id, message).await?))
     }
 
@@ -202,7 +203,8 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.create_standalone_stream(id).await?)
+        // What came too late for the stream of its call.
+        Ok(self.inner.create_standalone_stream(id).await?.map(call_logs::given))
     }
 
     async fn resume(

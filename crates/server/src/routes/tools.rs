@@ -249,7 +249,8 @@ async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let tool = door.kernel().tool(who.actor(), &id).await?;
     let now = door.kernel().clock().now();
     let current = tool.current(now).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the tool has no versions"))?;
-    Answer::json(&ToolDetail::of(&tool, current, now))
+    let why_unavailable = door.kernel().availability().why_not(&tool.tenant, &tool.id);
+    Answer::json(&ToolDetail::of(&tool, current, why_unavailable, now))
 }
 
 async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -68,7 +68,7 @@ where
         added_at: UnixMillis(1_790_000_000_123),
         added_by: "admin".parse().unwrap(),
     };
-    adapter.upstreams().put_server(&server).await.unwrap();
+    adapter.upstreams().put_server(&server, &[]).await.unwrap();
 }
 
 pub async fn what_stands_in_clear_is_found_and_what_is_sealed_or_nothing_is_not<A: Adapter>(adapter: A)

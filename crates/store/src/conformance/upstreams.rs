@@ -9,7 +9,8 @@ use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    UpstreamStore,
 };
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ macro_rules! upstreams_suite {
             [
                 a_fresh_store_has_no_servers_and_no_pins,
                 a_server_is_added_and_replaced_and_its_pins_stay,
+                a_server_is_put_only_beside_those_that_were_read,
+                of_servers_that_are_put_at_once_one_is_kept,
                 two_tenants_may_call_a_server_the_same,
                 pins_are_replaced_by_tenant_server_and_tool,
                 a_pin_is_not_written_over_by_what_was_judged_before_it,
@@ -75,8 +78,16 @@ fn pin(of: &str, server: &str, upstream_tool: &str, tool: &str) -> PinRecord {
 
 async fn with_server(adapter: &impl Adapter, of: &str, name: &str) -> Store {
     let store = adapter.upstreams();
-    store.put_server(&server(of, name, json!({}))).await.unwrap();
+    put_server(&store, &server(of, name, json!({}))).await;
     store
+}
+
+/// Puts a server as somebody does who has read which there are.
+async fn put_server(store: &Store, server: &ServerRecord) {
+    let there = store.load().await.unwrap().servers;
+    let others = there.into_iter().filter(|other| other.tenant == server.tenant && other.name != server.name);
+    let others: Vec<ServerRead> = others.map(|it| ServerRead { name: it.name, added_at: it.added_at }).collect();
+    assert_eq!(store.put_server(server, &others).await.unwrap(), ServerPut::Kept);
 }
 
 /// Puts pins as somebody does who has read what is there.
@@ -105,13 +116,48 @@ pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adap
     let pins = [pin("local", "files", "read", "files.read")];
     assert_eq!(put(&store, "local", "files", &pins).await, PinsPut::Kept);
     let changed = server("local", "files", json!({ "reach": { "type": "stdio", "command": "node" } }));
-    store.put_server(&changed).await.unwrap();
+    put_server(&store, &changed).await;
     assert_eq!(store.load().await.unwrap(), UpstreamState { servers: vec![changed], pins: pins.to_vec() });
+}
+
+pub async fn a_server_is_put_only_beside_those_that_were_read(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    with_server(&adapter, "acme", "files").await;
+    let (mail, before) = (server("local", "mail", json!({})), store.load().await.unwrap());
+    let read = |name: &str, added_at: UnixMillis| ServerRead { name: name.into(), added_at };
+    for others in [
+        vec![],
+        vec![read("files", UnixMillis(NOON.0 + 1))],
+        vec![read("other", NOON)],
+        vec![read("files", NOON), read("mail", NOON)],
+    ] {
+        assert_eq!(store.put_server(&mail, &others).await.unwrap(), ServerPut::Outdated, "{others:?}");
+    }
+    assert_eq!(store.load().await.unwrap(), before, "nothing was written");
+    assert_eq!(store.put_server(&mail, &[read("files", NOON)]).await.unwrap(), ServerPut::Kept);
+    // Its own former description is none of the others.
+    assert_eq!(store.put_server(&mail, &[read("files", NOON)]).await.unwrap(), ServerPut::Kept);
+    let calendar = server("local", "calendar", json!({}));
+    let others = [read("mail", NOON), read("files", NOON)];
+    assert_eq!(store.put_server(&calendar, &others).await.unwrap(), ServerPut::Kept, "in any order");
+}
+
+pub async fn of_servers_that_are_put_at_once_one_is_kept(adapter: impl Adapter) {
+    let store = adapter.upstreams();
+    let puts = (0..8).map(|n| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.put_server(&server("local", &format!("race-{n}"), json!({})), &[]).await })
+    });
+    let mut kept = 0;
+    for put in puts.collect::<Vec<_>>() {
+        kept += usize::from(put.await.unwrap().unwrap() == ServerPut::Kept);
+    }
+    assert_eq!((kept, store.load().await.unwrap().servers.len()), (1, 1));
 }
 
 pub async fn two_tenants_may_call_a_server_the_same(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
-    store.put_server(&server("acme", "files", json!({ "a": 1 }))).await.unwrap();
+    put_server(&store, &server("acme", "files", json!({ "a": 1 }))).await;
     assert_eq!(put(&store, "acme", "files", &[pin("acme", "files", "read", "files.read")]).await, PinsPut::Kept);
     assert_eq!(put(&store, "local", "files", &[pin("local", "files", "read", "files.read")]).await, PinsPut::Kept);
     assert!(store.remove_server(&tenant("acme"), "files").await.unwrap());

@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{PinChange, PinRecord, PinsPut, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{
+    PinChange, PinRecord, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore,
+};
 
 use super::MemoryStore;
 
@@ -34,9 +36,17 @@ impl UpstreamStore for MemoryStore {
         })
     }
 
-    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
-        self.upstreams().servers.insert((server.tenant.clone(), server.name.clone()), server.clone());
-        Ok(())
+    async fn put_server(&self, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, StoreError> {
+        let mut kept = self.upstreams();
+        let is_other = |(tenant, name): &(TenantId, String)| *tenant == server.tenant && *name != server.name;
+        let there = kept.servers.iter().filter(|(key, _)| is_other(key));
+        let there: Vec<ServerRead> =
+            there.map(|(_, it)| ServerRead { name: it.name.clone(), added_at: it.added_at }).collect();
+        if !ServerRead::are_all_of(others, &there) {
+            return Ok(ServerPut::Outdated);
+        }
+        kept.servers.insert((server.tenant.clone(), server.name.clone()), server.clone());
+        Ok(ServerPut::Kept)
     }
 
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {

@@ -2,7 +2,8 @@
 //!
 //! Pins are written in a transaction that has the row of their server locked before it looks at them, so a look at its tools
 //! is kept whole or not at all, two instances never write over each other's pins unseen, and a server that is being removed
-//! gets no more pins.
+//! gets no more pins. Servers of one tenant are put one after the other, whichever instances put them, and each of them sees
+//! those before it.
 //!
 //! Not here: what a pin means (`upstreams::pins`).
 
@@ -14,7 +15,8 @@ use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    UpstreamStore,
 };
 use serde_json::Value;
 use tokio_postgres::Row;
@@ -32,16 +34,10 @@ impl UpstreamStore for PostgresStore {
         Ok(loaded?)
     }
 
-    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
-        let statement = "
-            INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES ($1, $2, $3, $4, $5)
-            ON CONFLICT (tenant_id, name) DO UPDATE
-            SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by";
-        let (tenant, name, spec) = (server.tenant.as_str(), kept(&server.name), server.spec.to_string());
-        let added_by = server.added_by.as_str();
-        let values = [text(&tenant), text(&name), text(&spec), int(&server.added_at.0), text(&added_by)];
-        self.pool.execute(Scope::Tenant(tenant), statement, &values).await?;
-        Ok(())
+    async fn put_server(&self, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, StoreError> {
+        let scope = Scope::Tenant(server.tenant.as_str());
+        let put = in_transaction!(self.pool, scope, |tx| put_server(tx, server, others).await);
+        Ok(put?)
     }
 
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
@@ -55,6 +51,27 @@ impl UpstreamStore for PostgresStore {
         let put = in_transaction!(self.pool, scope, |tx| put_pins(tx, tenant.as_str(), server, changes).await);
         Ok(put?)
     }
+}
+
+async fn put_server(tx: &Transaction, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, Fault> {
+    let (tenant, name, spec) = (server.tenant.as_str(), kept(&server.name), server.spec.to_string());
+    let added_by = server.added_by.as_str();
+    tx.query("SELECT pg_advisory_xact_lock(hashtextextended('servers ' || $1, 0))", &[text(&tenant)]).await?;
+    // A statement of its own: it sees what was written by whoever had the lock before.
+    let find = "SELECT name, added_at FROM upstream_servers WHERE tenant_id = $1 AND name <> $2";
+    let found = tx.query(find, &[text(&tenant), text(&name)]).await?;
+    let read = |row: &Row| Ok(ServerRead { name: free_text(row, "name")?, added_at: moment(row, "added_at")? });
+    let there = found.iter().map(read).collect::<Result<Vec<ServerRead>, Fault>>()?;
+    if !ServerRead::are_all_of(others, &there) {
+        return Ok(ServerPut::Outdated);
+    }
+    let put = "
+        INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (tenant_id, name) DO UPDATE
+        SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by";
+    let values = [text(&tenant), text(&name), text(&spec), int(&server.added_at.0), text(&added_by)];
+    tx.execute(put, &values).await?;
+    Ok(ServerPut::Kept)
 }
 
 async fn put_pins(tx: &Transaction, tenant: &str, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {

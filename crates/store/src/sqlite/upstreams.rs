@@ -1,5 +1,6 @@
 //! `UpstreamStore` on SQLite: MCP servers and the pins of their tools, durable before it is answered. (REG-023)
 //!
+//! A server is written in one step with the question whether the other servers of its tenant are what was read.
 //! Pins of one server are written in one savepoint of the writer, together with the questions whether the server is still
 //! there and whether the pins are what was read, so a look at its tools is kept whole or not at all.
 //!
@@ -12,7 +13,8 @@ use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    UpstreamStore,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
@@ -31,9 +33,9 @@ impl UpstreamStore for SqliteStore {
         self.readers.run(load).await
     }
 
-    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
-        let server = server.clone();
-        self.writer()?.run(move |connection| put_server(connection, &server)).await
+    async fn put_server(&self, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, StoreError> {
+        let (server, others) = (server.clone(), others.to_vec());
+        self.writer()?.run(move |connection| put_server(connection, &server, &others)).await
     }
 
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
@@ -49,7 +51,18 @@ impl UpstreamStore for SqliteStore {
 
 // ---------------------------------------------------------------------------------------------------------- writing
 
-fn put_server(connection: &Connection, server: &ServerRecord) -> Result<(), Fault> {
+fn put_server(connection: &Connection, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, Fault> {
+    let mut find =
+        connection.prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = ?1 AND name <> ?2")?;
+    let mut rows = find.query([server.tenant.as_str(), server.name.as_str()])?;
+    let mut there = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get("name")?;
+        there.push(ServerRead { added_at: time_of(row, "added_at", &name)?, name });
+    }
+    if !ServerRead::are_all_of(others, &there) {
+        return Ok(ServerPut::Outdated);
+    }
     connection
         .prepare_cached(
             "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -63,7 +76,7 @@ fn put_server(connection: &Connection, server: &ServerRecord) -> Result<(), Faul
             server.added_at.to_string(),
             server.added_by.as_str()
         ])?;
-    Ok(())
+    Ok(ServerPut::Kept)
 }
 
 fn remove_server(connection: &Connection, tenant: &TenantId, name: &str) -> Result<bool, Fault> {

@@ -59,7 +59,7 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
     };
     store.put(&space, &tenant, &[vector]).await.unwrap();
     let server = ServerRecord { tenant, name: "files".to_owned(), spec: json!({}), added_at: at, added_by: by };
-    store.put_server(&server).await.unwrap();
+    store.put_server(&server, &[]).await.unwrap();
 }
 
 async fn connect(url: &str) -> Client {

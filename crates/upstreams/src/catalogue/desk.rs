@@ -10,12 +10,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, is_snake_word};
 use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
 use contract::version::Version;
-use kernel::Actor;
 use kernel::permissions::Permissions;
 use kernel::ports::audit_sink::AuditAction;
 use kernel::ports::server_desk::{Decision, PinReport, ServerDesk, ServerReport};
-use kernel::ports::upstream_store::{PinRecord, PinState, ServerRecord};
+use kernel::ports::upstream_store::{PinRecord, PinState, ServerPut, ServerRead, ServerRecord};
 use kernel::registry::ToolVersion;
+use kernel::{Actor, WhyUnavailable};
 use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown, suggested};
@@ -61,8 +61,7 @@ impl ServerDesk for Catalogue {
         self.parts.admission.admit(&key.0, &read).await?;
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
-        self.catch_up().await?;
-        self.there_is_room(&key, &read)?;
+        let start = start && !read.disabled;
         let record = ServerRecord {
             tenant: key.0.clone(),
             name: key.1.clone(),
@@ -70,23 +69,12 @@ impl ServerDesk for Catalogue {
             added_at: self.parts.kernel.clock().now(),
             added_by: act.by().clone(),
         };
-        let storing = self.storing.read().await;
-        self.parts.store.put_server(&super::stored::marked(&record, set_by)).await.map_err(|error| error.refusal())?;
-        let before = self.kept(&key);
-        let note = format!("{} `{name}`", if before.is_some() { "changed" } else { "added" });
-        let was_disabled = before.as_ref().is_some_and(Kept::is_disabled);
-        let pins = before.map(|kept| kept.pins).unwrap_or_default();
-        let (answers, start) = (!read.disabled, start && !read.disabled);
-        let kept = Kept { record, spec: Some(read), answers, pins, problems: Vec::new() };
-        {
-            let mut servers = self.table();
-            // Under the lock: what is switched off is offered to nobody from here on, and what is switched on is.
-            if kept.is_disabled() || was_disabled {
-                self.parts.kernel.availability().set(kept.availability());
-            }
-            servers.insert(key.clone(), kept);
+        let is_new = self.place(&key, record, read).await?;
+        if is_new {
+            // What a server of this name had before is not that of a removed one any more; what of it is to be had, a look says.
+            self.close_orphans();
         }
-        drop(storing);
+        let note = format!("{} `{name}`", if is_new { "added" } else { "changed" });
         let recorded = act.done(AuditAction::ServersChanged, None, note).await;
         self.tell_others().await;
         self.supervise().await;
@@ -104,17 +92,22 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), name.to_owned());
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
+        let placing = self.placing.lock().await;
         self.catch_up().await?;
         let kept = self.known(&key)?;
         // Closed before it is forgotten: what is left published must not be callable for a moment longer.
-        let withdrawn = PinState::Withdrawn;
-        let closed = kept.pins.values().map(|pin| PinRecord { state: withdrawn, ..pin.clone() });
-        let closed: Vec<_> = closed.map(|pin| (super::key_of(&pin), pins::why_unavailable(&pin, false))).collect();
+        let closed = || kept.pins.values().map(|pin| (super::key_of(pin), Some(WhyUnavailable::ServerRemoved)));
         let storing = self.storing.read().await;
-        self.parts.kernel.availability().set(closed);
+        self.parts.kernel.availability().set(closed());
         self.parts.store.remove_server(&key.0, &key.1).await.map_err(|error| error.refusal())?;
-        self.table().remove(&key);
+        {
+            let mut servers = self.table();
+            servers.remove(&key);
+            // Its process may have said meanwhile that it answers; from here on nobody hears that any more.
+            self.parts.kernel.availability().set(closed());
+        }
         drop(storing);
+        drop(placing);
         self.tell_others().await;
         {
             let mut turns = super::lock(&self.turns);
@@ -318,12 +311,48 @@ impl Catalogue {
         }
     }
 
-    /// Two servers of a tenant never share a namespace, or nobody could tell by a tool's name where it comes from.
-    fn there_is_room(&self, key: &ServerKey, spec: &ServerSpec) -> Result<(), Refusal> {
+    /// Puts a server among the others, in this instance and in the store, as one step (CAT-7). Answers whether it is new. For
+    /// whoever has its turn.
+    async fn place(&self, key: &ServerKey, record: ServerRecord, spec: ServerSpec) -> Result<bool, Refusal> {
+        let _placing = self.placing.lock().await;
+        self.catch_up().await?;
+        for _ in 0..JUDGED_MAX {
+            let others = self.there_is_room(key, &spec)?;
+            let storing = self.storing.read().await;
+            let marked = super::stored::marked(&record, spec.set_by);
+            match self.parts.store.put_server(&marked, &others).await.map_err(|error| error.refusal())? {
+                ServerPut::Kept => {}
+                ServerPut::Outdated => {
+                    drop(storing);
+                    self.read_anew().await?;
+                    continue;
+                }
+            }
+            let before = self.kept(key);
+            let (is_new, was_disabled) = (before.is_none(), before.as_ref().is_some_and(Kept::is_disabled));
+            let pins = before.map(|kept| kept.pins).unwrap_or_default();
+            let answers = !spec.disabled;
+            let kept = Kept { record, spec: Some(spec), answers, pins, problems: Vec::new() };
+            let mut servers = self.table();
+            // Under the lock: what is switched off is offered to nobody from here on, and what is switched on is.
+            if kept.is_disabled() || was_disabled {
+                self.parts.kernel.availability().set(kept.availability());
+            }
+            servers.insert(key.clone(), kept);
+            return Ok(is_new);
+        }
+        Err(outdated(&key.1))
+    }
+
+    /// Two servers of a tenant never share a namespace, or nobody could tell by a tool's name where it comes from. Answers by which
+    /// others this was judged.
+    fn there_is_room(&self, key: &ServerKey, spec: &ServerSpec) -> Result<Vec<ServerRead>, Refusal> {
         let wanted = namespace(&key.1, Some(spec));
         let servers = self.table();
         let mut others = servers.iter().filter(|((tenant, name), _)| *tenant == key.0 && *name != key.1);
-        if others.clone().count() >= SERVERS_MAX {
+        let read = |kept: &Kept| ServerRead { name: kept.record.name.clone(), added_at: kept.record.added_at };
+        let judged_by: Vec<ServerRead> = others.clone().map(|(_, kept)| read(kept)).collect();
+        if judged_by.len() >= SERVERS_MAX {
             return Err(Refusal::new(ErrorCode::E3407, format!("a tenant has at most {SERVERS_MAX} servers"))
                 .hint("remove one that is not needed: `gantry server remove`"));
         }
@@ -333,7 +362,7 @@ impl Catalogue {
                 format!("the tools of `{other}` stand in the namespace `{wanted}` already"),
             )
             .hint("give this server a `namespace` of its own")),
-            None => Ok(()),
+            None => Ok(judged_by),
         }
     }
 }

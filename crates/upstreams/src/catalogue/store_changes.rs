@@ -67,9 +67,11 @@ impl Catalogue {
 
     /// Reads everything again, where others may have changed it. For whoever is about to decide something, too.
     pub(super) async fn catch_up(&self) -> Result<(), Refusal> {
-        if self.parts.bus.is_none() {
-            return Ok(());
-        }
+        if self.parts.bus.is_none() { Ok(()) } else { self.read_anew().await }
+    }
+
+    /// Reads everything again, whoever may have changed it.
+    pub(super) async fn read_anew(&self) -> Result<(), Refusal> {
         // FOL-1.
         let turn = self.storing.write().await;
         let state = self.parts.store.load().await.map_err(|error| error.refusal())?;
@@ -90,8 +92,11 @@ impl Catalogue {
         let after = read(state, &before);
         // FOL-2.
         let pinned: HashSet<ToolKey> = after.values().flat_map(|kept| kept.pins.values().map(key_of)).collect();
-        let gone = before.values().flat_map(|kept| kept.pins.values().map(key_of)).filter(|key| !pinned.contains(key));
-        let gone = gone.map(|key| (key, Some(WhyUnavailable::Withdrawn)));
+        let why = |server| {
+            if after.contains_key(server) { WhyUnavailable::Withdrawn } else { WhyUnavailable::ServerRemoved }
+        };
+        let known = before.iter().flat_map(|(server, kept)| kept.pins.values().map(move |pin| (key_of(pin), server)));
+        let gone = known.filter(|(key, _)| !pinned.contains(key)).map(|(key, server)| (key, Some(why(server))));
         // FOL-3.
         let others = after.iter().flat_map(|(key, kept)| kept.differing_from(before.get(key)));
         self.parts.kernel.availability().set(gone.chain(others));

@@ -277,6 +277,17 @@ impl Stage {
         page.tools.iter().map(line).collect()
     }
 
+    /// What a list has for whoever sees everything, and what a search finds.
+    async fn listed(&self) -> Vec<String> {
+        let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
+        let mut all = Vec::new();
+        for tier in [None, Some(Tier::Catalogue), Some(Tier::Tenant), Some(Tier::Agent)] {
+            all.extend(self.kernel.list_tools(admin(), &filter, tier).await.unwrap().tools);
+        }
+        all.extend(self.kernel.search_tools(admin(), "reads a file", 10).await.unwrap());
+        all.iter().map(|listed| listed.tool.id.to_string()).collect()
+    }
+
     async fn notes(&self, action: AuditAction, count: usize) -> Vec<String> {
         // Records are written by a task of their own; wait for as many as there must be.
         for _ in 0..10_000 {
@@ -507,12 +518,24 @@ async fn only_what_was_looked_at_is_classified() {
 #[tokio::test]
 async fn a_removed_server_takes_its_tools_away_for_good_and_may_come_back() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
+    assert_eq!(stage.listed().await.len(), 5);
     stage.catalogue.remove_server(admin(), None, "files").await.unwrap();
+    assert_eq!(stage.why("files.read_file"), Some(WhyUnavailable::ServerRemoved));
+    assert_eq!(stage.listed().await, Vec::<String>::new());
+    stage.catalogue.availability(&home(), "files", true);
+    assert_eq!(stage.why("files.read_file"), Some(WhyUnavailable::ServerRemoved), "its process speaks too late");
     assert_eq!(stage.visible().await, []);
     assert!(stage.puppets.applied.lock().unwrap().is_empty());
     assert_eq!(stage.catalogue.remove_server(admin(), None, "files").await.unwrap_err().code, ErrorCode::E3101);
     let stage = stage.restarted().await;
-    assert_eq!(stage.why("files.read_file"), Some(WhyUnavailable::Withdrawn), "after a restart too");
+    assert_eq!(stage.why("files.read_file"), Some(WhyUnavailable::ServerRemoved), "after a restart too");
+    assert_eq!(stage.listed().await, Vec::<String>::new(), "not even for whoever sees everything");
+    stage.catalogue.put_server(admin(), None, "files", spec(), false).await.unwrap();
+    assert_eq!(
+        stage.why("files.read_file"),
+        Some(WhyUnavailable::Withdrawn),
+        "it is there again, and has not been heard"
+    );
     assert_eq!(stage.visible().await, []);
     stage.says("files", vec![tool("read_file", "Reads another file.")]);
     stage.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
@@ -531,6 +554,40 @@ async fn servers_with_the_same_tools_do_not_get_into_each_others_way() {
     same["namespace"] = json!("files");
     let refusal = stage.catalogue.put_server(admin(), None, "third", same, true).await.unwrap_err();
     assert!(refusal.message.contains("`files`"), "{}", refusal.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_servers_that_are_put_at_once_one_has_the_namespace() {
+    let names = ["race-a", "race_a", "Race-A", "race.a", "RACE_A"];
+    let stage = Stage::new().await;
+    let put = |catalogue: &Arc<Catalogue>, name: &'static str| {
+        let catalogue = Arc::clone(catalogue);
+        tokio::spawn(async move { catalogue.put_server(admin(), None, name, spec(), false).await })
+    };
+    // In one instance, and in two that know nothing of each other but the store.
+    let (store, bus) = (Arc::new(MemoryStore::default()), Arc::new(MemoryBus::default()));
+    let on = async || Stage::on(Arc::clone(&store), Arc::default(), Some(Arc::clone(&bus) as Arc<dyn ChangeBus>)).await;
+    let (one, other) = (on().await, on().await);
+    for catalogues in [[&stage.catalogue, &stage.catalogue], [&one.catalogue, &other.catalogue]] {
+        let puts: Vec<_> =
+            names.into_iter().zip(catalogues.into_iter().cycle()).map(|(name, of)| put(of, name)).collect();
+        let mut refused = 0;
+        for one in puts {
+            if let Err(refusal) = one.await.unwrap() {
+                assert!(refusal.code == ErrorCode::E3004 && refusal.message.contains("`race_a`"), "{refusal:?}");
+                refused += 1;
+            }
+        }
+        assert_eq!(refused, names.len() - 1);
+    }
+    assert_eq!(stage.catalogue.names().len(), 1);
+    assert_eq!(UpstreamStore::load(&*store).await.unwrap().servers.len(), 1);
+    // Those that do not get in each other's way are all kept.
+    let puts = ["a", "b", "c", "d", "e"].map(|name| put(&stage.catalogue, name));
+    for one in puts {
+        one.await.unwrap().unwrap();
+    }
+    assert_eq!(stage.catalogue.names().len(), 6);
 }
 
 #[tokio::test]
@@ -637,7 +694,7 @@ async fn what_one_instance_changes_is_so_at_the_others() {
 
     one.catalogue.remove_server(admin(), None, "files").await.unwrap();
     other.catalogue.catch_up().await.unwrap();
-    assert_eq!(why(&other), Some(WhyUnavailable::Withdrawn));
+    assert_eq!(why(&other), Some(WhyUnavailable::ServerRemoved));
     assert!(other.catalogue.names().is_empty() && other.puppets.applied.lock().unwrap().is_empty());
 }
 

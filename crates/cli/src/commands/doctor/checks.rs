@@ -51,8 +51,23 @@ pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
     let mut findings =
         vec![directory, secret("admin token", dir.admin_token()), secret("signing key", dir.signing_key())];
     findings.extend(former_keys(dir));
+    findings.extend(kept_tools(dir));
     findings.extend(disk(dir));
     findings
+}
+
+/// Folders of tools that the server keeps must hold what was added; nothing to say where there are none.
+fn kept_tools(dir: &DataDir) -> Option<Finding> {
+    const WHAT: &str = "kept tools";
+    let (altered, all) = tool_folders::kept::altered(dir);
+    if altered.is_empty() {
+        return (all > 0).then(|| Finding::well(WHAT, format!("{all}, each as it was added")));
+    }
+    Some(Finding::failed(
+        WHAT,
+        format!("{} does not hold the files that were added, so it does not run", altered.join(", ")),
+        "`gantry tool add DIR` with the folder it came from puts them back; other files need another `version`",
+    ))
 }
 
 /// A full disk stops audit and store, and with them every call.

@@ -324,11 +324,13 @@ impl House {
             tenant: tenant.clone(),
             homes: HashMap::new(),
             stamps: HashMap::new(),
+            kept: None,
+            intact: HashMap::new(),
             said: HashMap::new(),
         };
         let kept = tool_folders::kept::folder(&self.data_dir)?;
-        let shared_dirs: Vec<PathBuf> = config.tools.dirs.iter().cloned().chain([kept]).collect();
-        let shared_tools = loader(&TenantId::home(), &shared_dirs);
+        let shared_dirs: Vec<PathBuf> = config.tools.dirs.iter().cloned().chain([kept.clone()]).collect();
+        let shared_tools = Loader { kept: Some(kept), ..loader(&TenantId::home(), &shared_dirs) };
         let of_tenants = config.tools.tenants.iter().map(|(tenant, dirs)| loader(tenant, dirs));
         let loaders = std::iter::once(shared_tools).chain(of_tenants).collect();
         let policies = config.policy.file.clone().map(|path| PolicyFollower {

@@ -17,6 +17,32 @@ use crate::printer::{Printer, visible};
 
 /// The classes that can be given, in the order of the help.
 const CLASSES: [&str; 4] = ["pure", "idempotent", "irreversible", "unclassified"];
+/// What becomes of a call of a tool of this class, unless activations or policies say more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallOutcome {
+    /// For programs.
+    pub(crate) word: &'static str,
+    pub(crate) text: &'static str,
+}
+
+impl CallOutcome {
+    pub(crate) fn of(class: &str) -> Self {
+        match class {
+            "irreversible" => Self {
+                word: "refused",
+                text: "is refused (E3208): it needs a key and an approval, and this version has no approvals",
+            },
+            "compensatable" => Self { word: "needs_key", text: "runs with an idempotency key" },
+            "pure" | "idempotent" => Self { word: "runs", text: "runs" },
+            _ => Self { word: "runs", text: "runs, and is not repeated if nobody knows what came of it" },
+        }
+    }
+
+    pub(crate) fn is_refused(self) -> bool {
+        self.word == "refused"
+    }
+}
+
 /// Most characters of a description in a question.
 const DESCRIPTION_CHARS_MAX: usize = 200;
 
@@ -81,11 +107,17 @@ impl Classify {
             proposals.extend(asked(&context.printer, &tools, &proposals)?);
         }
         if self.says_nothing() {
-            context.printer.answer(&json!({ "tools": tools }), |printer| overview(printer, &self.name, &tools));
+            let document = json!({ "tools": tools.iter().map(with_calls).collect::<Vec<_>>() });
+            context.printer.answer(&document, |printer| overview(printer, &self.name, &tools));
             return Ok(());
         }
         proposals.retain(|proposal| proposal.now != proposal.becomes);
         if !self.dry_run {
+            if !self.is_meant(&context.printer, &proposals) {
+                return Err(Failure::new("nothing was classified").hint(
+                    "name the tools that only read by --pure, and those that may be called twice by --idempotent",
+                ));
+            }
             for proposal in &proposals {
                 self.say(&client, proposal).await?;
             }
@@ -104,6 +136,18 @@ impl Classify {
             ));
         }
         Ok(())
+    }
+
+    /// Says which tools nobody could call any more, before anything is said; whoever sits there is asked.
+    fn is_meant(&self, printer: &Printer, proposals: &[Proposal]) -> bool {
+        let refused: Vec<&Proposal> = proposals.iter().filter(|proposal| proposal.closes()).collect();
+        for Proposal { tool, becomes, because, .. } in &refused {
+            let call = CallOutcome::of(becomes).text;
+            printer.warn(&format!("`{tool}` becomes {becomes} ({because}): a call of it {call}"));
+        }
+        let question = || format!("classify {} tools whose calls are refused from then on?", refused.len());
+        // Whoever was asked about each of them has said so already.
+        refused.is_empty() || self.interactive || !printer.can_ask() || printer.confirm(&question())
     }
 
     fn says_nothing(&self) -> bool {
@@ -165,8 +209,31 @@ impl Proposal {
 
     fn document(&self) -> Value {
         let Self { tool, now, becomes, because, .. } = self;
-        json!({ "tool_id": tool, "was": now, "side_effect_policy": becomes, "because": because })
+        let call = call(becomes);
+        json!({ "tool_id": tool, "was": now, "side_effect_policy": becomes, "because": because, "call": call })
     }
+
+    /// Could it be called before, and not after?
+    fn closes(&self) -> bool {
+        CallOutcome::of(&self.becomes).is_refused() && !CallOutcome::of(&self.now).is_refused()
+    }
+}
+
+fn call(class: &str) -> Value {
+    let CallOutcome { word, text } = CallOutcome::of(class);
+    json!({ "outcome": word, "message": format!("a call {text}") })
+}
+
+/// What is known of a tool, with what becomes of a call by its class, and by the one that is proposed.
+fn with_calls(tool: &Value) -> Value {
+    let mut tool = tool.clone();
+    let suggested = Some(text(&tool, "suggested_policy")).filter(|class| !class.is_empty()).map(call);
+    let now = call(class_of(&tool));
+    if let Some(members) = tool.as_object_mut() {
+        members.insert("call".to_owned(), now);
+        members.extend(suggested.map(|call| ("suggested_call".to_owned(), call)));
+    }
+    tool
 }
 
 /// What the hints of a server say about tools that nobody has classified and no pattern names. Words that nobody has
@@ -216,7 +283,8 @@ enum Choice {
 
 fn choice(printer: &Printer, default: &str) -> Choice {
     loop {
-        let question = format!("[p]ure, [i]dempotent, i[r]reversible, [s]kip, [q]uit; Enter is {default}:");
+        let question =
+            format!("[p]ure, [i]dempotent, i[r]reversible (calls are refused), [s]kip, [q]uit; Enter is {default}:");
         // An end of the input is no answer to anything that is still open.
         let Some(answer) = printer.ask(&question) else { return Choice::Stop };
         if let Some(choice) = understood(&answer, default) {
@@ -299,9 +367,11 @@ fn overview(printer: &Printer, server: &str, tools: &[Value]) -> String {
     let rows = tools.iter().map(|tool| {
         let undecided = class_of(tool) == "unclassified" && !is_open(tool);
         let proposal = if undecided { text(tool, "suggested_policy") } else { "" };
-        [text(tool, "tool_id").to_owned(), class_of(tool).to_owned(), proposal.to_owned(), hints(tool)]
+        let class = if proposal.is_empty() { class_of(tool) } else { proposal };
+        let call = CallOutcome::of(class).text.to_owned();
+        [text(tool, "tool_id").to_owned(), class_of(tool).to_owned(), proposal.to_owned(), hints(tool), call]
     });
-    let mut page = printer.table(["TOOL", "CLASS", "PROPOSED", "ITS SERVER HINTS"], rows);
+    let mut page = printer.table(["TOOL", "CLASS", "PROPOSED", "ITS SERVER HINTS", "A CALL WITH THAT CLASS"], rows);
     let proposed = hinted(tools, &[]).len();
     let open = open(tools, &[]).count();
     if proposed > 0 {
@@ -321,8 +391,11 @@ fn outcome(printer: &Printer, proposals: &[Proposal], dry_run: bool) -> String {
     if proposals.is_empty() {
         return "nothing to say: every tool that was meant has its class".to_owned();
     }
-    let rows = proposals.iter().map(|it| [it.tool.clone(), it.now.clone(), it.becomes.clone(), it.because.clone()]);
-    let table = printer.table(["TOOL", "WAS", if dry_run { "WOULD BE" } else { "IS" }, "BECAUSE"], rows);
+    let rows = proposals.iter().map(|it| {
+        let call = CallOutcome::of(&it.becomes).text.to_owned();
+        [it.tool.clone(), it.now.clone(), it.becomes.clone(), it.because.clone(), call]
+    });
+    let table = printer.table(["TOOL", "WAS", if dry_run { "WOULD BE" } else { "IS" }, "BECAUSE", "A CALL"], rows);
     if dry_run { format!("{table}\n\nnothing was changed") } else { table }
 }
 
@@ -406,6 +479,26 @@ mod tests {
     }
 
     #[test]
+    fn a_class_says_what_becomes_of_a_call() {
+        for (class, word) in
+            [("pure", "runs"), ("idempotent", "runs"), ("unclassified", "runs"), ("irreversible", "refused")]
+        {
+            assert_eq!(CallOutcome::of(class).word, word);
+        }
+        let tool = json!({ "tool_id": "files.remove", "hints": ["destructive"], "suggested_policy": "irreversible",
+            "accepted": { "digest": "sha256:a" } });
+        let shown = with_calls(&tool);
+        assert_eq!(shown["call"]["outcome"], "runs", "{shown}");
+        assert_eq!(shown["suggested_call"]["outcome"], "refused", "{shown}");
+        let proposals = hinted(&[tool], &[]);
+        assert!(proposals[0].closes());
+        let table = outcome(&Printer::new(Wishes::default()), &proposals, true);
+        assert!(table.contains("E3208"), "{table}");
+        let again = Proposal { now: "irreversible".into(), ..proposals[0].clone() };
+        assert!(!again.closes(), "it could not be called before either");
+    }
+
+    #[test]
     fn an_answer_is_a_letter_a_word_or_nothing() {
         assert_eq!(understood("", "pure"), Some(Choice::Class("pure")));
         assert_eq!(understood(" r\n", "pure"), Some(Choice::Class("irreversible")));
@@ -419,6 +512,7 @@ mod tests {
         let page = overview(&Printer::new(Wishes::default()), "files", &tools());
         assert!(page.contains("accept the 1 proposed: gantry server classify files --trust-hints"), "{page}");
         assert!(page.contains("say the 2 others"), "{page}");
+        assert!(page.contains("A CALL WITH THAT CLASS"), "{page}");
         assert_eq!(still_open(&tools(), &[]), 3);
     }
 }

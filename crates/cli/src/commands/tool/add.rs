@@ -18,6 +18,9 @@ use crate::tool_folders::kept::{self, Kept};
 /// Has the server look at its folders of tools.
 const LOAD: &str = "/v1/admin/tool-folders/load";
 
+/// Of a kept folder that was changed.
+const PUT_BACK: &str = "what the server keeps of it had been changed; it is again what was added";
+
 /// Register a tool: a manifest file, a tool folder, or - for stdin
 ///
 /// A folder with a program is copied into the data directory and stays registered there, also after a restart.
@@ -94,7 +97,9 @@ async fn add_folder(context: &Context, folder: &Path, id: &ToolId, manifest: &Ma
     let version = &manifest.version;
     let before = match context.client()?.post(LOAD, &json!({})).await {
         Err(ClientError::NotRunning { .. }) if context.may_go_offline() => {
-            kept::keep(&context.data_dir(), folder, id, version)?;
+            if kept::keep(&context.data_dir(), folder, id, version)? == Kept::Restored {
+                context.printer.note(PUT_BACK);
+            }
             let document = json!({ "tool_id": id, "version": version, "created": false, "kept": true });
             let text = format!("{id} {version} is kept; no server runs, and the next one registers it when it starts");
             context.printer.answer(&document, |_| text);
@@ -118,6 +123,9 @@ async fn add_folder(context: &Context, folder: &Path, id: &ToolId, manifest: &Ma
             .hint("the folder has to be where the server is: run this there, or start the server with --tools DIR"));
     }
     let kept = kept::keep(&context.data_dir(), folder, id, version)?;
+    if kept == Kept::Restored {
+        context.printer.note(PUT_BACK);
+    }
     let after = context.client()?.post(LOAD, &json!({})).await?;
     let problem = members(&after, "problems").find(|problem| text(problem, "folder") == name);
     let why = match (loaded(&after, id, manifest), problem) {

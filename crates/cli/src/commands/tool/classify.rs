@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::segment;
 use crate::commands::import::bringing_in::in_tenant;
+use crate::commands::server::classify::CallOutcome;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -40,7 +41,8 @@ impl Classify {
         let answer = client.post(&path, &json!({ "side_effect_policy": self.effects })).await?;
         context.printer.answer(&answer, |_| {
             let text = |member: &str| answer.get(member).and_then(Value::as_str).unwrap_or_default();
-            format!("{} {} is {}", text("tool_id"), text("version"), self.effects)
+            let call = CallOutcome::of(&self.effects).text;
+            format!("{} {} is {}: a call {call}", text("tool_id"), text("version"), self.effects)
         });
         Ok(())
     }

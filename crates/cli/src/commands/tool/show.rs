@@ -1,6 +1,7 @@
 //! `gantry tool show`: one tool, its parameters and its versions, or one version of it.
 
 use clap::Args;
+use policy::WhyUnavailable;
 use serde_json::Value;
 
 use crate::catalogue;
@@ -34,7 +35,7 @@ fn page(printer: &Printer, tool: &Value) -> String {
         printer.style(&format!("{} {version}", text("/tool_id")), Style::Bold),
         format!("{} – {}", text("/manifest/name"), text("/manifest/description")),
         String::new(),
-        format!("state     {}", text("/lifecycle_state")),
+        format!("state     {}{}", text("/lifecycle_state"), unavailable(tool)),
         format!("effects   {}", text("/manifest/side_effect_policy")),
         format!("timeouts  {}", text("/manifest/timeout_class")),
         format!(
@@ -58,6 +59,12 @@ fn page(printer: &Printer, tool: &Value) -> String {
         parts.push(printer.table(["VERSION", "STATE", "PUBLISHED"], versions.iter().rev().map(version_row)));
     }
     parts.join("\n")
+}
+
+/// Why nobody can call it, if so.
+fn unavailable(tool: &Value) -> String {
+    let why = tool.get("why_unavailable").and_then(|why| serde_json::from_value::<WhyUnavailable>(why.clone()).ok());
+    why.map(|why| format!(", but cannot be called: {}", why.as_str())).unwrap_or_default()
 }
 
 /// How one version fares, in a line.
