@@ -57,10 +57,7 @@ pub(super) fn unmet(files: &[SourceFile]) -> Vec<String> {
         let code = row.code.as_str();
         match (met(code), row.capability.is_built()) {
             (true, true) | (false, false) => {}
-            (false, true) => found.push(format!(
-                "{code} ({}) is met by no black-box test: write one",
-                row.meaning
-            )),
+            (false, true) => found.push(format!("{code} ({}) is met by no black-box test: write one", row.meaning)),
             (true, false) => found.push(format!("{code} is met by a black-box test, and its capability is not built")),
         }
     }
