@@ -176,6 +176,108 @@ async fn what_a_server_misses_is_shown_with_the_command_that_gives_it() {
 }
 
 #[tokio::test]
+async fn what_is_there_already_stays_until_somebody_says_that_it_is_replaced() {
+    let house = House::open().await;
+    let file = house.file("servers/mcp.json");
+    let write = |region: &str| {
+        let block = json!({ "mcpServers": { "plain": { "command": PYTHON, "args": ["plain.py"],
+            "env": { "REGION": region, "API_TOKEN": "hunter2" } } } });
+        std::fs::write(&file, block.to_string()).unwrap();
+    };
+    let import = |more: &[&str]| {
+        let mut line = vec!["import", "mcp", file.to_str().unwrap(), "--yes", "--json"];
+        line.extend(more);
+        house.gantry.cli(&line)
+    };
+    let region = || {
+        let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+        servers["servers"][0]["spec"]["reach"]["env"]["REGION"].clone()
+    };
+    write("eu");
+    assert_eq!(trial(&import(&[]).ok().json(), "plain")["unchanged"], false);
+    // The same once more, also after it was given something.
+    house.gantry.cli(&["server", "grant", "plain", "--allow-host", "api.example.com"]).ok();
+    let again = import(&[]).ok().json();
+    assert_eq!(
+        (&trial(&again, "plain")["unchanged"], &trial(&again, "plain")["result"]),
+        (&json!(true), &json!("works"))
+    );
+    assert!(again.to_string().contains("network:https://api.example.com"), "{again}");
+
+    write("us");
+    let looked = import(&["--dry-run"]).json();
+    assert_eq!(looked["servers"][0]["change"], "not_replaced", "{looked}");
+    let other = import(&[]);
+    assert_eq!((other.code(), region()), (1, json!("eu")), "{}", other.out());
+    let told = trial(&other.json(), "plain").clone();
+    assert_eq!(told["result"], "not_replaced", "{told}");
+    assert!(told["what"].as_str().unwrap().ends_with("differs in the variables"), "{told}");
+    let command = format!("gantry import mcp {} --only plain --replace", file.display());
+    assert_eq!(told["command"], command, "{told}");
+    import(&["--replace"]).ok();
+    assert_eq!(region(), "us");
+
+    let add = |more: &[&str]| {
+        let mut line = vec!["server", "add", "plain", "--json"];
+        line.extend(more);
+        let script = house.path("servers/plain.py");
+        line.extend(["--", PYTHON, &script]);
+        house.gantry.cli(&line)
+    };
+    let refused = add(&[]);
+    assert_eq!((refused.code(), region()), (1, json!("us")), "{}", refused.out());
+    let said = format!("{}{}", refused.out(), refused.err());
+    for words in ["there is a server `plain` already", "plain.py", "`gantry server edit plain`", "--replace"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    add(&["--replace"]).ok();
+    assert_eq!(region(), Value::Null);
+}
+
+#[tokio::test]
+async fn a_password_by_any_name_that_the_door_refuses_in_clear_is_imported_as_a_credential() {
+    let house = House::open().await;
+    let file = house.file("servers/mcp.json");
+    let env = json!({ "DB_PASS": "hunter2", "SMTP_PASSWD": "hunter2", "MYSQL_PWD": "hunter2", "PWD": "notes", "LOGIN": "ada" });
+    let block = json!({ "mcpServers": { "plain": { "command": PYTHON, "args": ["plain.py"], "env": env } } });
+    std::fs::write(&file, block.to_string()).unwrap();
+    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]).ok();
+    let known = ran.json()["servers"][0]["spec"]["reach"]["env"].clone();
+    let expected = json!({ "DB_PASS": { "secret": "plain_db_pass" }, "SMTP_PASSWD": { "secret": "plain_smtp_passwd" },
+        "MYSQL_PWD": { "secret": "plain_mysql_pwd" }, "PWD": "notes", "LOGIN": "ada" });
+    assert_eq!(known, expected);
+    assert!(!ran.out().contains("hunter2"));
+}
+
+/// A server that tries what its arguments name, and ends of it.
+const HASTY: &str = "import resource, socket, sys\n\
+if sys.argv[1] == 'files':\n\
+\x20   print('limit', resource.getrlimit(resource.RLIMIT_NOFILE)[0], file=sys.stderr)\n\
+\x20   kept = [open('/usr/bin/env') for _ in range(2000)]\n\
+proxy = socket.create_connection(('127.0.0.1', 3128))\n\
+proxy.sendall(b'CONNECT api.example.com:443 HTTP/1.1\\r\\nHost: api.example.com\\r\\n\\r\\n')\n\
+sys.exit(proxy.recv(4096).decode())\n";
+
+#[tokio::test]
+async fn a_server_that_opens_too_many_files_or_a_closed_host_is_told_with_what_helps() {
+    let house = House::open().await;
+    std::fs::write(house.file("servers/hasty.py"), HASTY).unwrap();
+    let script = house.path("servers/hasty.py");
+    let add = |name: &str| {
+        let ran = house.gantry.cli(&["server", "add", name, "--json", "--", PYTHON, &script, name]);
+        let logs = house.gantry.cli(&["server", "logs", name]).ok().out();
+        (trial(&ran.json(), name).clone(), logs)
+    };
+    let (told, logs) = add("files");
+    assert!(told["what"].as_str().unwrap().contains("`[sandbox]`, `open_files`"), "{told} {logs}");
+    assert!(told["command"].is_null() && logs.contains("limit 1024"), "{told} {logs}");
+    let (told, logs) = add("host");
+    assert_eq!(told["command"], "gantry server grant host --allow-host api.example.com:443", "{told}");
+    assert!(logs.contains("`gantry server grant host --allow-host api.example.com` lets it"), "{logs}");
+    assert!(!logs.contains("required_permissions"), "{logs}");
+}
+
+#[tokio::test]
 async fn a_script_is_followed_to_its_interpreter_and_what_is_off_stays_off() {
     let house = House::open().await;
     let file = house.file("mcp.json");

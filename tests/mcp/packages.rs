@@ -186,7 +186,7 @@ async fn install_scripts_run_only_if_that_is_said() {
     assert_eq!(ran.code(), 0, "{}{}", ran.out(), ran.err());
     assert!(ran.err().contains("install scripts, which were not run"), "{}", ran.err());
     assert!(!Path::new(&mark).try_exists().unwrap());
-    let ran = cli(&house, &["server", "add", "kept", "--allow-install-scripts", "--", "npx", &package]);
+    let ran = cli(&house, &["server", "add", "kept", "--replace", "--allow-install-scripts", "--", "npx", &package]);
     assert_eq!(ran.code(), 0, "{}{}", ran.out(), ran.err());
     assert!(Path::new(&mark).try_exists().unwrap(), "{}", ran.err());
     let packages = cli(&house, &["server", "packages", "--json"]).ok().json();

@@ -23,7 +23,7 @@ use kernel::ResolvedLimits;
 use kernel::permissions::{NetworkPermission, Permissions};
 use kernel::ports::executor::{ToolCall, Usage, forbidden_destinations};
 use kernel::ports::secret_source::{Secret, SecretSource};
-use sandbox::egress::{self, Bounds, Cidr, Gate, Policy, Ports, Resolver, Rule};
+use sandbox::egress::{self, Bounds, Cidr, Gate, GateOwner, Policy, Ports, Resolver, Rule};
 use sandbox::{Access, Limits, Mount};
 
 use crate::process::scrub::Scrubber;
@@ -73,7 +73,7 @@ impl Default for Reach {
             egress: Bounds::default(),
             open_networks: Vec::new(),
             pids: 128,
-            open_files: 256,
+            open_files: 1024,
             io_bytes_per_second: None,
             system: sandbox::SYSTEM.iter().map(PathBuf::from).collect(),
         }
@@ -115,14 +115,17 @@ impl Confinement {
     /// What has to be mounted besides a path of a server, so that it may be given.
     fn masked(&self, declared: &str, access: Access) -> Result<Vec<Mount>, Refusal> {
         let (path, private) = (Path::new(declared), &self.reach.private_paths);
+        let allowed = |private: &[PathBuf]| match self.fence(declared, private) {
+            Some(fence) => Err(self.refused_to_server(declared, fence)),
+            None => Ok(()),
+        };
         match &self.reach.masks {
             // What is the server's own itself is given to nobody.
             Some(masks) if !private.iter().any(|own| path.starts_with(own)) => {
                 let covers = masks.over(path, access, private)?;
-                self.fenced_from(declared, &[])?;
-                Ok(covers)
+                allowed(&[]).map(|()| covers)
             }
-            _ => self.fenced(declared).map(|()| Vec::new()),
+            _ => allowed(private).map(|()| Vec::new()),
         }
     }
 
@@ -171,24 +174,65 @@ impl Confinement {
 
     /// CONF-2.
     fn fenced(&self, declared: &str) -> Result<(), Refusal> {
-        self.fenced_from(declared, &self.reach.private_paths)
+        if self.fence(declared, &self.reach.private_paths).is_none() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            ErrorCode::E3405,
+            format!("the tool declares `{declared}`, which this server gives to no tool"),
+        )
+        .hint("declare a narrower path, or let the operator change `[sandbox] allowed_paths` or `blocked_paths`")
+        .retryable(false))
     }
 
-    fn fenced_from(&self, declared: &str, private: &[PathBuf]) -> Result<(), Refusal> {
+    /// What keeps this path from everybody.
+    fn fence(&self, declared: &str, private: &[PathBuf]) -> Option<Fence> {
         let path = Path::new(declared);
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(path);
-        let blocked = NEVER.iter().any(|never| touches(Path::new(never)))
-            || self.reach.blocked_paths.iter().chain(private).any(|other| touches(other));
-        let allowed = self.reach.allowed_paths.as_ref();
-        if blocked || allowed.is_some_and(|allowed| !allowed.iter().any(|other| path.starts_with(other))) {
-            return Err(Refusal::new(
-                ErrorCode::E3405,
-                format!("the tool declares `{declared}`, which this server gives to no tool"),
-            )
-            .hint("declare a narrower path, or let the operator change `[sandbox] allowed_paths` or `blocked_paths`")
-            .retryable(false));
+        if NEVER.iter().any(|never| touches(Path::new(never))) || private.iter().any(|own| touches(own)) {
+            return Some(Fence::Own);
         }
-        Ok(())
+        if self.reach.blocked_paths.iter().any(|other| touches(other)) {
+            return Some(Fence::Blocked);
+        }
+        let allowed = self.reach.allowed_paths.as_ref();
+        let is_left_out = allowed.is_some_and(|allowed| !allowed.iter().any(|other| path.starts_with(other)));
+        is_left_out.then_some(Fence::NotAllowed)
+    }
+
+    /// The same for whoever looks after an MCP server, with the lines of the configuration that would give the path.
+    fn refused_to_server(&self, declared: &str, fence: Fence) -> Refusal {
+        let (key, hint) = match fence {
+            Fence::Own => {
+                let message = format!("`{declared}` is the system's own or this Gantry's, and is given to no server");
+                return Refusal::new(ErrorCode::E3405, message).hint("give it another folder").retryable(false);
+            }
+            Fence::Blocked => {
+                let path = Path::new(declared);
+                let is_clear = |other: &&str| !path.starts_with(other) && !Path::new(other).starts_with(path);
+                let is_usual = self.reach.blocked_paths.iter().eq(USUALLY_BLOCKED.iter().map(Path::new));
+                let left: Vec<&str> = USUALLY_BLOCKED.into_iter().filter(is_clear).collect();
+                let hint = if is_usual {
+                    // Nobody has written the list, so nobody knows where it is.
+                    format!(
+                        "give it another folder; or write the lines `[sandbox]` and `blocked_paths = {left:?}` into the `gantry.toml` \
+                         that Gantry is started with, and start Gantry again"
+                    )
+                } else {
+                    "give it another folder; or take what blocks it out of `blocked_paths` in `[sandbox]` of `gantry.toml`, and start \
+                     Gantry again"
+                        .to_owned()
+                };
+                ("`[sandbox] blocked_paths` keeps from everybody", hint)
+            }
+            Fence::NotAllowed => (
+                "`[sandbox] allowed_paths` does not list",
+                format!("add {declared:?} to `allowed_paths` in `[sandbox]` of `gantry.toml`, and start Gantry again"),
+            ),
+        };
+        Refusal::new(ErrorCode::E3405, format!("the server is to have `{declared}`, which {key}"))
+            .hint(hint)
+            .retryable(false)
     }
 
     /// A directory that every tool of a kind sees must not hold what is the server's own. As root the tool could not read
@@ -214,26 +258,27 @@ impl Confinement {
     }
 
     /// The same for a program that serves many calls, which has one also if it may go nowhere.
-    pub(crate) fn gate_of_program(
+    pub(crate) fn gate_of_server(
         &self,
+        server: &str,
         permissions: &Permissions,
         limits: &ResolvedLimits,
     ) -> Result<Arc<Gate>, Refusal> {
-        self.gate_within(limits, permissions)
+        Ok(Arc::new(self.gate_within(limits, permissions)?.owned_by(GateOwner::Server(server.into()))))
     }
 
     /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.
     pub(crate) fn gate_even_if_closed(&self, call: &ToolCall, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
-        self.gate_within(&call.limits, permissions)
+        self.gate_within(&call.limits, permissions).map(Arc::new)
     }
 
-    fn gate_within(&self, limits: &ResolvedLimits, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
+    fn gate_within(&self, limits: &ResolvedLimits, permissions: &Permissions) -> Result<Gate, Refusal> {
         let rules = permissions.network.iter().map(rule).collect::<Result<_, _>>()?;
         // A megabit is a million bits.
         let bytes_per_second = limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
         let policy =
             Policy { rules, open_networks: self.reach.open_networks.clone(), bytes_per_second, ..Policy::default() };
-        Ok(Arc::new(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver))))
+        Ok(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver)))
     }
 
     /// A gate that belongs to no call and lets nothing through.
@@ -321,6 +366,20 @@ pub(crate) fn forbidden(call: &ToolCall, tried: &[String]) -> Refusal {
     )
 }
 
+/// Why a path is given to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    /// It is the system's, or our own.
+    Own,
+    /// The operator has blocked it.
+    Blocked,
+    /// The operator has listed others.
+    NotAllowed,
+}
+
+/// What is blocked where nobody has said anything (`[sandbox] blocked_paths`).
+const USUALLY_BLOCKED: [&str; 2] = ["/etc", "/var"];
+
 /// The end of the usual words, and what stands there if they would not be true.
 const NOT_ALLOWED: &str = "which its manifest does not allow";
 const NOT_GIVEN: &str = "which its manifest declares, but to which this server lets no tool";
@@ -402,6 +461,27 @@ mod tests {
         let allowed_paths = Some(vec!["/people/ann".into()]);
         let listed = confinement(Reach { homes, allowed_paths, ..Reach::default() });
         assert!(listed.admitted("/people/ann/notes").is_ok() && listed.admitted("/people/bob").is_err());
+    }
+
+    #[test]
+    fn whoever_looks_after_a_server_reads_the_lines_that_would_give_it_the_path() {
+        let said = |reach: Reach, path: &str| {
+            let mut permissions = Permissions::default();
+            permissions.read = vec![path.into()];
+            let refusal = confinement(reach).mounts_of_server(&permissions).unwrap_err();
+            format!("{} {}", refusal.message, refusal.hint.unwrap())
+        };
+        let blocked =
+            |paths: &[&str]| Reach { blocked_paths: paths.iter().map(PathBuf::from).collect(), ..Reach::default() };
+        let usual = said(blocked(&["/etc", "/var"]), "/var/www/project");
+        assert!(usual.contains("`[sandbox]` and `blocked_paths = [\"/etc\"]`") && !usual.contains("tool"), "{usual}");
+        let own = said(blocked(&["/data/private", "/var/www"]), "/var/www/project");
+        assert!(own.contains("take what blocks it out of `blocked_paths`") && !own.contains("/data/private"), "{own}");
+        let listed = Reach { allowed_paths: Some(vec!["/data".into()]), ..Reach::default() };
+        let listed = said(listed, "/srv/project");
+        assert!(listed.contains("add \"/srv/project\" to `allowed_paths`") && !listed.contains("/data"), "{listed}");
+        let private = Reach { private_paths: vec!["/srv/.gantry".into()], ..Reach::default() };
+        assert!(said(private, "/srv/.gantry/x").contains("this Gantry's"));
     }
 
     #[test]

@@ -26,12 +26,13 @@ pub struct ServerRoom {
 }
 
 impl Confinement {
-    /// The room of a program that serves many calls. `credentials` are those its permissions name, already fetched.
+    /// The room of the program of the MCP server `name`, which serves many calls. `credentials` are those its permissions name, already fetched.
     ///
     /// # Errors
     /// Something is declared that this server gives to nobody.
     pub fn server_room(
         &self,
+        name: &str,
         command: Vec<String>,
         env: BTreeMap<String, String>,
         permissions: &Permissions,
@@ -46,7 +47,7 @@ impl Confinement {
         spec.mounts = self.mounts_of_server(permissions)?;
         spec.limits = self.limits_of(limits);
         // Also where it may go nowhere: what it wanted is told to whoever asks why it does not work.
-        let gate = self.gate_of_program(permissions, limits)?;
+        let gate = self.gate_of_server(name, permissions, limits)?;
         open_network(&mut spec, gate.policy().direct_places_that_tell());
         if !credentials.is_empty() {
             lay_out_secrets(&mut spec, credentials.iter().map(|(name, secret)| (*name, secret)));

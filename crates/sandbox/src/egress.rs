@@ -42,7 +42,7 @@ mod throttle;
 pub use address::AddressClass;
 pub use cidr::{Cidr, CidrError};
 pub use counted::Counted;
-pub use gate::{Gate, GateLimits, Refused};
+pub use gate::{Gate, GateLimits, GateOwner, Refused};
 pub use host::{Host, HostError, HostPattern};
 pub use meter::{Meter, Usage, VIOLATIONS_MAX, Violation};
 pub use policy::{Bounds, Policy};

@@ -105,7 +105,7 @@ impl Default for Limits {
             memory_bytes: 512 << 20,
             cpu_millicores: 500,
             pids: 64,
-            open_files: 256,
+            open_files: 1024,
             scratch_bytes: 100 << 20,
             io_bytes_per_second: None,
         }

@@ -9,10 +9,17 @@
 
 use crate::connection::stdio::NOT_LET_THROUGH;
 
+mod variables;
+
+use variables::no_variable;
+
 /// Characters of a line that are shown.
 const SHOWN_CHARS_MAX: usize = 200;
 /// Longest name of a thing that is taken out of a line.
 const NAME_CHARS_MAX: usize = 255;
+/// The module of the Python SDK, and its versions before the second.
+const SDK: &str = "mcp";
+const SDK_FORMER: &str = "mcp<2";
 
 /// Why it does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +38,12 @@ pub enum Remedy {
     Write(String),
     /// Connecting to this host and port.
     Host(String),
-    /// A value for this variable.
-    Variable(String),
+    /// Values for these variables.
+    Variables(Vec<String>),
+    /// This package beside its own, of PyPI: another version of something it needs.
+    Package(String),
+    /// A git repository to work in, and to be read: this folder if one was named.
+    Repository(Option<String>),
     /// More time to start.
     Patience,
 }
@@ -40,14 +51,21 @@ pub enum Remedy {
 impl Remedy {
     /// The arguments of `gantry server` that do it, for a server of this name.
     pub fn arguments(&self, server: &str) -> Vec<String> {
-        let (command, flag, value) = match self {
-            Self::Read(path) => ("grant", "--allow-read", path.clone()),
-            Self::Write(path) => ("grant", "--allow-write", path.clone()),
-            Self::Host(host) => ("grant", "--allow-host", host.clone()),
-            Self::Variable(name) => ("edit", "--env", format!("{name}=…")),
-            Self::Patience => ("edit", "--start-timeout", "600".to_owned()),
+        let (command, values) = match self {
+            Self::Read(path) => ("grant", vec![("--allow-read", path.clone())]),
+            Self::Write(path) => ("grant", vec![("--allow-write", path.clone())]),
+            Self::Host(host) => ("grant", vec![("--allow-host", host.clone())]),
+            Self::Variables(names) => {
+                ("edit", names.iter().map(|name| ("--env", format!("{name}=…"))).collect::<Vec<_>>())
+            }
+            Self::Package(package) => ("update", vec![("--with", package.clone())]),
+            Self::Repository(folder) => {
+                ("grant", vec![("--allow-read", folder.clone().unwrap_or_else(|| "PATH".to_owned()))])
+            }
+            Self::Patience => ("edit", vec![("--start-timeout", "600".to_owned())]),
         };
-        vec![command.to_owned(), server.to_owned(), flag.to_owned(), value]
+        let words = values.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        [command.to_owned(), server.to_owned()].into_iter().chain(words).collect()
     }
 }
 
@@ -58,7 +76,9 @@ pub fn diagnose(error: Option<&str>, log: &[String]) -> Diagnosis {
     let ends: Vec<usize> = log.iter().enumerate().filter(|(_, line)| is_end(line)).map(|(at, _)| at).collect();
     let begin = ends.len().checked_sub(2).and_then(|at| ends.get(at)).map_or(0, |at| at + 1);
     let lines: Vec<&str> = log.iter().skip(begin).map(|line| said(line)).collect();
-    let found = SIGNS.iter().find_map(|sign| lines.iter().find_map(|line| sign(line)));
+    let first =
+        |sign: &Sign| (0..lines.len()).find_map(|at| sign(lines.get(at)?, lines.get(at + 1..).unwrap_or_default()));
+    let found = SIGNS.iter().find_map(first);
     if let Some(found) = found {
         return found;
     }
@@ -85,9 +105,25 @@ fn said(line: &str) -> &str {
     }
 }
 
+/// What a line says, and with it those behind it.
+type Sign = fn(&str, &[&str]) -> Option<Diagnosis>;
+
 /// Signs, the surest first.
-const SIGNS: [fn(&str) -> Option<Diagnosis>; 9] =
-    [not_let_through, no_package, no_trust, no_registry, no_memory, no_file, no_write, no_variable, no_module];
+const SIGNS: [Sign; 13] = [
+    |line, _| not_let_through(line),
+    |line, _| no_descriptor(line),
+    |line, _| no_package(line),
+    |line, _| no_trust(line),
+    |line, _| no_registry(line),
+    |line, _| no_memory(line),
+    |line, _| other_sdk(line),
+    |line, _| no_fit(line),
+    |line, _| no_repository(line),
+    |line, _| no_file(line),
+    |line, _| no_write(line),
+    no_variable,
+    |line, _| no_module(line),
+];
 
 fn found(what: String, remedy: Option<Remedy>) -> Option<Diagnosis> {
     Some(Diagnosis { what, remedy })
@@ -96,6 +132,13 @@ fn found(what: String, remedy: Option<Remedy>) -> Option<Diagnosis> {
 fn not_let_through(line: &str) -> Option<Diagnosis> {
     let place = line.split_once(NOT_LET_THROUGH)?.1.trim();
     found(format!("it wants to connect to {place}"), Some(Remedy::Host(place.to_owned())))
+}
+
+/// As many files as one process may have. What it could not open then is there, and may be seen.
+fn no_descriptor(line: &str) -> Option<Diagnosis> {
+    let signs = ["EMFILE", "Too many open files", "too many open files"];
+    signs.iter().any(|sign| line.contains(sign)).then_some(())?;
+    found("it opens more files than a process may have at once (`[sandbox]`, `open_files`)".into(), None)
 }
 
 /// npm: `404 Not Found - GET https://registry/name`, uv: `Because name was not found in the package registry`.
@@ -118,7 +161,7 @@ fn no_package(line: &str) -> Option<Diagnosis> {
 /// A network that has an authority of its own, which the program does not look for where the system does.
 fn no_trust(line: &str) -> Option<Diagnosis> {
     let signs = ["UnknownIssuer", "unable to get local issuer certificate", "SELF_SIGNED_CERT_IN_CHAIN"];
-    let remedy = || Some(Remedy::Variable("SSL_CERT_FILE".into()));
+    let remedy = || Some(Remedy::Variables(vec!["SSL_CERT_FILE".into()]));
     signs.iter().any(|sign| line.contains(sign)).then(|| {
         found(
             "it does not trust the certificate of what it connects to: name the file with your authorities".into(),
@@ -170,34 +213,65 @@ fn no_write(line: &str) -> Option<Diagnosis> {
     found(format!("it wants to use `{path}`, which it may not"), Some(Remedy::Write(folder.to_owned())))
 }
 
-/// `BRAVE_API_KEY environment variable is required` and its many relatives.
-fn no_variable(line: &str) -> Option<Diagnosis> {
-    // Python, when nobody has said what `os.environ["DB_URL"]` is.
-    if let Some(name) = line.strip_prefix("KeyError: ").map(|name| name.trim_matches(['\'', '"']))
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-    {
-        return found(format!("it wants the variable `{}`", plain(name)), Some(Remedy::Variable(plain(name))));
-    }
+/// The version 2 of the Python SDK has other modules, and those of version 1 are what most servers were written with.
+fn other_sdk(line: &str) -> Option<Diagnosis> {
+    let of_sdk = |name: &str| name.split('.').next() == Some(SDK) && name.contains('.');
+    let module = line.split_once("No module named ").and_then(|(_, rest)| in_quotes(rest)).filter(|name| of_sdk(name));
+    let name = line.split_once("cannot import name ").and_then(|(_, rest)| {
+        let (_, source) = rest.split_once(" from ")?;
+        let source = in_quotes(source)?;
+        (source == SDK || of_sdk(source)).then_some(in_quotes(rest)?)
+    });
+    let missing = module.or(name)?;
+    found(
+        format!(
+            "the version of the Python SDK `{SDK}` that is installed does not have `{}`: it was written for another one, mostly `{SDK_FORMER}`",
+            plain(missing)
+        ),
+        Some(Remedy::Package(SDK_FORMER.to_owned())),
+    )
+}
+
+/// Packages of which one wants another version of the other than is there: `pkg_resources`, `pip check`, uv.
+fn no_fit(line: &str) -> Option<Diagnosis> {
+    let line = line.trim();
+    let is_conflict = line.contains("VersionConflict: ")
+        || line.contains("which is incompatible")
+        || (line.contains(" depends on ") && (line.contains("we can conclude") || line.contains("Because ")));
+    is_conflict.then_some(())?;
+    let why =
+        line.split_once("VersionConflict: ").map_or(line, |(_, why)| why).trim_start_matches(['╰', '─', '▶', ' ']);
+    let wants_sdk = ["depends on ", "requires ", "Requirement.parse('"]
+        .iter()
+        .filter_map(|sign| why.split_once(sign))
+        .find_map(|(_, rest)| requirement(rest).filter(|wanted| wanted.starts_with(SDK) && wanted.contains('<')));
+    found(
+        format!("two of its packages do not go together: {}", shown(why)),
+        wants_sdk.map(|wanted| Remedy::Package(wanted.to_owned())),
+    )
+}
+
+/// A requirement of Python at the start of a text, as far as it is one of the SDK: `mcp<2`, `mcp>=1.2,<2`.
+fn requirement(text: &str) -> Option<&str> {
+    let is_part =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '<' | '>' | '=' | '!' | '~' | '.' | ',' | '*' | '-' | '_');
+    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let wanted = text.get(..end)?.trim_end_matches([',', '.']);
+    let behind = wanted.strip_prefix(SDK)?;
+    (behind.starts_with(['<', '>', '=', '!', '~']) && wanted.len() <= NAME_CHARS_MAX).then_some(wanted)
+}
+
+/// git, GitPython and `mcp-server-git`, of a folder that is none, or that they may not see.
+fn no_repository(line: &str) -> Option<Diagnosis> {
     let lower = line.to_ascii_lowercase();
-    let signs = [
-        "required",
-        "missing",
-        "not set",
-        "must be set",
-        "must provide",
-        "is not defined",
-        "not provided",
-        "please set",
-    ];
-    if !signs.iter().any(|sign| lower.contains(sign)) {
-        return None;
-    }
-    let of_variable = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let name = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).find(|word| {
-        word.len() > 3 && word.contains('_') && word.chars().all(of_variable) && !word.starts_with("ERR_")
-    })?;
-    found(format!("it wants the variable `{}`", plain(name)), Some(Remedy::Variable(plain(name))))
+    let signs = ["not a git repository", "not a valid git repository", "invalidgitrepositoryerror", "nosuchpatherror"];
+    signs.iter().any(|sign| lower.contains(sign)).then_some(())?;
+    let folder = path_in(line).map(|path| path.strip_suffix("/.git").map(str::to_owned).unwrap_or(path));
+    let what = match &folder {
+        Some(folder) => format!("`{folder}` is no git repository that it may read"),
+        None => "it was given no git repository: its arguments have to name one, which it may read".to_owned(),
+    };
+    found(what, Some(Remedy::Repository(folder)))
 }
 
 fn no_module(line: &str) -> Option<Diagnosis> {
@@ -211,12 +285,22 @@ fn no_module(line: &str) -> Option<Diagnosis> {
     )
 }
 
+/// What stands in quotes at the beginning.
+fn in_quotes(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"' | '`'))?;
+    text.get(1..)?.split(quote).next().filter(|inside| !inside.is_empty())
+}
+
 /// The first path in quotes, or else the first at all, that is nothing of the sandbox's own.
 fn path_in(line: &str) -> Option<String> {
     // In quotes it may have blanks in it. Which parts are in them, nobody can say: "can't open '/srv/a b'".
     let quoted = line.split(['\'', '"', '`']).skip(1);
     let loose = line.split_whitespace().map(|word| word.trim_matches([',', ':', ';', '.', '(', ')']));
-    let path = quoted.chain(loose).find(|word| word.starts_with('/') && word.len() > 1)?;
+    // Loggers put their name in front: `ERROR:server:/srv/a is …`. What begins with two slashes is an address.
+    let behind_colon = line.split_whitespace().filter_map(|word| word.rsplit_once(':')).map(|(_, rest)| rest);
+    let behind_colon = behind_colon.filter(|rest| !rest.starts_with("//"));
+    let mut words = quoted.chain(loose).chain(behind_colon);
+    let path = words.find(|word| word.starts_with('/') && word.len() > 1)?;
     let clean = path.strip_prefix("file://").unwrap_or(path);
     let of_sandbox = ["/proc", "/dev", "/run"].iter().any(|own| std::path::Path::new(clean).starts_with(own));
     let fits =
@@ -306,12 +390,89 @@ mod tests {
             ("error: Failed to fetch: `https://pypi.org/simple/mcp/`", "registry cannot be reached", None),
             ("ModuleNotFoundError: No module named 'mcp_server_time'", "`mcp_server_time`", None),
             ("[gantry] it was ended by signal 9 for want of memory", "more memory", None),
+            ("Error: EMFILE: too many open files, open '/srv/notes/a.json'", "`[sandbox]`, `open_files`", None),
+            ("OSError: [Errno 24] Too many open files: '/srv/db/x.sqlite'", "`[sandbox]`, `open_files`", None),
+            ("Error: EMFILE: too many open files, watch '/srv/notes'", "`[sandbox]`, `open_files`", None),
+            (
+                "Error: JIRA_URL and JIRA_TOKEN environment variables are required",
+                "the variables `JIRA_URL` and `JIRA_TOKEN`",
+                Some("edit s --env JIRA_URL=… --env JIRA_TOKEN=…"),
+            ),
+            (
+                "Please set SLACK_BOT_TOKEN=<YOUR_BOT_TOKEN>, SLACK_TEAM_ID and SLACK_BOT_TOKEN",
+                "the variables `SLACK_BOT_TOKEN` and `SLACK_TEAM_ID`",
+                Some("edit s --env SLACK_BOT_TOKEN=… --env SLACK_TEAM_ID=…"),
+            ),
+            (
+                "ValueError: Either GITHUB_TOKEN or GITHUB_APP_KEY must be set",
+                "one of the variables `GITHUB_TOKEN`, `GITHUB_APP_KEY`",
+                Some("edit s --env GITHUB_TOKEN=…"),
+            ),
+            ("ERROR: environment variable TOKEN is not set", "the variable `TOKEN`", Some("edit s --env TOKEN=…")),
+            (
+                "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed, or pin 'mcp<2'",
+                "does not have `mcp.server.fastmcp`",
+                Some("update s --with mcp<2"),
+            ),
+            (
+                "ImportError: cannot import name 'FastMCP' from 'mcp.server' (/tool/lib/python3.12/site-packages/mcp/server/__init__.py)",
+                "does not have `FastMCP`",
+                Some("update s --with mcp<2"),
+            ),
+            (
+                "pkg_resources.ContextualVersionConflict: (mcp 2.0.0 (/srv/lib), Requirement.parse('mcp<2,>=1.9'), {'x'})",
+                "two of its packages do not go together: (mcp 2.0.0",
+                Some("update s --with mcp<2,>=1.9"),
+            ),
+            (
+                "weather-server 0.3.0 requires mcp<2, but you have mcp 2.1.0 which is incompatible.",
+                "requires mcp<2, but you have mcp 2.1.0",
+                Some("update s --with mcp<2"),
+            ),
+            (
+                "  ╰─▶ Because weather-server==0.3 depends on pydantic<2 and you require",
+                "do not go together: Because weather-server==0.3 depends on pydantic<2",
+                None,
+            ),
+            (
+                "ERROR:mcp_server_git.server:/srv/notes is not a valid Git repository",
+                "`/srv/notes` is no git repository that it may read",
+                Some("grant s --allow-read /srv/notes"),
+            ),
+            (
+                "git.exc.InvalidGitRepositoryError: /srv/notes",
+                "`/srv/notes` is no git repository",
+                Some("grant s --allow-read /srv/notes"),
+            ),
+            (
+                "fatal: not a git repository: '/srv/notes/.git'",
+                "`/srv/notes` is no git repository",
+                Some("grant s --allow-read /srv/notes"),
+            ),
+            (
+                "fatal: not a git repository (or any of the parent directories): .git",
+                "it was given no git repository",
+                Some("grant s --allow-read PATH"),
+            ),
             ("something that nobody knows", "it ended: something that nobody knows", None),
         ] {
             let told = diagnose(Some("the program ended"), &[line.to_owned()]);
             assert!(told.what.contains(word), "{line}: {told:?}");
             assert_eq!(told.remedy.map(|remedy| remedy.arguments("s").join(" ")).as_deref(), remedy, "{line}");
         }
+    }
+
+    #[test]
+    fn variables_that_are_listed_below_are_all_named() {
+        let log = [
+            "2026-01-01T00:00:00.000Z Missing required environment variables:",
+            "2026-01-01T00:00:00.000Z   - SLACK_BOT_TOKEN: the token of the bot",
+            "2026-01-01T00:00:00.000Z   - TEAM",
+            "2026-01-01T00:00:00.000Z Usage: SERVER_NAME [options]",
+        ];
+        let told = diagnose(None, &log.map(str::to_owned));
+        assert_eq!(told.what, "it wants the variables `SLACK_BOT_TOKEN` and `TEAM`");
+        assert_eq!(told.remedy, Some(Remedy::Variables(vec!["SLACK_BOT_TOKEN".into(), "TEAM".into()])));
     }
 
     #[test]

@@ -138,6 +138,15 @@ impl From<AnswerError> for Fault {
 }
 
 impl Fault {
+    /// What helps, of what was refused on our side.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Ours(error) => error.refusal.hint.as_deref(),
+            Self::Begun(fault) => fault.hint(),
+            _ => None,
+        }
+    }
+
     /// How far the request came.
     pub(crate) fn reach(&self) -> ExecutionReach {
         match self {

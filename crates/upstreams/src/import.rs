@@ -203,6 +203,7 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
         import.problems.push(problem("", message.into()));
         return import;
     }
+    let judge = secrets::SecretJudge::new();
     let mut names: BTreeMap<String, (String, &Value)> = BTreeMap::new();
     for Block { place, project, servers: block } in blocks {
         let Some(entries) = block.as_object() else {
@@ -214,7 +215,7 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
         let room = SERVERS_MAX.saturating_sub(names.len());
         for (written, entry) in entries.iter().take(room) {
             let path = format!("{place}/{}", pointed(written));
-            let mut reading = Entry::new(machine, path.clone(), fit(written));
+            let mut reading = Entry::new(machine, &judge, path.clone(), fit(written));
             if reading.name != *written {
                 reading.warnings.push(format!("it is called `{}` here", reading.name));
             }

@@ -1,9 +1,8 @@
 //! Secrets that stand in a description of a server in clear: refused at the door, taken out of what leaves the store.
 //!
-//! A description names credentials and holds none: it is shown to whoever may see servers, and copied with the store. Two
-//! questions are asked of a value. Whether it is *refused* is asked of the redactor, which takes names apart into their words:
-//! a tenant may have no other way to set `AUTHOR`. Whether it may *leave* is asked of the import's rules, by which it is a
-//! secret in doubt.
+//! A description names credentials and holds none: it is shown to whoever may see servers, and copied with the store. There is
+//! one rule for all who ask (`import::secrets`), and two questions. A value is *refused* if it is a secret for sure: a tenant
+//! may have no other way to set `AUTHOR`. Whether it may *leave* is asked as an import does, for which it is one in doubt.
 //!
 //! Not here: making credentials of the values in a file of somebody's client (`import`).
 
@@ -12,7 +11,7 @@ use kernel::ports::redactor::Redactor;
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::shown;
-use crate::import::secrets::{credential_name, is_secret, is_secret_header, is_standard_header, looks_like_one};
+use crate::import::secrets::{SecretJudge, SettingPlace, credential_name, is_secret, looks_like_one};
 use crate::spec::{ServerReach, ServerSpec, Setting};
 
 /// What stands in place of an argument.
@@ -20,27 +19,18 @@ const TAKEN_OUT: &str = "[REDACTED]";
 
 /// Refuses a description that holds a secret.
 pub(crate) fn refuse(spec: &ServerSpec, redactor: &dyn Redactor) -> Result<(), Refusal> {
-    let judged = |name: &str, value: &str| {
-        let harmless = value.is_empty()
-            || matches!(value, "true" | "false")
-            || value.parse::<f64>().is_ok()
-            // A path to a key is no key.
-            || value.starts_with('/');
-        !harmless && (looks_like_one(value) || redactor.is_secret(name, value))
-    };
-    let (member, settings, urls) = match &spec.reach {
-        ServerReach::Stdio { env, .. } => ("env", env, Vec::new()),
+    let judged =
+        |place, name: &str, value: &str| is_secret(place, name, value, |name, value| redactor.is_secret(name, value));
+    let (member, place, settings, urls) = match &spec.reach {
+        ServerReach::Stdio { env, .. } => ("env", SettingPlace::Variable, env, Vec::new()),
         ServerReach::Http { url, headers, oauth } | ServerReach::Sse { url, headers, oauth } => {
             let token = oauth.iter().map(|client| client.token_url.as_str());
             let urls = std::iter::once(url.as_str()).chain(spec.fallbacks.iter().map(String::as_str)).chain(token);
-            ("headers", headers, urls.collect())
+            ("headers", SettingPlace::Header, headers, urls.collect())
         }
     };
     let secret = settings.iter().find(|(name, setting)| match setting {
-        Setting::Plain(value) => {
-            let is_header = member == "headers" && !value.is_empty() && is_standard_header(name);
-            is_header || judged(name, value)
-        }
+        Setting::Plain(value) => judged(place, name, value),
         Setting::Secret { .. } => false,
     });
     if let Some((name, _)) = secret {
@@ -53,7 +43,7 @@ pub(crate) fn refuse(spec: &ServerSpec, redactor: &dyn Redactor) -> Result<(), R
     }
     let in_query = |url: &&str| {
         let parsed = url::Url::parse(url).ok();
-        parsed.is_some_and(|url| url.query_pairs().any(|(name, value)| judged(&name, &value)))
+        parsed.is_some_and(|url| url.query_pairs().any(|(name, value)| judged(SettingPlace::Query, &name, &value)))
     };
     if urls.iter().any(in_query) {
         return Err(Refusal::new(ErrorCode::E3004, "an address has a secret in its query, where it would be logged")
@@ -65,26 +55,28 @@ pub(crate) fn refuse(spec: &ServerSpec, redactor: &dyn Redactor) -> Result<(), R
 /// Takes out of a kept description what looks like a secret, and names a credential in its place. False if there was nothing.
 pub fn take_out(spec: &mut Value) -> bool {
     let Some(reach) = spec.get_mut("reach").and_then(Value::as_object_mut) else { return false };
-    let mut taken = take_out_settings(reach, "env", is_secret) | take_out_settings(reach, "headers", is_secret_header);
+    let judge = SecretJudge::new();
+    let mut taken = take_out_settings(reach, "env", SettingPlace::Variable, &judge)
+        | take_out_settings(reach, "headers", SettingPlace::Header, &judge);
     for arg in reach.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten() {
         taken |= take_out_text(arg, |arg| looks_like_one(arg).then(|| TAKEN_OUT.to_owned()));
     }
     if let Some(url) = reach.get_mut("url") {
-        taken |= take_out_text(url, without_secret_query);
+        taken |= take_out_text(url, |url| without_secret_query(url, &judge));
     }
     if let Some(url) = reach.get_mut("oauth").and_then(|client| client.get_mut("token_url")) {
-        taken |= take_out_text(url, without_secret_query);
+        taken |= take_out_text(url, |url| without_secret_query(url, &judge));
     }
     for url in spec.get_mut("fallbacks").and_then(Value::as_array_mut).into_iter().flatten() {
-        taken |= take_out_text(url, without_secret_query);
+        taken |= take_out_text(url, |url| without_secret_query(url, &judge));
     }
     taken
 }
 
-fn take_out_settings(reach: &mut Map<String, Value>, member: &str, is_one: fn(&str, &str) -> bool) -> bool {
+fn take_out_settings(reach: &mut Map<String, Value>, member: &str, place: SettingPlace, judge: &SecretJudge) -> bool {
     let mut taken = false;
     for (name, setting) in reach.get_mut(member).and_then(Value::as_object_mut).into_iter().flatten() {
-        if setting.as_str().is_some_and(|value| is_one(name, value)) {
+        if setting.as_str().is_some_and(|value| judge.may_be_secret(place, name, value)) {
             *setting = json!({ "secret": credential_name("", name).trim_start_matches('_') });
             taken = true;
         }
@@ -93,9 +85,9 @@ fn take_out_settings(reach: &mut Map<String, Value>, member: &str, is_one: fn(&s
 }
 
 /// An address without its query, if there is a secret in it.
-fn without_secret_query(address: &str) -> Option<String> {
+fn without_secret_query(address: &str, judge: &SecretJudge) -> Option<String> {
     let mut url = url::Url::parse(address).ok()?;
-    let secret = url.query_pairs().any(|(name, value)| is_secret(&name, &value));
+    let secret = url.query_pairs().any(|(name, value)| judge.may_be_secret(SettingPlace::Query, &name, &value));
     secret.then(|| {
         url.set_query(None);
         url.to_string()

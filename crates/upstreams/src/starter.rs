@@ -52,6 +52,7 @@ pub(crate) struct Starter {
 /// Who is to be reached, and who listens.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
+    pub(crate) name: &'a str,
     pub(crate) tenant: &'a TenantId,
     /// Who has defined it.
     pub(crate) owner: &'a TenantId,
@@ -87,7 +88,8 @@ impl Starter {
                 }
                 let command: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
                 let env = env.into_iter().map(|(name, value)| text(name, value)).collect::<Result<_, _>>()?;
-                let mut room = self.confinement.server_room(command, env, &declared, &self.limits, &credentials)?;
+                let (confinement, limits) = (&self.confinement, &self.limits);
+                let mut room = confinement.server_room(wanted.name, command, env, &declared, limits, &credentials)?;
                 if let Some(package) = package {
                     room.spec.mounts.push(self.package(package).await?);
                 }

@@ -214,6 +214,20 @@ pub(crate) struct Facts {
     /// Can its resources be watched, as it was met?
     pub(crate) lets_watch: Option<bool>,
     pub(crate) last_error: Option<String>,
+    /// What helps, if Gantry itself refused the last start.
+    pub(crate) last_hint: Option<String>,
+}
+
+impl Facts {
+    /// It did not start, or has ended, and what helps.
+    pub(crate) fn remember_error(&mut self, error: String, hint: Option<String>) {
+        (self.last_error, self.last_hint) = (Some(error), hint);
+    }
+
+    /// It runs.
+    pub(crate) fn forget_error(&mut self) {
+        (self.last_error, self.last_hint) = (None, None);
+    }
 }
 
 impl Unit {
@@ -226,7 +240,14 @@ impl Unit {
         watched: Arc<WatchedResources>,
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
-        let facts = Facts { since: house.clock.now(), restarts: 0, era: None, lets_watch: None, last_error: None };
+        let facts = Facts {
+            since: house.clock.now(),
+            restarts: 0,
+            era: None,
+            lets_watch: None,
+            last_error: None,
+            last_hint: None,
+        };
         let teller = Teller::new(Arc::clone(&house.observer), &owner, &name);
         teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {

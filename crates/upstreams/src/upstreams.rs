@@ -93,6 +93,8 @@ pub struct ServerStatus {
     pub era: Option<Era>,
     pub pid: Option<u32>,
     pub last_error: Option<String>,
+    /// What helps, if Gantry itself refused the last start.
+    pub last_hint: Option<String>,
     /// Calls and other questions so far.
     pub calls: u64,
     /// How it stands in the older protocol, if it was met in that one as well, for callers who speak it.
@@ -313,6 +315,7 @@ impl Upstreams {
                     era: None,
                     pid: None,
                     last_error: None,
+                    last_hint: None,
                     calls: 0,
                     also_in_legacy: None,
                 });
@@ -497,6 +500,7 @@ fn status_of(unit: &Unit, again: Option<&Unit>, definitions: &HashMap<Key, Arc<D
         era: facts.era,
         pid: unit.process(),
         last_error: facts.last_error,
+        last_hint: facts.last_hint,
         calls: unit.calls(),
         also_in_legacy: again.map(|unit| SecondMeeting {
             state: unit.state(),

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 pub(super) mod bringing_in;
+pub(super) mod existing;
 mod machine;
 mod mcp;
 mod nobody;

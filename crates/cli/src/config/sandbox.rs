@@ -40,9 +40,10 @@ const OPEN_FILES: Key = Key {
     section: SECTION,
     name: "open_files",
     kind: Kind::Integer(16..=65_536),
-    default: Some("256"),
+    default: Some("1024"),
     unset: "",
-    doc: "Open files and sockets of one process of a call.",
+    doc: "Open files and sockets of one process, of a tool or of an MCP server. Opening one more fails inside (`EMFILE`, \"Too many \
+          open files\").",
     since: "0.1",
 };
 

@@ -14,6 +14,8 @@ use crate::printer::visible;
 
 /// What npm keeps of what it has resolved, with a digest for each package.
 const LOCK_FILE: &str = "package-lock.json";
+/// Longest name of a package with its version that is shown.
+const NAME_CHARS_MAX: usize = 300;
 
 /// Installs a package with everything it needs into a folder that is not there yet.
 pub(super) async fn install(
@@ -34,7 +36,7 @@ pub(super) async fn install(
     let remedy = "install Node.js with npm, or add the server with --no-package";
     let (content, said) = run(npm_step(folder, words, scripts, remedy), progress).await?;
     if !content {
-        return Err(refused(&request.packages.join(", "), request.package_name(), &said));
+        return Err(refused(&request.packages, &said));
     }
     unpacked(folder, request, scripts)
 }
@@ -49,8 +51,8 @@ pub(super) async fn install_project(
     let (content, said) = run(step, progress).await?;
     if !content {
         // The file names many packages; npm says which one it is about.
-        let missing = said.split_once("' is not in this registry").and_then(|(before, _)| before.rsplit('\'').next());
-        return Err(refused(missing.unwrap_or("package.json"), None, &said).reasons(first_lines(&said)));
+        let failed = failed_package(&said).unwrap_or_else(|| "package.json".to_owned());
+        return Err(refused(&[failed], &said).reasons(first_lines(&said)));
     }
     let lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
     let document: Value = serde_json::from_slice(&lock).map_err(|_| unread())?;
@@ -166,22 +168,78 @@ fn is_command(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != ".."
 }
 
-fn refused(package: &str, name: Option<&str>, said: &str) -> Failure {
+/// What npm said of these packages, as what happened and what to do.
+fn refused(packages: &[String], said: &str) -> Failure {
+    let wanted = packages.join(", ");
+    let failed = failed_package(said);
+    let is_wanted = |failed: &String| packages.iter().any(|wanted| bare_name(wanted) == bare_name(failed));
+    // What nobody has named is something that it needs.
+    let needed = failed.as_ref().filter(|failed| !is_wanted(failed)).map(|failed| visible(failed).into_owned());
+    let name = packages.first().map_or("PACKAGE", |first| bare_name(first));
+    let name = if name.starts_with('/') { "PACKAGE" } else { name };
+    let is_theirs = format!(
+        "another version of it may need something else (`npm view {name} versions`); its authors would like to know"
+    );
     if said.contains("code E404") {
-        return Failure::new(format!("there is no package `{package}` on npm, or it is not yours to see"))
-            .hint("check its name; a private one needs `npm login`");
+        return match needed {
+            Some(needed) => Failure::new(format!(
+                "`{wanted}` needs `{needed}`, and there is no such package on npm, or it is not yours to see"
+            ))
+            .hint(is_theirs),
+            None => Failure::new(format!("there is no package `{wanted}` on npm, or it is not yours to see"))
+                .hint("check its name; a private one needs `npm login`"),
+        };
     }
     if said.contains("code ETARGET") || said.contains("code ENOVERSIONS") {
-        return Failure::new(format!("there is no such version: `{package}`"))
-            .hint(format!("`npm view {} versions` shows those there are", name.unwrap_or("PACKAGE")));
+        return match needed {
+            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on npm"))
+                .hint(is_theirs),
+            None => Failure::new(format!("there is no such version: `{wanted}`"))
+                .hint(format!("`npm view {name} versions` shows those there are")),
+        };
     }
     if let Some(failure) = away("npm", said) {
         return failure;
     }
     let lines = said.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !line.trim().is_empty());
     let first = lines.filter(|line| !line.starts_with("A complete log")).take(3).collect::<Vec<_>>().join("; ");
-    Failure::new(format!("npm could not install `{package}`: {}", visible(&first)))
-        .hint(format!("`npm install {package}` in an empty folder shows more"))
+    Failure::new(format!("npm could not install `{wanted}`: {}", visible(&first)))
+        .hint(format!("`npm install {wanted}` in an empty folder shows more"))
+}
+
+/// The package that npm says it is about, with its version if it says that, too.
+fn failed_package(said: &str) -> Option<String> {
+    let behind = |mark: &str| said.split_once(mark).and_then(|(_, rest)| rest.split_whitespace().next());
+    let quoted = said.split_once("' is not in this registry").and_then(|(before, _)| before.rsplit('\'').next());
+    let fetched = || {
+        let address = said.lines().find(|line| line.contains(" 404 "))?.split("://").nth(1)?;
+        Some(address.split_whitespace().next()?.split_once('/')?.1)
+    };
+    // Of two packages that want different versions of a third, the one that does not get its own.
+    let of_peer =
+        || said.lines().find(|line| line.contains(" peer "))?.rsplit_once(" from ").map(|(_, name)| name.trim());
+    let of_folder = || {
+        let path = said.lines().find_map(|line| line.strip_prefix("npm error path "))?;
+        Some(path.rsplit_once("node_modules/")?.1.trim())
+    };
+    let found = behind("No matching version found for ")
+        .or_else(|| behind("No versions available for "))
+        .or(quoted)
+        .or_else(|| behind("Not compatible with your version of node/npm: "))
+        .or_else(fetched)
+        .or_else(of_peer)
+        .or_else(of_folder)?;
+    let name = found.trim_end_matches(['.', ',', ':']).replace("%2f", "/");
+    (!bare_name(&name).is_empty() && name.len() <= NAME_CHARS_MAX).then_some(name)
+}
+
+/// A package without its version.
+fn bare_name(package: &str) -> &str {
+    let from = usize::from(package.starts_with('@'));
+    match package.get(from..).and_then(|rest| rest.find('@')) {
+        Some(at) => package.get(..at + from).unwrap_or(package),
+        None => package,
+    }
 }
 
 #[cfg(test)]
@@ -218,13 +276,56 @@ mod tests {
             ("npm error code SELF_SIGNED_CERT_IN_CHAIN", "shows a certificate"),
             ("npm error code E401", "wants a login"),
             (
+                "npm error code ETARGET\nnpm error notarget No matching version found for @a/b@9.\nnpm error notarget In most",
+                "there is no such version: `@a/b@9`",
+            ),
+            (
+                "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@^99.0.0.\nnpm error notarget In most",
+                "`@a/b@9` needs `left-pad@^99.0.0`, and there is no such version on npm",
+            ),
+            (
+                "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@x%2flost - Not found\nnpm error 404\nnpm error 404  '@x/lost@^1.0.0' is not in this registry.",
+                "`@a/b@9` needs `@x/lost@^1.0.0`, and there is no such package on npm",
+            ),
+            (
                 "npm error code EWEIRD\nnpm error something\nnpm error A complete log of",
                 "`@a/b@9`: code EWEIRD; something",
             ),
         ] {
-            let failure = refused(&request.packages.join(", "), request.package_name(), said);
+            let failure = refused(&request.packages, said);
             assert!(failure.message.contains(message), "{said}: {}", failure.message);
             assert!(failure.hint.is_some(), "{said}");
         }
+    }
+
+    #[test]
+    fn of_many_packages_the_one_that_failed_is_named() {
+        for (said, name) in [
+            (
+                "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.",
+                "left-pad@99.0.0",
+            ),
+            ("npm error code E404\nnpm error 404  '@x/lost@*' is not in this registry.", "@x/lost@*"),
+            ("npm error code E404\nnpm error 404 Not Found - GET https://r.example/@x%2flost - Not found", "@x/lost"),
+            ("npm error code ENOVERSIONS\nnpm error No versions available for empty", "empty"),
+            (
+                "npm error code ERESOLVE\nnpm error Found: react@18.2.0\nnpm error peer react@\"^16.0.0\" from old-lib@1.0.0\nnpm error node_modules/old-lib",
+                "old-lib@1.0.0",
+            ),
+            ("npm error code 1\nnpm error path /srv/x/node_modules/@a/native\nnpm error command failed", "@a/native"),
+            (
+                "npm error code EBADENGINE\nnpm error Not compatible with your version of node/npm: next@99.0.0",
+                "next@99.0.0",
+            ),
+        ] {
+            assert_eq!(failed_package(said).as_deref(), Some(name), "{said}");
+        }
+        assert_eq!(failed_package("npm error code EUSAGE"), None);
+        let words = refused(
+            &["left-pad@99.0.0".to_owned()],
+            "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.",
+        );
+        assert_eq!(words.message, "there is no such version: `left-pad@99.0.0`");
+        assert_eq!(words.hint.unwrap(), "`npm view left-pad versions` shows those there are");
     }
 }

@@ -17,6 +17,8 @@ use crate::printer::visible;
 
 /// What was resolved, with a digest for each package.
 const LOCK_FILE: &str = "requirements.lock";
+/// Longest name of a package with its version that is shown.
+const NAME_CHARS_MAX: usize = 300;
 const REMEDY: &str = "install uv (`pip install uv`), or add the server with --no-package";
 
 /// Installs a package with everything it needs into a folder that is not there yet.
@@ -32,11 +34,11 @@ pub(super) async fn install(
         args.extend(["--python".into(), version.into()]);
     }
     args.push(folder.into());
-    let (packages, version) = (request.packages.join(", "), request.python.as_deref());
+    let (packages, version) = (&request.packages, request.python.as_deref());
     let step = Step { program: "uv", args, cwd, watched: folder, input: String::new(), remedy: REMEDY };
     let (content, said) = run(step, progress).await?;
     if !content {
-        return Err(refused(&packages, version, &said));
+        return Err(refused(packages, version, &said));
     }
     let resolution = Resolution {
         cwd,
@@ -51,7 +53,7 @@ pub(super) async fn install(
         remedy: REMEDY,
     };
     let installed = resolution.install(progress).await?;
-    installed.map_err(|said| refused(&packages, version, &said))?;
+    installed.map_err(|said| refused(packages, version, &said))?;
     unpacked(folder, request)
 }
 
@@ -80,8 +82,8 @@ pub(super) async fn install_project(
     let installed = resolution.install(progress).await?;
     installed.map_err(|said| {
         // The files name many packages; uv says which one it is about.
-        let missing = said.split_once(" was not found").and_then(|(before, _)| before.rsplit(' ').next());
-        refused(missing.unwrap_or(&names.join(", ")), None, &said).reasons(first_lines(&said))
+        let named = failed_package(&said).map_or(names, |failed| vec![failed]);
+        refused(&named, None, &said).reasons(first_lines(&said))
     })?;
     let lock = fs::read(&lock).map_err(|_| Failure::new("uv has left no lock file that can be read"))?;
     // Nothing is built without leave, so there are no scripts that could have been left out.
@@ -213,34 +215,91 @@ fn normalized(name: &str) -> String {
     parts.join("-").to_ascii_lowercase()
 }
 
-fn refused(package: &str, python: Option<&str>, said: &str) -> Failure {
+/// What uv said of these packages, as what happened and what to do.
+fn refused(packages: &[String], python: Option<&str>, said: &str) -> Failure {
+    let wanted = packages.join(", ");
     if let Some(failure) = away("PyPI", said) {
         return failure;
     }
+    let failed = failed_package(said);
+    let is_wanted = |failed: &String| packages.iter().any(|wanted| bare_name(wanted) == bare_name(failed));
+    // What nobody has named is something that it needs.
+    let needed = failed.as_ref().filter(|failed| !is_wanted(failed)).map(|failed| visible(failed).into_owned());
+    let is_theirs = "another version of it may need something else; its authors would like to know";
     if said.contains("no usable wheels")
         || said.contains("building from source is disabled")
         || said.contains("building source distributions is disabled")
     {
-        return Failure::new(format!(
-            "`{package}`, or something it needs, has to be built, which runs its code outside of every sandbox"
-        ))
-        .hint("--allow-install-scripts lets it be built");
+        let which = match needed {
+            Some(needed) => format!("`{needed}`, which `{wanted}` needs, has to be built"),
+            None if failed.is_some() => format!("`{wanted}` has to be built"),
+            None => format!("`{wanted}`, or something it needs, has to be built"),
+        };
+        return Failure::new(format!("{which}, which runs its code outside of every sandbox"))
+            .hint("--allow-install-scripts lets it be built");
     }
     if said.contains("was not found in the package registry") || said.contains("not found in the cache") {
-        return Failure::new(format!("there is no package `{package}` on PyPI, or something it needs is not there"))
-            .hint("check its name, and the index of uv for a private one");
+        return match needed {
+            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such package on PyPI"))
+                .hint(is_theirs),
+            None => Failure::new(format!("there is no package `{wanted}` on PyPI"))
+                .hint("check its name, and the index of uv for a private one"),
+        };
     }
-    if said.contains("there is no version of") {
-        return Failure::new(format!("there is no such version: `{package}`"))
-            .hint("PyPI's page of the package shows those there are");
+    if said.contains("there is no version of") || said.contains("there are no versions of") {
+        return match needed {
+            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on PyPI"))
+                .hint(is_theirs),
+            None => Failure::new(format!("there is no such version: `{wanted}`"))
+                .hint("PyPI's page of the package shows those there are"),
+        };
     }
     if said.contains("No interpreter found") {
         return Failure::new(format!("there is no Python {} for uv", python.unwrap_or_default()))
             .hint("`uv python install VERSION` gets one");
     }
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
-    Failure::new(format!("uv could not install `{package}`: {}", visible(&lines)))
-        .hint(format!("`uv pip install {package}` in an environment of your own shows more"))
+    Failure::new(format!("uv could not install `{wanted}`: {}", visible(&lines)))
+        .hint(format!("`uv pip install {wanted}` in an environment of your own shows more"))
+}
+
+/// The package that uv says it is about, with its version if it says that, too.
+fn failed_package(said: &str) -> Option<String> {
+    // Its sentences are broken into lines to fit a terminal.
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let behind = |mark: &str| said.split_once(mark).and_then(|(_, rest)| rest.split(' ').next());
+    let before = |mark: &str| said.split_once(mark).and_then(|(before, _)| before.rsplit(' ').next());
+    let in_ticks = |mark: &str| said.split_once(mark).and_then(|(_, rest)| rest.split(['`', ' ']).next());
+    let fetched = || {
+        let (_, address) = said.split_once("Failed to fetch: `")?;
+        let (_, rest) = address.split_once("/simple/")?;
+        rest.split(['/', '`']).next()
+    };
+    let found = before(" was not found in")
+        .or_else(|| behind("there is no version of "))
+        .or_else(|| behind("there are no versions of "))
+        .or_else(|| before(" has no usable wheels"))
+        .or_else(|| before(" have no usable wheels"))
+        .or_else(|| before(" has no wheels"))
+        .or_else(|| before(" have no wheels"))
+        .or_else(|| in_ticks("Wheels are required for `"))
+        .or_else(|| in_ticks("Failed to build `"))
+        .or_else(|| in_ticks("Failed to download `"))
+        .or_else(|| in_ticks("Failed to parse: `"))
+        .or_else(|| in_ticks("Distribution `"))
+        .or_else(fetched)
+        .or_else(|| before(" depends on Python"))
+        .or_else(|| before(" depend on Python"))
+        .or_else(|| before(" depends on "))
+        .or_else(|| behind("Because only "))?;
+    let name = found.trim_matches(['`', ',', '.', ':', '(', ')']);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= NAME_CHARS_MAX;
+    is_name.then(|| name.to_owned())
+}
+
+/// A package without its version and extras, as names are compared.
+fn bare_name(package: &str) -> String {
+    normalized(package.split(['=', '<', '>', '~', '!', '[', '{', ';', '@', ' ']).next().unwrap_or(package))
 }
 
 #[cfg(test)]
@@ -263,14 +322,52 @@ mod tests {
         for (said, message) in [
             ("cause: Because name was not found in the package registry and", "there is no package `name==9`"),
             ("cause: Because there is no version of name==9 and", "there is no such version"),
+            (
+                "cause: Because there is no version of mcp==99 and name==9 depends on mcp==99, we can conclude",
+                "`name==9` needs `mcp==99`, and there is no such version on PyPI",
+            ),
+            (
+                "cause: Because lost was not found in the package registry and name==9 depends on lost, we can conclude",
+                "`name==9` needs `lost`, and there is no such package on PyPI",
+            ),
+            (
+                "cause: Because all versions of docopt have no usable wheels and name==9 depends on docopt",
+                "`docopt`, which `name==9` needs, has to be built",
+            ),
             ("cause: error sending request for url", "the PyPI registry cannot be reached"),
             ("cause: invalid peer certificate: UnknownIssuer", "shows a certificate"),
             ("cause: Because all versions of docopt have no usable wheels and", "has to be built"),
             ("error: something else\n  cause: x", "error: something else; cause: x"),
         ] {
-            let failure = refused(&request.packages.join(", "), request.python.as_deref(), said);
+            let failure = refused(&request.packages, request.python.as_deref(), said);
             assert!(failure.message.contains(message), "{said}: {}", failure.message);
             assert!(failure.hint.is_some(), "{said}");
         }
+    }
+
+    #[test]
+    fn of_many_packages_the_one_that_failed_is_named() {
+        for (said, name) in [
+            (
+                "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of\n      requests==99 and you require requests==99, we",
+                "requests==99",
+            ),
+            ("  ╰─▶ Because no-such was not found in the package registry and you require no-such, we can", "no-such"),
+            ("  ╰─▶ Because all versions of docopt have no usable wheels and you require docopt, we", "docopt"),
+            ("  ╰─▶ Because cornac>=1.15.1,<=1.18.0 has no usable wheels, we can conclude", "cornac>=1.15.1,<=1.18.0"),
+            ("  × Failed to build `native==1.0`\n  ├─▶ The build backend returned an error", "native==1.0"),
+            ("error: Failed to fetch: `https://pypi.example/simple/private/`\n  Caused by: HTTP status 401", "private"),
+            (
+                "  ╰─▶ Because the current Python version (3.9.6) does not satisfy Python>=3.11 and rooster-blue==1 depends on Python>=3.11, we",
+                "rooster-blue==1",
+            ),
+            (
+                "  ╰─▶ Because gensim==3.8.3 depends on numpy<=1.16.1 and you require gensim==3.8.3, we can conclude that you require numpy<=1.16.1.",
+                "gensim==3.8.3",
+            ),
+        ] {
+            assert_eq!(failed_package(said).as_deref(), Some(name), "{said}");
+        }
+        assert_eq!(failed_package("error: something else"), None);
     }
 }

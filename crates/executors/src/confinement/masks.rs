@@ -78,7 +78,8 @@ fn unwritten(given: &Path, config: &Path) -> Refusal {
     let message = format!("who may write to `{given}` could give this Gantry a configuration file at its next start");
     Refusal::new(ErrorCode::E3405, message)
         .hint(format!(
-            "`touch {config}` makes an empty one, which is covered then; or move the data directory (`--data-dir`)"
+            "`touch {config}` makes an empty one, which is covered then: nothing has to stand in it. Reading alone needs none, and a \
+             data directory elsewhere (`gantry serve --data-dir`) neither"
         ))
         .retryable(false)
 }

@@ -31,6 +31,17 @@ pub struct Gate {
     meter: Arc<Meter>,
     throttle: Option<Arc<Throttle>>,
     places: Arc<Semaphore>,
+    owner: GateOwner,
+}
+
+/// Whose way out it is, which decides what a refusal advises.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum GateOwner {
+    /// A tool, whose manifest declares where it connects to.
+    #[default]
+    Tool,
+    /// The MCP server of this name, which is granted hosts.
+    Server(Box<str>),
 }
 
 /// What one call may ask of the network at once.
@@ -55,16 +66,16 @@ pub enum Refused {
     #[error("`{host}` is neither a host name in ASCII nor an address in its usual spelling")]
     NotAHost { host: Box<str>, port: u16 },
     /// No rule admits it.
-    #[error("`{host}:{port}` is not among the places this tool may reach")]
+    #[error("`{host}:{port}` is not among the places this program may reach")]
     NotAllowed { host: Box<str>, port: u16 },
     /// A rule admits the host, and it leads where nobody should be led.
-    #[error("`{host}:{port}` leads to a {class} address, which is not open to this tool")]
+    #[error("`{host}:{port}` leads to a {class} address, which is not open to this program")]
     ForbiddenAddress { host: Box<str>, port: u16, class: AddressClass },
     /// A rule admits the host, and it leads out of the networks the call is held to.
-    #[error("`{host}:{port}` leads out of the networks that are open to this tool")]
+    #[error("`{host}:{port}` leads out of the networks that are open to this program")]
     OutsideNetworks { host: Box<str>, port: u16 },
     /// As many connections as the call may have.
-    #[error("this tool has as many connections open as it may have")]
+    #[error("this program has as many connections open as it may have")]
     TooMany,
     /// The name has no address, or nobody would say which.
     #[error("the name `{host}` could not be resolved")]
@@ -94,7 +105,19 @@ impl Gate {
     pub fn with_limits(policy: Policy, resolver: Arc<dyn Resolver>, limits: GateLimits) -> Self {
         let throttle = policy.bytes_per_second.map(|rate| Arc::new(Throttle::new(rate)));
         let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        Self { policy, resolver, limits, meter: Arc::default(), throttle, places }
+        Self { policy, resolver, limits, meter: Arc::default(), throttle, places, owner: GateOwner::Tool }
+    }
+
+    /// The same for somebody else than a tool.
+    #[must_use]
+    pub fn owned_by(self, owner: GateOwner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn owner(&self) -> &GateOwner {
+        &self.owner
     }
 
     /// What went through and what was refused; still readable when the gate is gone.

@@ -195,7 +195,10 @@ impl Proxy {
                 Target::Tunnel(authority) => {
                     let upstream = match self.gate.connect(&authority.host, authority.port).await {
                         Ok(upstream) => upstream,
-                        Err(refused) => return client.refuse(&Answer::refusal(&refused, None), &self.limits).await,
+                        Err(refused) => {
+                            let answer = Answer::refusal(&refused, None, self.gate.owner());
+                            return client.refuse(&answer, &self.limits).await;
+                        }
                     };
                     client.write(b"HTTP/1.1 200 Connection Established\r\n\r\n", &self.limits).await?;
                     return tunnel::relay(client, upstream, self.limits.idle_timeout).await;

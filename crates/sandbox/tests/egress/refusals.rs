@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_sandbox::egress::ProxyLimits;
+use gantry_sandbox::egress::{GateOwner, ProxyLimits};
 use tokio::net::TcpListener;
 
 use crate::stage::{DEADLINE, Stage, Victim, policy};
@@ -39,6 +39,25 @@ async fn a_refusal_says_what_to_declare() {
         assert!(heard.contains(text) && heard.contains("Connection: close\r\n"), "{request} {heard}");
     }
     assert_eq!(stage.usage().await.violations, 8);
+}
+
+#[tokio::test]
+async fn a_server_reads_the_command_that_grants_the_host_and_no_member_of_a_manifest() {
+    let owner = GateOwner::Server("weather".into());
+    let stage = Stage::of(owner, policy(&["a.test:443".into()], &[]), &[], ProxyLimits::default()).await;
+    for (request, host) in [
+        ("CONNECT b.test:443 HTTP/1.1", "b.test"),
+        ("CONNECT b.test:80 HTTP/1.1", "http://b.test"),
+        ("CONNECT b.test:5432 HTTP/1.1", "b.test:5432"),
+        ("GET http://b.test/x HTTP/1.1", "http://b.test"),
+        ("CONNECT [::1]:443 HTTP/1.1", "[::1]:443"),
+    ] {
+        let mut tool = stage.tool().await;
+        tool.say(format!("{request}\r\nHost: b.test\r\nConnection: close\r\n\r\n")).await;
+        let heard = tool.hear_all().await;
+        let command = format!("`gantry server grant weather --allow-host {host}` lets it");
+        assert!(heard.contains(&command) && !heard.contains("required_permissions"), "{request} {heard}");
+    }
 }
 
 #[tokio::test]

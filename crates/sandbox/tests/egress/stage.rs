@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_sandbox::egress::{Gate, GateLimits, Policy, Proxy, ProxyHandle, ProxyLimits, Usage};
+use gantry_sandbox::egress::{Gate, GateLimits, GateOwner, Policy, Proxy, ProxyHandle, ProxyLimits, Usage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -58,8 +58,18 @@ impl Stage {
     }
 
     pub(crate) async fn with(policy: Policy, names: &[(&str, &[&[&str]])], limits: ProxyLimits) -> Self {
+        Self::of(GateOwner::Tool, policy, names, limits).await
+    }
+
+    /// The way out of somebody else than a tool.
+    pub(crate) async fn of(
+        owner: GateOwner,
+        policy: Policy,
+        names: &[(&str, &[&[&str]])],
+        limits: ProxyLimits,
+    ) -> Self {
         let names = Arc::new(Names::new(names));
-        let gate = Arc::new(Gate::with_limits(policy, names.clone(), GateLimits::default()));
+        let gate = Arc::new(Gate::with_limits(policy, names.clone(), GateLimits::default()).owned_by(owner));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let proxy = Some(Proxy::serve_with(listener, gate.clone(), limits));

@@ -40,6 +40,7 @@ impl Supervision for Upstreams {
             "era": status.era.map(crate::Era::as_str),
             "pid": status.pid,
             "last_error": status.last_error,
+            "last_hint": status.last_hint,
             "calls": status.calls,
             "also_in_legacy": status.also_in_legacy.as_ref().map(|second| json!({
                 "state": second.state.as_str(),

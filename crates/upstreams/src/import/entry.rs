@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::secrets::{SecretJudge, SettingPlace};
 use super::{
     ClosedPath, ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit,
     grants, local_paths, package_request, placeholders, pointed, secrets,
@@ -45,6 +46,7 @@ type Reached = (ServerReach, String, Vec<grants::Grant>);
 /// One entry, half read.
 pub(super) struct Entry<'m> {
     machine: &'m dyn Machine,
+    judge: &'m SecretJudge,
     path: String,
     pub(super) name: String,
     pub(super) problems: Vec<Problem>,
@@ -58,9 +60,10 @@ pub(super) struct Entry<'m> {
 
 impl<'m> Entry<'m> {
     /// The entry at this place of the file, by the name it will have.
-    pub(super) fn new(machine: &'m dyn Machine, path: String, name: String) -> Self {
+    pub(super) fn new(machine: &'m dyn Machine, judge: &'m SecretJudge, path: String, name: String) -> Self {
         Self {
             machine,
+            judge,
             path,
             name,
             problems: Vec::new(),
@@ -144,7 +147,7 @@ impl<'m> Entry<'m> {
         let local = local_paths::in_full(self.machine, base.as_deref(), command, args);
         let (command, args) = (local.command, local.args);
         self.warnings.extend(local.warnings);
-        let mut env = self.settings(members, "env", "env", secrets::is_secret);
+        let mut env = self.settings(members, "env", "env", SettingPlace::Variable);
         self.env_file(members, &mut env);
         if let Some(at) = args.iter().position(|arg| secrets::looks_like_one(arg)) {
             let message = "looks like a secret, and everybody on this machine can see a program's arguments: \
@@ -282,7 +285,7 @@ impl<'m> Entry<'m> {
         };
         let mut found = Map::new();
         found.insert("env".into(), Value::Object(env_file::variables(&text)));
-        for (name, setting) in self.settings(&found, "env", "envFile", secrets::is_secret) {
+        for (name, setting) in self.settings(&found, "env", "envFile", SettingPlace::Variable) {
             env.entry(name).or_insert(setting);
         }
     }
@@ -316,13 +319,13 @@ impl<'m> Entry<'m> {
         if parsed.password().is_some() || !parsed.username().is_empty() {
             self.problem(member, "must not have a name or password in it: use `headers`");
         }
-        if parsed.query_pairs().any(|(name, value)| secrets::is_secret(&name, &value)) {
+        if parsed.query_pairs().any(|(name, value)| self.judge.may_be_secret(SettingPlace::Query, &name, &value)) {
             self.problem(member, "has a secret in its query, where it would be logged: use `headers`");
         }
         if parsed.scheme() == "http" && !is_loopback(&parsed) {
             self.warnings.push("everything, secrets too, goes over the network in the clear (http)".into());
         }
-        let headers = self.settings(members, "headers", "header", secrets::is_secret_header);
+        let headers = self.settings(members, "headers", "header", SettingPlace::Header);
         let kind = ["type", "transport"].into_iter().find_map(|name| Some((name, members.get(name)?)));
         let (kind_member, kind) = match kind {
             Some((member, Value::String(kind))) => (member, Some(kind.as_str())),
@@ -357,7 +360,7 @@ impl<'m> Entry<'m> {
         members: &Map<String, Value>,
         member: &str,
         word: &str,
-        is_secret: impl Fn(&str, &str) -> bool,
+        kind: SettingPlace,
     ) -> BTreeMap<String, Setting> {
         let mut settings = BTreeMap::new();
         let entries = match members.get(member) {
@@ -385,7 +388,7 @@ impl<'m> Entry<'m> {
             let credential = secrets::credential_name(&self.name, name);
             let place = format!("{word} {name}");
             let setting = match filled {
-                Ok(text) if is_secret(name, &text) => {
+                Ok(text) if self.judge.may_be_secret(kind, name, &text) => {
                     self.secrets.push(KeptSecret { name: credential.clone(), value: Some(text), place });
                     Setting::Secret { secret: credential }
                 }

@@ -95,6 +95,19 @@ impl PackageRequest {
             })
     }
 
+    /// The same with another package beside it, by which a version of something that it needs can be chosen: `mcp<2`. An error
+    /// is why not.
+    pub fn with_package(self, package: &str) -> Result<Self, String> {
+        if self.registry != PackageRegistry::Pypi {
+            return Err("only packages of PyPI can have others beside them".to_owned());
+        }
+        let mut written = self.written;
+        let at = leading_words(&written).min(written.len());
+        written.splice(at..at, ["--with".to_owned(), package.to_owned()]);
+        let (runner, words) = written.split_first().ok_or_else(|| "there is no package".to_owned())?;
+        read(runner, words).unwrap_or_else(|| Err("there is no package".to_owned()))
+    }
+
     /// The same of another version; `latest` is the newest. A package of this machine has no other.
     pub fn with_version(mut self, version: &str) -> Option<Self> {
         let is_version = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '!');
@@ -118,6 +131,11 @@ impl PackageRequest {
         };
         Some(self)
     }
+}
+
+/// How many words of a runner's command line stand in front of its flags.
+fn leading_words(written: &[String]) -> usize {
+    if written.first().is_some_and(|runner| runner == "uv") { 3 } else { 1 }
 }
 
 /// A command line, half read.
@@ -156,7 +174,13 @@ impl Reading<'_> {
                 }
                 (PackageRegistry::Pypi, "--with") => {
                     let value = self.value(flag, joined)?;
-                    with.extend(value.split(',').map(|one| one.trim().to_owned()));
+                    for part in value.split(',').map(str::trim) {
+                        // `mcp>=1.2,<2` is one requirement.
+                        match with.last_mut().filter(|_| part.starts_with(['<', '>', '=', '!', '~'])) {
+                            Some(last) => *last = format!("{last},{part}"),
+                            None => with.push(part.to_owned()),
+                        }
+                    }
                 }
                 (PackageRegistry::Pypi, "-p" | "--python") => found.python = Some(self.value(flag, joined)?),
                 (PackageRegistry::Npm, flag) if NPX_DROPPED.contains(&flag) && joined.is_none() => {}
@@ -293,6 +317,7 @@ mod tests {
             ("uvx name@latest", "name", None, 2),
             ("uvx name[cli]@1.2", "name[cli]==1.2", None, 2),
             ("uvx --python 3.12 --with a,b==2 name==1", "name==1 a b==2", None, 6),
+            ("uvx --with mcp>=1.2,<2,a name", "name mcp>=1.2,<2 a", None, 4),
             ("uvx --from name>=2 tool", "name>=2", Some("tool"), 4),
             ("uv tool run --from=a b", "a", Some("b"), 5),
         ] {

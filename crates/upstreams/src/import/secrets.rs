@@ -1,7 +1,11 @@
-//! Which values of a block are secrets: by what they are called, or by what they look like.
+//! Which settings of a server are secrets: by what they are called, or by what they look like. The one rule for whoever brings a
+//! server in and for the door that takes it.
 //!
-//! Taking a plain value for a secret costs nothing, since the server gets it all the same; the other way round it would
-//! stay in a file that people share. So in doubt it is one.
+//! What the redactor calls a secret is refused in clear ([`is_secret`]), so an import makes a credential of it. Besides, an
+//! import takes a value for a secret in doubt ([`SecretJudge`]): that costs nothing, since the server gets it all the same; the
+//! other way round it would stay in a file that people share.
+
+use redaction::{Additions, Engine};
 
 /// Parts of names that stand before secrets.
 const WORDS: [&str; 14] = [
@@ -23,6 +27,12 @@ const WORDS: [&str; 14] = [
 /// Names with such a part that are none.
 const HARMLESS: [&str; 8] =
     ["authtype", "authmode", "keyboard", "keyspace", "maxtokens", "monkey", "tokenlimit", "tokenizer"];
+/// How names of passwords end that are written as one word: `DBPASS`.
+const ENDINGS: [&str; 2] = ["pass", "pwd"];
+/// Names with such an ending that are none.
+const HARMLESS_ENDINGS: [&str; 4] = ["bypass", "compass", "oldpwd", "trespass"];
+/// The variable in which shells keep the folder they are in.
+const WORKING_FOLDER: &str = "PWD";
 /// Beginnings of keys that services give out.
 const BEGINNINGS: [&str; 17] = [
     "sk-",
@@ -48,20 +58,73 @@ const OPAQUE_CHARS_MIN: usize = 32;
 /// Longest name of a credential: it becomes the name of a file.
 const NAME_CHARS_MAX: usize = 120;
 
-/// Is this setting a secret?
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    if value.is_empty() || matches!(value, "true" | "false") || value.parse::<f64>().is_ok() {
-        return false;
-    }
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    let named = WORDS.iter().any(|word| plain.contains(word)) && !HARMLESS.iter().any(|word| plain.contains(word));
-    // A path to a key is no key.
-    (named && !value.starts_with('/')) || looks_like_one(value)
+/// Where a setting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SettingPlace {
+    Variable,
+    Header,
+    /// The query of an address.
+    Query,
 }
 
-/// Is this header a secret?
-pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
-    !value.is_empty() && (is_standard_header(name) || is_secret(name, value))
+/// Is this setting a secret for sure? `redactor` says what names and texts are.
+pub(crate) fn is_secret(
+    place: SettingPlace,
+    name: &str,
+    value: &str,
+    redactor: impl FnOnce(&str, &str) -> bool,
+) -> bool {
+    if value.is_empty() {
+        return false;
+    }
+    if place == SettingPlace::Header && is_standard_header(name) {
+        return true;
+    }
+    if is_plain(value) {
+        return false;
+    }
+    // A path to a key is no key.
+    looks_like_one(value) || (!value.starts_with('/') && redactor(telling_name(place, name), value))
+}
+
+/// Judges settings for whoever brings a server in: in doubt each is a secret.
+#[derive(Debug)]
+pub(crate) struct SecretJudge {
+    /// None: it could not be built, and then everything is a secret.
+    engine: Option<Engine>,
+}
+
+impl SecretJudge {
+    pub(crate) fn new() -> Self {
+        Self { engine: Engine::new(&Additions::default()).ok() }
+    }
+
+    /// May this setting be a secret?
+    pub(crate) fn may_be_secret(&self, place: SettingPlace, name: &str, value: &str) -> bool {
+        let known = |name: &str, value: &str| self.engine.as_ref().is_none_or(|engine| engine.is_secret(name, value));
+        is_secret(place, name, value, known)
+            || (!value.is_empty()
+                && !is_plain(value)
+                && !value.starts_with('/')
+                && is_doubtful(telling_name(place, name)))
+    }
+}
+
+/// A switch or a number.
+fn is_plain(value: &str) -> bool {
+    matches!(value, "true" | "false") || value.parse::<f64>().is_ok()
+}
+
+/// The name, as far as it tells what the value is.
+fn telling_name(place: SettingPlace, name: &str) -> &str {
+    if place == SettingPlace::Variable && name == WORKING_FOLDER { "" } else { name }
+}
+
+fn is_doubtful(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| plain.contains(part));
+    let ends = |endings: &[&str]| endings.iter().any(|ending| plain.ends_with(ending));
+    (has(&WORDS) && !has(&HARMLESS)) || (ends(&ENDINGS) && !ends(&HARMLESS_ENDINGS))
 }
 
 /// Is this a header whose only purpose is to show a secret?
@@ -111,6 +174,7 @@ mod tests {
 
     #[test]
     fn secrets_are_known_by_their_names_or_their_looks() {
+        let judge = SecretJudge::new();
         for (name, value, expected) in [
             ("BRAVE_API_KEY", "abc", true),
             ("GITHUB_PERSONAL_ACCESS_TOKEN", "x", true),
@@ -119,6 +183,17 @@ mod tests {
             ("DATABASE_URL", "postgres://h/d", false),
             ("WHATEVER", "ghp_abcdefghijklmnop", true),
             ("WHATEVER", "0123456789abcdef0123456789abcdef", true),
+            ("DB_PASS", "hunter2", true),
+            ("SMTP_PASSWD", "hunter2", true),
+            ("MYSQL_PWD", "hunter2", true),
+            ("DBPASS", "hunter2", true),
+            ("CONTRASENA", "hunter2", true),
+            ("OTP", "hunter2", true),
+            ("PWD", "notes", false),
+            ("OLDPWD", "notes", false),
+            ("PWD", "ghp_abcdefghijklmnop", true),
+            ("ALLOW_BYPASS", "always", false),
+            ("COMPASS", "north", false),
             ("NODE_ENV", "production", false),
             ("MAX_TOKENS", "4096", false),
             ("AUTH_TYPE", "basic", false),
@@ -128,14 +203,74 @@ mod tests {
             ("MEMORY_FILE_PATH", "/people/me/memory.json", false),
             ("PACKAGE", "some-quite-long-package-name-without-digits", false),
         ] {
-            assert_eq!(is_secret(name, value), expected, "{name}={value}");
+            assert_eq!(judge.may_be_secret(SettingPlace::Variable, name, value), expected, "{name}={value}");
         }
-        assert!(is_secret_header("Authorization", "Bearer x") && !is_secret_header("x-team", "a"));
+        let header = |name: &str, value: &str| judge.may_be_secret(SettingPlace::Header, name, value);
+        assert!(header("Authorization", "Bearer x") && header("PWD", "x") && !header("x-team", "a"));
+        assert!(!header("Authorization", ""), "what is empty says nothing");
         assert_eq!(masked("--token=ghp_abcdefghijklmnop"), "(hidden)");
         assert_eq!(
             masked("@modelcontextprotocol/server-filesystem@2025.8.21"),
             "@modelcontextprotocol/server-filesystem@2025.8.21"
         );
+    }
+
+    /// Names are compounded of words that people use, so that no list of one side can have a word that the other has not.
+    #[test]
+    fn an_import_makes_a_credential_of_whatever_the_door_refuses() {
+        let judge = SecretJudge::new();
+        let engine = Engine::new(&Additions::default()).unwrap();
+        let words = [
+            "ACCESS",
+            "API",
+            "AUTH",
+            "BOT",
+            "CLIENT",
+            "COOKIE",
+            "CREDENTIALS",
+            "CVV",
+            "DB",
+            "DSN",
+            "ID",
+            "JWT",
+            "KEY",
+            "LICENSE",
+            "OTP",
+            "PASS",
+            "PASSCODE",
+            "PASSPHRASE",
+            "PASSWD",
+            "PASSWORD",
+            "PASSWORT",
+            "PAT",
+            "PGPASS",
+            "PIN",
+            "PWD",
+            "SECRET",
+            "SENHA",
+            "SESSION",
+            "SIGNATURE",
+            "SSN",
+            "TOKEN",
+            "URL",
+            "USER",
+            "WEBHOOK",
+        ];
+        let names = words.iter().flat_map(|first| {
+            let two = words.iter().flat_map(move |second| [format!("{first}_{second}"), format!("{first}{second}")]);
+            std::iter::once((*first).to_owned()).chain(two)
+        });
+        let mut refused = 0;
+        for name in names {
+            for place in [SettingPlace::Variable, SettingPlace::Header, SettingPlace::Query] {
+                for value in ["hunter2", "password=hunter2", "/run/secrets/x"] {
+                    let is_refused = is_secret(place, &name, value, |name, value| engine.is_secret(name, value));
+                    refused += usize::from(is_refused);
+                    assert!(!is_refused || judge.may_be_secret(place, &name, value), "{place:?} {name}={value}");
+                }
+            }
+        }
+        assert!(refused > 1_000, "{refused}");
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Keeper {
                         // Nothing that concerns it, or back to what it is.
                         self.era = Some(live.connection.met().era);
                         if again_at.take().is_some() {
-                            self.unit.facts().last_error = None;
+                            self.unit.facts().forget_error();
                         }
                         told(reply, Ok(()));
                         continue;
@@ -271,7 +271,7 @@ impl Keeper {
     async fn died(&mut self, live: &Arc<Live>) -> State {
         let why = live.connection.why_ended().unwrap_or("the connection ended");
         let uptime = live.uptime();
-        self.unit.facts().last_error = Some(why.to_owned());
+        self.unit.facts().remember_error(why.to_owned(), None);
         self.unit.log.line(&format!("[gantry] {why}"));
         // Whatever is left of it goes at once: nobody can talk to it any more.
         live.connection.close(Ending::AT_ONCE).await;

@@ -64,7 +64,7 @@ const ROOMS: &[Room] = &[
     Room { name: "test-servers", may: &[], may_in_tests: &[] },
     Room { name: "scan", may: &[], may_in_tests: &[] },
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
-    Room { name: "upstreams", may: &["contract", "policy", "kernel", "sandbox", "outbound", "executors", "scan"], may_in_tests: &["store", "shared-state", "policy"] },
+    Room { name: "upstreams", may: &["contract", "policy", "kernel", "sandbox", "outbound", "executors", "scan", "redaction"], may_in_tests: &["store", "shared-state", "policy"] },
     Room { name: "server", may: &["contract", "policy", "kernel", "telemetry", "affordances"], may_in_tests: &["store", "shared-state"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },

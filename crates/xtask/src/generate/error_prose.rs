@@ -176,6 +176,7 @@ static PROSE: &[Entry] = &[
     ]),
     (ErrorCode::E3406, "The tool tried to connect to a host, port or address that its manifest does not declare, or that is never reachable from a tool (loopback, private and link-local addresses, the cloud's metadata service). The connection was not made, and the attempt is in the audit log with the destinations tried.", &[
         "If the destination belongs to the tool, declare it: `network:https://host:port` in `required_permissions`, or `network_policy`. The token then needs the same scope.",
+        "A program of an MCP server declares nothing: `gantry server grant NAME --allow-host HOST` lets it connect there.",
         "Check that `network_policy.deny_all_egress` is not set.",
         "If nobody can explain the attempt, treat the tool as hostile.",
     ]),

@@ -180,6 +180,16 @@ async fn trial(
     Trial::fails(&server.name, answer, &log)
 }
 
+/// A server that was there before just as it is wanted, as it is listed.
+pub(super) fn unchanged(server: &ImportedServer, listed: Value) -> Brought {
+    let trial = if server.spec.disabled {
+        Trial::off(&server.name, server.switched_off.as_ref())
+    } else {
+        Trial::works(count(&listed, "/tools/available"), count(&listed, "/tools/known"))
+    };
+    Brought { name: server.name.clone(), outcome: Ok(listed), trial: trial.unchanged() }
+}
+
 /// Is the server the one of this data directory, so that its secrets folder is ours to write to?
 fn is_ours(context: &Context) -> Result<(), Failure> {
     let running = context.data_dir().running_server().map(|running| running.url.trim_end_matches('/').to_owned());
@@ -238,7 +248,8 @@ pub(crate) fn conclude(context: &Context, brought: &[Brought], more: Value) -> O
 impl Brought {
     /// Nothing about it went wrong.
     fn is_fine(&self) -> bool {
-        self.outcome.is_ok() && !matches!(self.trial.result, TrialResult::Fails | TrialResult::Refused)
+        let result = self.trial.result;
+        self.outcome.is_ok() && !matches!(result, TrialResult::Fails | TrialResult::Refused | TrialResult::NotReplaced)
     }
 
     /// What went wrong with single tools, or with a change of a server that was there before.
@@ -264,7 +275,8 @@ impl Brought {
                 format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"))
             })
             .collect();
-        if let (true, Some(why)) = (!has_problems, last_error(answer)) {
+        let is_as_wanted = self.trial.result != TrialResult::NotReplaced;
+        if let (true, Some(why)) = (!has_problems && is_as_wanted, last_error(answer)) {
             lines.push(format!(
                 "{name}: it did not start like this, and the one that was there before serves on: {why}"
             ));
@@ -298,7 +310,7 @@ impl Brought {
 }
 
 /// It is there, has tools, and is the one that was asked for.
-fn works(answer: &Value) -> bool {
+pub(super) fn works(answer: &Value) -> bool {
     count(answer, "/tools/known") > 0 && last_error(answer).is_none()
 }
 

@@ -8,11 +8,14 @@ use contract::ids::TenantId;
 use contract::nearest::nearest;
 use serde_json::{Value, json};
 use upstreams::import::{self, FILE_BYTES_MAX, Import, ImportedServer, Problem};
+use upstreams::spec::ServerSpec;
 
-use super::bringing_in::{Manner, Offer, bring_in, conclude, offer};
+use super::bringing_in::{Brought, Manner, Offer, bring_in, conclude, offer, unchanged, works};
+use super::existing::{ExistingServers, Standing};
 use super::machine::ThisMachine;
 use super::package_step::{PackageFlags, is_here};
-use super::plan;
+use super::plan::{self, Planned};
+use super::trial::Trial;
 use crate::commands::Outcome;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,7 +25,9 @@ use crate::failure::Failure;
 /// Reads the `mcpServers` of Claude, Cursor, Windsurf and Cline, the `servers` of VS
 /// Code and the `context_servers` of Zed. Shows what will run, what it may touch and
 /// why, moves secrets into the secrets folder, then tries each server: one that does
-/// not work is shown with what is missing and the command that gives it.
+/// not work is shown with what is missing and the command that gives it. A server
+/// that is there already just so stays as it is; one that differs, too, unless
+/// --replace is given.
 ///
 /// gantry import mcp ~/.cursor/mcp.json
 /// gantry import mcp .vscode/mcp.json --only github --yes
@@ -39,6 +44,9 @@ pub(crate) struct ImportMcp {
     offers: Vec<Offer>,
     #[command(flatten)]
     packages: PackageFlags,
+    /// Replace servers of the same names that differ
+    #[arg(long)]
+    replace: bool,
     /// Whose servers they become [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -75,20 +83,72 @@ impl ImportMcp {
         }
         let told = json!({ "file_problems": problems.iter().map(|problem| json!({
             "path": problem.path, "message": problem.message })).collect::<Vec<Value>>() });
+        let client = context.client();
+        let existing = match &client {
+            Ok(client) => ExistingServers::of(context, client, self.tenant.as_ref()).await,
+            Err(failure) => Err(failure.clone()),
+        };
+        // To look at a file, no server has to run.
+        let existing = if self.dry_run { existing.unwrap_or_default() } else { existing? };
+        let planned = |server| {
+            let standing = existing.standing(&server);
+            Planned { server, standing, is_replaced: self.replace }
+        };
+        let planned: Vec<Planned> = servers.into_iter().map(planned).collect();
         if self.dry_run {
-            return Ok(show(context, &servers, &told));
+            return Ok(show(context, &planned, &told));
         }
-        context.printer.note(&plan::text(&context.printer, &servers));
-        self.is_wanted(context, servers.len())?;
-        let scripts = self.packages.allow_install_scripts;
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
-        let brought = bring_in(context, servers, manner).await?;
+        context.printer.note(&plan::text(&context.printer, &planned));
+        self.is_wanted(context, planned.iter().filter(|one| one.is_brought_in()).count())?;
+        let brought = self.brought(context, planned).await?;
         let outcome = conclude(context, &brought, told);
         Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
     }
 
+    /// Brings in what is new or replaced, and says of the others how they are, in the order of the file.
+    async fn brought(&self, context: &Context, planned: Vec<Planned>) -> Result<Vec<Brought>, Failure> {
+        let names: Vec<String> = planned.iter().map(|one| one.server.name.clone()).collect();
+        let (mut wanted, mut tried_again, mut brought) = (Vec::new(), Vec::new(), Vec::new());
+        for one in planned {
+            let is_brought_in = one.is_brought_in();
+            let Planned { mut server, standing, .. } = one;
+            match standing {
+                Standing::Same(listed) => match known(&server, &listed) {
+                    // It does not work, and whoever imports it once more wants to know whether it does by now.
+                    Some(spec) if !self.no_try => {
+                        (server.spec, server.package) = (spec, None);
+                        server.secrets.clear();
+                        tried_again.push(server.name.clone());
+                        wanted.push(server);
+                    }
+                    _ => brought.push(unchanged(&server, *listed)),
+                },
+                Standing::Other { listed, in_what } if !is_brought_in => {
+                    let trial = Trial::not_replaced(&in_what, self.replacing(&server.name));
+                    brought.push(Brought { name: server.name, outcome: Ok(*listed), trial });
+                }
+                Standing::New | Standing::Other { .. } => wanted.push(server),
+            }
+        }
+        let scripts = self.packages.allow_install_scripts;
+        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
+        for one in bring_in(context, wanted, manner).await? {
+            let is_same = tried_again.contains(&one.name);
+            brought.push(if is_same { Brought { trial: one.trial.unchanged(), ..one } } else { one });
+        }
+        brought.sort_by_key(|one| names.iter().position(|name| *name == one.name));
+        Ok(brought)
+    }
+
+    /// The command that replaces one server by that of the file.
+    fn replacing(&self, name: &str) -> String {
+        let file = crate::shell_word::quoted(&self.file.display().to_string());
+        let tenant = self.tenant.as_ref().map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
+        format!("gantry import mcp {file} --only {name} --replace{tenant}")
+    }
+
     fn is_wanted(&self, context: &Context, count: usize) -> Result<(), Failure> {
-        if self.yes {
+        if self.yes || count == 0 {
             return Ok(());
         }
         if !context.printer.can_ask() {
@@ -127,14 +187,20 @@ impl ImportMcp {
 }
 
 /// Prints what would be done.
-fn show(context: &Context, servers: &[ImportedServer], told: &Value) -> Outcome {
-    let mut document = json!({ "dry_run": true, "servers": servers.iter().map(plan::document).collect::<Vec<_>>() });
+fn show(context: &Context, planned: &[Planned], told: &Value) -> Outcome {
+    let mut document = json!({ "dry_run": true, "servers": planned.iter().map(plan::document).collect::<Vec<_>>() });
     if let (Some(members), Some(told)) = (document.as_object_mut(), told.as_object()) {
         members.extend(told.clone());
     }
-    context.printer.answer(&document, |printer| plan::text(printer, servers));
+    context.printer.answer(&document, |printer| plan::text(printer, planned));
     let clean = told.get("file_problems").and_then(Value::as_array).is_none_or(Vec::is_empty);
     if clean { Outcome::Done } else { Outcome::Unfit }
+}
+
+/// What is kept of a server that is there and to be started, and does not work.
+fn known(server: &ImportedServer, listed: &Value) -> Option<ServerSpec> {
+    let spec = (!server.spec.disabled && !works(listed)).then(|| listed.get("spec")).flatten()?;
+    serde_json::from_value(spec.clone()).ok()
 }
 
 /// The problems of the servers that were chosen, and those of the file.

@@ -3,13 +3,56 @@
 use serde_json::{Value, json};
 use upstreams::import::{ImportedServer, Problem, SwitchedOff};
 
+use super::existing::Standing;
 use crate::printer::{Printer, Style, visible};
 
+/// A server, and how it stands to the one of its name; whether that is replaced if it is another one.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) server: ImportedServer,
+    pub(super) standing: Standing,
+    pub(super) is_replaced: bool,
+}
+
+impl Planned {
+    /// Does it change anything?
+    pub(super) fn is_brought_in(&self) -> bool {
+        match self.standing {
+            Standing::New => true,
+            Standing::Same(_) => false,
+            Standing::Other { .. } => self.is_replaced,
+        }
+    }
+
+    /// How that is said: to people, and in JSON.
+    fn words(&self) -> (Option<String>, &'static str) {
+        match &self.standing {
+            Standing::New => (None, "added"),
+            Standing::Same(_) => (Some("  is there  already, just so: unchanged".to_owned()), "unchanged"),
+            Standing::Other { in_what, .. } if self.is_replaced => (
+                Some(format!("  replaces  the server of that name, which differs in {}", in_what.join(", "))),
+                "replaced",
+            ),
+            Standing::Other { in_what, .. } => {
+                let differs = in_what.join(", ");
+                let line = format!("  is there  already and differs in {differs}: not replaced without --replace");
+                (Some(line), "not_replaced")
+            }
+        }
+    }
+}
+
 /// The plan for people: what will run, what it may touch and why, what is kept as a secret, what to know.
-pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
+pub(super) fn text(printer: &Printer, planned: &[Planned]) -> String {
     let mut lines = Vec::new();
-    for server in servers {
+    for one in planned {
+        let server = &one.server;
         lines.push(printer.on_stderr(&server.name, Style::Bold));
+        lines.extend(one.words().0);
+        // Nothing of it happens.
+        if matches!(one.standing, Standing::Same(_)) {
+            continue;
+        }
         lines.push(format!("  runs      {}", visible(&server.runs)));
         if let Some(request) = &server.package {
             let (packages, registry) = (request.packages.join(", "), request.registry.as_str());
@@ -54,9 +97,11 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
 }
 
 /// The same as JSON. Secrets are named, not told.
-pub(super) fn document(server: &ImportedServer) -> Value {
+pub(super) fn document(planned: &Planned) -> Value {
+    let server = &planned.server;
     json!({
         "name": server.name,
+        "change": planned.words().1,
         "runs": server.runs,
         "spec": server.spec,
         "permissions": server.grants.iter().map(|grant| json!({ "permission": grant.permission, "why": grant.why })).collect::<Vec<_>>(),
@@ -95,7 +140,9 @@ mod tests {
         } }"#;
         let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false });
         assert_eq!(import.problems, []);
-        let text = text(&Printer::new(Wishes::default()), &import.servers);
+        let new = |server| Planned { server, standing: Standing::New, is_replaced: false };
+        let mut planned: Vec<Planned> = import.servers.into_iter().map(new).collect();
+        let text = text(&Printer::new(Wishes::default()), &planned);
         for part in [
             "runs      /bin/sh -c true",
             "may touch network:https://api.example – named in `BASE`",
@@ -106,7 +153,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
-        let documents: Vec<Value> = import.servers.iter().map(document).collect();
+        let documents: Vec<Value> = planned.iter().map(document).collect();
         assert!(!text.contains("hunter2") && !format!("{documents:?}").contains("hunter2"));
+        let other = || Standing::Other { listed: Box::new(json!({})), in_what: vec!["the arguments"] };
+        for (standing, is_replaced, change, words) in [
+            (Standing::Same(Box::new(json!({}))), true, "unchanged", "already, just so: unchanged"),
+            (other(), false, "not_replaced", "differs in the arguments: not replaced without --replace"),
+            (other(), true, "replaced", "replaces  the server of that name"),
+        ] {
+            let first = planned.first_mut().unwrap();
+            (first.standing, first.is_replaced) = (standing, is_replaced);
+            assert_eq!(first.is_brought_in(), change == "replaced");
+            assert_eq!(document(first).get("change"), Some(&json!(change)));
+            let text = super::text(&Printer::new(Wishes::default()), &planned);
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
     }
 }

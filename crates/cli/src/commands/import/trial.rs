@@ -23,6 +23,8 @@ pub(crate) enum TrialResult {
     Off,
     /// Nobody wanted it to be tried.
     Untried,
+    /// Another one of its name was there, and stays.
+    NotReplaced,
 }
 
 /// Folders and files in which people and systems keep what opens other things.
@@ -59,6 +61,8 @@ fn loads_code(variable: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) result: TrialResult,
+    /// It was there before, just so.
+    unchanged: bool,
     /// Tools that can be called, and all that are known.
     tools: (u64, u64),
     /// Why it does not work.
@@ -76,6 +80,7 @@ impl TrialResult {
             Self::Refused => "refused",
             Self::Off => "off",
             Self::Untried => "untried",
+            Self::NotReplaced => "not_replaced",
         }
     }
 }
@@ -111,9 +116,20 @@ impl Trial {
         let command = if off.is_none_or(|off| off.can_start) {
             format!("gantry server edit {name} --enable")
         } else {
-            format!("gantry server add {name} --url http://127.0.0.1:PORT/mcp")
+            format!("gantry server add {name} --replace --url http://127.0.0.1:PORT/mcp")
         };
         Self { what: off.map(|off| off.why.clone()), command: Some(command), ..Self::of(TrialResult::Off) }
+    }
+
+    /// One of its name is there, which differs in these, and `command` replaces it.
+    pub(crate) fn not_replaced(in_what: &[&str], command: String) -> Self {
+        let what = format!("a server of that name is there and differs in {}", in_what.join(", "));
+        Self { what: Some(what), command: Some(command), ..Self::of(TrialResult::NotReplaced) }
+    }
+
+    /// The same of a server that was there before, just so.
+    pub(crate) fn unchanged(self) -> Self {
+        Self { unchanged: true, ..self }
     }
 
     /// It was not tried.
@@ -131,7 +147,9 @@ impl Trial {
             Some(Remedy::Read(path) | Remedy::Write(path)) if holds_secrets(Path::new(&path)) => {
                 (format!("it asks for `{path}`, where secrets are kept, which no server should be given"), None)
             }
-            Some(Remedy::Variable(name)) if loads_code(&name) => (what, None),
+            Some(Remedy::Variables(names)) => variables(answer, what, names),
+            Some(Remedy::Repository(Some(folder))) => repository(answer, what, folder),
+            Some(Remedy::Package(_)) if !is_of_pypi(answer) => (format!("{what}; pin it where it is installed"), None),
             // What is nowhere cannot be granted.
             Some(Remedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
@@ -142,19 +160,26 @@ impl Trial {
             }
             remedy => (what, remedy),
         };
+        if remedy.is_none()
+            && let Some(hint) = answer.pointer("/status/last_hint").and_then(Value::as_str)
+        {
+            let (what, command) = (format!("{what}; {hint}"), advised(hint, name));
+            return Self { what: Some(what), command, ..Self::of(TrialResult::Fails) };
+        }
         let command = remedy.map(|remedy| command(&remedy, name));
         Self { what: Some(what), command, ..Self::of(TrialResult::Fails) }
     }
 
     fn of(result: TrialResult) -> Self {
-        Self { result, tools: (0, 0), what: None, command: None }
+        Self { result, unchanged: false, tools: (0, 0), what: None, command: None }
     }
 
     /// For people.
     pub(crate) fn sentence(&self) -> String {
         let why = self.what.as_ref().map(|what| format!(": {}", crate::printer::visible(what))).unwrap_or_default();
         let but = self.what.as_ref().map(|what| format!(", but {}", crate::printer::visible(what))).unwrap_or_default();
-        match (self.result, self.tools) {
+        let unchanged = if self.unchanged { "unchanged, " } else { "" };
+        let result = match (self.result, self.tools) {
             (TrialResult::Works, (1, 1)) => format!("works (1 tool){but}"),
             (TrialResult::Works, (available, known)) if available == known => format!("works ({known} tools){but}"),
             (TrialResult::Works, (available, known)) => format!("works ({available} of {known} tools){but}"),
@@ -162,13 +187,16 @@ impl Trial {
             (TrialResult::Refused, _) => format!("refused{why}"),
             (TrialResult::Off, _) => format!("switched off{why}"),
             (TrialResult::Untried, _) => "not tried".to_owned(),
-        }
+            (TrialResult::NotReplaced, _) => format!("not replaced{why}"),
+        };
+        format!("{unchanged}{result}")
     }
 
     /// As JSON.
     pub(crate) fn document(&self) -> Value {
         json!({
             "result": self.result.as_str(), "tools": self.tools.0, "what": self.what, "command": self.command,
+            "unchanged": self.unchanged,
         })
     }
 }
@@ -177,6 +205,69 @@ impl Trial {
 pub(crate) fn command(remedy: &Remedy, server: &str) -> String {
     let words: Vec<String> = remedy.arguments(server).iter().map(|word| quoted(word)).collect();
     format!("gantry server {}", words.join(" "))
+}
+
+/// The command that a hint of Gantry's own begins with, and the new start that it takes then.
+fn advised(hint: &str, name: &str) -> Option<String> {
+    let command = hint.strip_prefix('`')?.split('`').next().filter(|command| command.starts_with("touch "))?;
+    Some(format!("{command} && gantry server restart {name}"))
+}
+
+/// Variables that it wants: those that it has already are not what is missing.
+fn variables(answer: &Value, what: String, names: Vec<String>) -> (String, Option<Remedy>) {
+    if names.iter().any(|name| loads_code(name)) {
+        return (what, None);
+    }
+    let env = answer.pointer("/spec/reach/env");
+    let is_given = |name: &String| env.is_some_and(|env| env.get(name).is_some());
+    let (given, missing): (Vec<String>, Vec<String>) = names.into_iter().partition(is_given);
+    match missing.as_slice() {
+        // It has them all: it is their values that it does not like.
+        [] => (what, Some(Remedy::Variables(given))),
+        [one] if !given.is_empty() => (format!("it wants the variable `{one}`"), Some(Remedy::Variables(missing))),
+        _ => (what, Some(Remedy::Variables(missing))),
+    }
+}
+
+/// A folder that is to be a git repository, as it is on this machine.
+fn repository(answer: &Value, what: String, folder: String) -> (String, Option<Remedy>) {
+    let place = Path::new(&folder);
+    if holds_secrets(place) {
+        return (format!("it asks for `{folder}`, where secrets are kept, which no server should be given"), None);
+    }
+    if !place.try_exists().unwrap_or(false) {
+        return (format!("`{folder}` is not there: name a git repository in its arguments"), None);
+    }
+    let above = |place: &Path| place.ancestors().any(|above| above.join(".git").try_exists().unwrap_or(false));
+    if !above(place) {
+        return (
+            format!("`{folder}` is no git repository: name one in its arguments, or make it one by `git init`"),
+            None,
+        );
+    }
+    // What it may read and does not take for one is somebody else's: git wants to be told that this is meant.
+    if may_read(answer, place) {
+        return (
+            format!(
+                "git does not take `{folder}` for a repository: it belongs to somebody else than the server runs as, or is damaged"
+            ),
+            None,
+        );
+    }
+    (what, Some(Remedy::Repository(Some(folder))))
+}
+
+/// May it read this path, as far as its permissions go?
+fn may_read(answer: &Value, path: &Path) -> bool {
+    let permissions = answer.pointer("/spec/reach/permissions").and_then(Value::as_array).into_iter().flatten();
+    let places = permissions.filter_map(Value::as_str).filter_map(|word| word.strip_prefix("filesystem:read:"));
+    places.map(|place| place.replace("%20", " ")).any(|place| path.starts_with(place))
+}
+
+/// Is it started from a package of PyPI, or fetched from there?
+fn is_of_pypi(answer: &Value) -> bool {
+    let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    text("/spec/reach/package/registry") == "pypi" || text("/spec/reach/command").rsplit('/').next() == Some("uvx")
 }
 
 /// May it connect to this host and port, as far as its permissions go?
@@ -200,6 +291,8 @@ mod tests {
             "Error: EACCES: permission denied, open '/etc/shadow'",
             "Error: EACCES: permission denied, open '/srv/.gantry/admin.token'",
             "LD_PRELOAD environment variable is required",
+            "LD_PRELOAD and API_TOKEN environment variables are required",
+            "git.exc.InvalidGitRepositoryError: /srv/ada/.ssh",
         ] {
             let trial = Trial::fails("x", &json!({}), &log(line));
             assert_eq!(trial.command, None, "{line}: {:?}", trial.what);
@@ -207,6 +300,55 @@ mod tests {
         assert!(
             holds_secrets(Path::new("/srv/ada/.config/gcloud/x.json")) && !holds_secrets(Path::new("/srv/notes/ssh"))
         );
+    }
+
+    #[test]
+    fn of_two_variables_only_those_are_asked_for_that_it_does_not_have() {
+        let log = ["Error: JIRA_URL and JIRA_TOKEN environment variables are required".to_owned()];
+        let both = Trial::fails("x", &json!({}), &log);
+        assert_eq!(both.command.as_deref(), Some("gantry server edit x --env JIRA_URL=… --env JIRA_TOKEN=…"));
+        let given = json!({ "spec": { "reach": { "env": { "JIRA_URL": "https://jira.example" } } } });
+        let one = Trial::fails("x", &given, &log);
+        assert_eq!(one.command.as_deref(), Some("gantry server edit x --env JIRA_TOKEN=…"));
+        assert!(one.sentence().ends_with("it wants the variable `JIRA_TOKEN`"), "{one:?}");
+    }
+
+    #[test]
+    fn a_repository_is_granted_if_it_is_one_and_what_is_none_is_said_to_be_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap();
+        let log = [format!("ERROR:mcp_server_git.server:{} is not a valid Git repository", place.display())];
+        let none = Trial::fails("git", &json!({}), &log);
+        assert!(none.sentence().contains("is no git repository: name one") && none.command.is_none(), "{none:?}");
+        std::fs::create_dir(place.join(".git")).unwrap();
+        let unread = Trial::fails("git", &json!({}), &log);
+        let command = format!("gantry server grant git --allow-read {}", place.display());
+        assert_eq!(unread.command.as_deref(), Some(&*command), "{unread:?}");
+        let word = format!("filesystem:read:{}", place.display());
+        let granted = json!({ "spec": { "reach": { "permissions": [word] } } });
+        let other = Trial::fails("git", &granted, &log);
+        assert!(other.sentence().contains("belongs to somebody else") && other.command.is_none(), "{other:?}");
+    }
+
+    #[test]
+    fn what_gantry_itself_refused_comes_with_its_own_hint_and_the_command_in_it() {
+        let status = json!({ "last_error": "who may write to `/p` could …", "last_hint": "`touch /p/gantry.toml` makes an empty one" });
+        let trial = Trial::fails("files", &json!({ "status": status }), &[]);
+        assert_eq!(trial.command.as_deref(), Some("touch /p/gantry.toml && gantry server restart files"));
+        assert!(trial.sentence().ends_with("could …; `touch /p/gantry.toml` makes an empty one"), "{trial:?}");
+        let status = json!({ "last_error": "no", "last_hint": "give it another folder" });
+        let trial = Trial::fails("files", &json!({ "status": status }), &[]);
+        assert_eq!((trial.sentence().as_str(), trial.command), ("does not work: no; give it another folder", None));
+    }
+
+    #[test]
+    fn another_version_of_the_sdk_is_installed_where_gantry_installs_and_asked_for_elsewhere() {
+        let log = ["ModuleNotFoundError: No module named 'mcp.server.fastmcp'".to_owned()];
+        let package = json!({ "spec": { "reach": { "package": { "registry": "pypi" } } } });
+        let ours = Trial::fails("x", &package, &log);
+        assert_eq!(ours.command.as_deref(), Some("gantry server update x --with 'mcp<2'"), "{ours:?}");
+        let theirs = Trial::fails("x", &json!({}), &log);
+        assert!(theirs.sentence().ends_with("pin it where it is installed") && theirs.command.is_none(), "{theirs:?}");
     }
 
     #[test]

@@ -11,13 +11,16 @@ use super::options::{Grants, Keeping};
 use crate::commands::Outcome;
 use crate::commands::import::ThisMachine;
 use crate::commands::import::bringing_in::{Manner, Offer, bring_in, conclude, offer};
+use crate::commands::import::existing::{ExistingServers, runs};
 use crate::commands::import::package_step::{PackageFlags, is_here};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::printer::visible;
 
-/// Put an MCP server behind Gantry, or change one
+/// Put an MCP server behind Gantry
 ///
-/// A program comes after `--`; a server elsewhere is named by its `--url`.
+/// A program comes after `--`; a server elsewhere is named by its `--url`. One that is
+/// there is changed by `gantry server edit`, or replaced by --replace.
 ///
 /// gantry server add files -- npx -y @modelcontextprotocol/server-filesystem@2025.8.21 /srv/notes
 /// gantry server add search --env BRAVE_API_KEY=… -- npx -y @modelcontextprotocol/server-brave-search@0.6.2
@@ -71,6 +74,9 @@ pub(crate) struct Add {
     /// Do not start it, and do not list its tools
     #[arg(long)]
     no_try: bool,
+    /// Put it in the place of the server of that name, if there is one
+    #[arg(long)]
+    replace: bool,
     /// Whose server [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -86,6 +92,10 @@ impl Add {
         let file = std::env::current_dir().ok().map(|folder| folder.join("-"));
         let keeps_packages = !self.packages.no_package && is_here(context);
         let server = self.server(&ThisMachine { environment: context.environment(), file, keeps_packages })?;
+        let existing = ExistingServers::of(context, &context.client()?, self.tenant.as_ref()).await?;
+        if let Some(listed) = existing.named(&server.name).filter(|_| !self.replace) {
+            return Err(is_there(&server.name, listed));
+        }
         for warning in &server.warnings {
             context.printer.warn(warning);
         }
@@ -147,6 +157,14 @@ impl Add {
     }
 }
 
+/// There is a server of that name.
+fn is_there(name: &str, listed: &Value) -> Failure {
+    Failure::new(format!("there is a server `{name}` already: {}", visible(&runs(listed)))).hint(format!(
+        "`gantry server edit {name}` changes it, and `gantry server grant {name}` lets it touch more; --replace puts this one in its \
+         place"
+    ))
+}
+
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "write NAME=VALUE".to_owned())?;
     if name.is_empty() { Err("write NAME=VALUE".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
@@ -178,6 +196,7 @@ mod tests {
             namespace: Some("docs".into()),
             keeping: Keeping::default(),
             no_try: false,
+            replace: false,
             shareable: false,
             offers: vec![Offer::Prompts],
             tenant: None,

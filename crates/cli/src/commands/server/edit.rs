@@ -200,7 +200,7 @@ pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, Failure>
     let spec = server.get("spec").cloned().unwrap_or_default();
     serde_json::from_value(spec).map_err(|_| {
         Failure::new(format!("what is kept of `{name}` cannot be read by this release"))
-            .hint("use the release that has added it, or add it again: `gantry server add`")
+            .hint("use the release that has added it, or add it again: `gantry server add --replace`")
     })
 }
 

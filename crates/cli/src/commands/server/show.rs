@@ -37,6 +37,8 @@ fn text(server: &Value, spec: &ServerSpec) -> String {
     let error = server.pointer("/status/last_error").and_then(Value::as_str);
     let error = error.map(|error| format!(": {}", visible(error))).unwrap_or_default();
     lines.push(format!("state     {}{error}", word("/status/state")));
+    let hint = server.pointer("/status/last_hint").and_then(Value::as_str);
+    lines.extend(hint.map(|hint| format!("help      {}", visible(hint))));
     lines.push(format!("tools     {} of {}", count("/tools/available"), count("/tools/known")));
     match &spec.reach {
         ServerReach::Stdio { command, args, cwd, env, permissions, package } => {

@@ -23,6 +23,7 @@ use crate::failure::Failure;
 ///
 /// gantry server update files
 /// gantry server update files --to 2026.8.31
+/// gantry server update weather --with 'mcp<2'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Update {
@@ -32,6 +33,9 @@ pub(crate) struct Update {
     /// Another version; `latest` is the newest
     #[arg(long = "to", value_name = "VERSION")]
     version: Option<String>,
+    /// A package of PyPI beside it, by which a version of something that it needs can be chosen: `mcp<2` (repeatable)
+    #[arg(long = "with", value_name = "PACKAGE")]
+    beside: Vec<String>,
     /// Let the package run its install scripts, and be built, as you and outside of every sandbox
     #[arg(long)]
     allow_install_scripts: bool,
@@ -50,7 +54,8 @@ impl Update {
         }
         let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
         let request = self.request(&spec)?;
-        if let ServerReach::Stdio { permissions, package: None, .. } = &mut spec.reach {
+        if let ServerReach::Stdio { args, permissions, package: None, .. } = &mut spec.reach {
+            self.name_in(args, &request);
             // Nothing is fetched any more when it starts.
             let registry = registry_permissions(request.registry);
             permissions.retain(|word| !registry.contains(word));
@@ -60,6 +65,14 @@ impl Update {
         let manner = Manner { tenant: self.tenant.as_ref(), tried: true, scripts: self.allow_install_scripts };
         let brought = bring_in(context, vec![server], manner).await?;
         Ok(conclude(context, &brought, json!({})))
+    }
+
+    /// Puts the words of the request in place of those that a server has which is started by its runner.
+    fn name_in(&self, args: &mut Vec<String>, request: &PackageRequest) {
+        let words = request.written.get(1..).unwrap_or_default();
+        // Each `--with` is two words more.
+        let former = words.len().saturating_sub(2 * self.beside.len()).min(args.len());
+        args.splice(..former, words.iter().cloned());
     }
 
     /// What is to be installed.
@@ -77,6 +90,10 @@ impl Update {
             None => package_request::read(command, args),
         };
         let request = read.ok_or_else(none)?.map_err(Failure::new)?;
+        let with = |request: PackageRequest, package: &String| {
+            request.with_package(package).map_err(|why| Failure::usage(format!("--with: {why}")))
+        };
+        let request = self.beside.iter().try_fold(request, with)?;
         let Some(version) = &self.version else { return Ok(request) };
         request.with_version(version).ok_or_else(|| {
             Failure::usage(format!("--to: `{version}` is no version, or the package is a file of this machine"))
@@ -91,7 +108,7 @@ mod tests {
 
     fn update(version: Option<&str>) -> Update {
         let version = version.map(str::to_owned);
-        Update { name: "x".into(), version, allow_install_scripts: false, tenant: None }
+        Update { name: "x".into(), version, beside: Vec::new(), allow_install_scripts: false, tenant: None }
     }
 
     fn spec(reach: &serde_json::Value) -> ServerSpec {
@@ -109,6 +126,15 @@ mod tests {
         assert_eq!((newer.packages.join(" "), newer.written.join(" ")), ("x@2.0.0".into(), "npx -y x@2.0.0".into()));
         assert_eq!(update(None).request(&fetched).unwrap().packages, ["y"]);
         assert!(update(Some("a b")).request(&pinned).is_err());
+        let beside = |package: &str| Update { beside: vec![package.into()], ..update(None) };
+        let older = beside("mcp>=1.2,<2").request(&fetched).unwrap();
+        assert_eq!(older.packages, ["y", "mcp>=1.2,<2"]);
+        assert_eq!(older.written.join(" "), "uvx --with mcp>=1.2,<2 y");
+        let mut args = ["y", "--flag"].map(str::to_owned).to_vec();
+        beside("mcp>=1.2,<2").name_in(&mut args, &older);
+        assert_eq!(args, ["--with", "mcp>=1.2,<2", "y", "--flag"], "the server's own stay behind them");
+        assert!(beside("mcp<2").request(&pinned).unwrap_err().message.contains("only packages of PyPI"));
+        assert!(beside("../x").request(&fetched).unwrap_err().message.starts_with("--with: "));
         let plain = spec(&json!({ "type": "stdio", "command": "/usr/bin/node", "args": ["x.js"] }));
         let far = spec(&json!({ "type": "http", "url": "https://x.example" }));
         for other in [plain, far] {

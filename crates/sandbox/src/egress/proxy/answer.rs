@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::egress::gate::Refused;
+use crate::egress::gate::{GateOwner, Refused};
 
 /// A status and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +20,9 @@ impl Answer {
         Self { status, text: Cow::Borrowed(text) }
     }
 
-    /// The answer to a refusal of the gate, with what would have to be declared. Without a scheme it is a tunnel, in
+    /// The answer to a refusal of the gate, with what would have to be declared or granted. Without a scheme it is a tunnel, in
     /// which most speak TLS.
-    pub(super) fn refusal(refused: &Refused, scheme: Option<&str>) -> Self {
+    pub(super) fn refusal(refused: &Refused, scheme: Option<&str>, owner: &GateOwner) -> Self {
         let status = match refused {
             Refused::NotAHost { .. } => 400,
             Refused::NotAllowed { .. } | Refused::ForbiddenAddress { .. } | Refused::OutsideNetworks { .. } => 403,
@@ -33,7 +33,15 @@ impl Answer {
         let text = match refused {
             Refused::NotAllowed { host, port } => {
                 let scheme = scheme.unwrap_or(if *port == 80 { "http" } else { "https" });
-                format!("{refused}; declare `network:{scheme}://{host}:{port}` in `required_permissions`")
+                match owner {
+                    GateOwner::Tool => {
+                        format!("{refused}; declare `network:{scheme}://{host}:{port}` in `required_permissions`")
+                    }
+                    GateOwner::Server(name) => format!(
+                        "{refused}; `gantry server grant {name} --allow-host {}` lets it",
+                        granted_host(scheme, host, *port)
+                    ),
+                }
             }
             Refused::NotAHost { .. }
             | Refused::ForbiddenAddress { .. }
@@ -59,6 +67,15 @@ impl Answer {
             text.push_str(&body);
         }
         text
+    }
+}
+
+/// A place as `--allow-host` takes it: a host alone is one by https.
+fn granted_host(scheme: &str, host: &str, port: u16) -> String {
+    match (scheme, port) {
+        ("https", 443) if !host.starts_with('[') => host.to_owned(),
+        ("http", 80) => format!("http://{host}"),
+        _ => format!("{host}:{port}"),
     }
 }
 

@@ -57,7 +57,8 @@ pub(super) async fn forward(
         Err(refused) => {
             // A body that nobody read would be taken for the next request.
             let stays = request.stays && matches!(request.body, Body::None | Body::Length(0));
-            client.answer(&Answer::refusal(&refused, Some("http")), limits, !stays, bare).await?;
+            let answer = Answer::refusal(&refused, Some("http"), gate.owner());
+            client.answer(&answer, limits, !stays, bare).await?;
             return Ok(stays);
         }
     };

@@ -19,6 +19,7 @@ impl Keeper {
         self.starts += 1;
         let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
         let wanted = Wanted {
+            name: &self.unit.name,
             tenant: &self.unit.tenant,
             owner: &self.unit.owner,
             spec: &self.spec,
@@ -37,7 +38,8 @@ impl Keeper {
             Ok(started) => {
                 let era = started.connection.met().era;
                 self.era = Some(era);
-                (facts.era, facts.last_error) = (Some(era), None);
+                facts.era = Some(era);
+                facts.forget_error();
                 facts.lets_watch = Some(started.connection.met().lets_watch());
                 Ok(Live::new(started, Arc::clone(&house.clock)))
             }
@@ -48,7 +50,7 @@ impl Keeper {
                 self.era = if self.era.is_none() && died { Some(Era::Legacy) } else { None };
                 tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, %fault, "a server did not start");
                 self.unit.log.line(&format!("[gantry] it did not start: {fault}"));
-                facts.last_error = Some(fault.to_string());
+                facts.remember_error(fault.to_string(), fault.hint().map(str::to_owned));
                 Err(Arc::new(not_started(fault, &self.unit.name)))
             }
         }
