@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contract::cost::{self, Costs, Measured, Prices};
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId, ToolId};
 use serde_json::Value;
 
@@ -381,11 +381,10 @@ fn drop_of_the_most(untold: &mut VecDeque<Alert>) {
 
 /// The code behind an unknown outcome, if it says one: a timeout that may have had its effect is still a timeout.
 fn cause(refusal: &Refusal) -> Option<ErrorCode> {
-    if refusal.code != ErrorCode::E3413 {
-        return None;
+    match refusal.reason.as_deref() {
+        Some(RefusalReason::OutcomeUnknown { code, .. }) => Some(*code),
+        _ => None,
     }
-    let cause = refusal.details.as_deref()?.get("cause")?.as_str()?;
-    ErrorCode::ALL.iter().copied().find(|code| code.as_str() == cause)
 }
 
 fn log(alert: &Alert) {

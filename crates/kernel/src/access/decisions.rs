@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
 use futures_util::future::try_join_all;
 use policy::{Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, Question, ToolFacts, Verdict};
@@ -439,4 +439,5 @@ fn denied(denial: &Denial) -> Refusal {
             "change the call, or ask an administrator about the policies named in `details.policies`"
         })
         .details(json!({ "layer": layer, "policies": verdict.determining, "reason": verdict.reason }))
+        .because(RefusalReason::Denied { policies: verdict.determining.iter().map(ToString::to_string).collect() })
 }

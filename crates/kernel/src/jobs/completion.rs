@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::{Callback, InvokeRequest};
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use serde_json::{Value, json};
 
 use super::warrant::Errand;
@@ -40,7 +40,7 @@ impl Jobs {
             if caller.missing_scope([needed.as_str()]).is_some() {
                 return Err(Refusal::new(ErrorCode::E3206, format!("scope `{needed}` is not granted"))
                     .hint("a callback signs with a credential: ask for a token whose `scopes` cover it, or name a `webhook_id`")
-                    .details(json!({ "missing_scope": needed })));
+                    .because(RefusalReason::MissingScope(needed)));
             }
         }
         match self.webhooks.get() {
