@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};

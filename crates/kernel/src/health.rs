@@ -27,7 +27,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;

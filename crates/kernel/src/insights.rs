@@ -432,3 +432,20 @@ impl Kernel {
         self.insights.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_of_which_nobody_knows_the_effect_is_still_a_timeout() {
+        let unknown = |code| {
+            Refusal::new(ErrorCode::E3413, "nobody knows").because(RefusalReason::OutcomeUnknown { code, behind: None })
+        };
+        let ending = |refusal: &Refusal| ending_of_refused(refusal, cause(refusal).unwrap_or(refusal.code));
+        assert_eq!(ending(&unknown(ErrorCode::E3402)), Some(Ending::TimedOut));
+        assert_eq!(ending(&unknown(ErrorCode::E3404)), Some(Ending::Failed));
+        assert_eq!(ending(&unknown(ErrorCode::E3703)), None, "that somebody cancelled it says nothing about the tool");
+        assert_eq!(ending(&Refusal::new(ErrorCode::E3413, "nobody knows")), Some(Ending::Failed));
+    }
+}

@@ -15,9 +15,8 @@
 //!   for its caller and stands in the details, bounded.
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::event_name::EventName;
 use contract::json::JsonError;
-use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS};
+use kernel::ports::executor::{ExecutionReach, ExecutorError};
 use serde_json::{Value, json};
 
 use crate::connection::MESSAGE_BYTES_MAX;

@@ -61,14 +61,14 @@ impl RefusalReason {
             let names = details.get(name)?.as_array()?;
             Some(names.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
         };
+        if let Some(code) = details.get(UPSTREAM_CODE).and_then(Value::as_i64) {
+            return Some(Self::UpstreamError { code });
+        }
         if code == ErrorCode::E3413 {
             let said = text(CODE)?;
             let code = ErrorCode::ALL.iter().copied().find(|code| code.as_str() == said)?;
             let behind = details.get(INNER).and_then(|inner| Self::read(code, inner)).map(Box::new);
             return Some(Self::OutcomeUnknown { code, behind });
-        }
-        if let Some(code) = details.get(UPSTREAM_CODE).and_then(Value::as_i64) {
-            return Some(Self::UpstreamError { code });
         }
         if let Some(status) = details.get(UPSTREAM_STATUS).and_then(Value::as_u64) {
             return u16::try_from(status).ok().map(Self::UpstreamStatus);
@@ -103,9 +103,7 @@ impl RefusalReason {
             Self::MissingScope(scope) => Self::MissingScope(change(scope)),
             Self::Widening(what) => Self::Widening(change(what)),
             Self::Denied { policies } => Self::Denied { policies: policies.into_iter().map(change).collect() },
-            Self::ForbiddenDestinations(tried) => {
-                Self::ForbiddenDestinations(tried.into_iter().map(change).collect())
-            }
+            Self::ForbiddenDestinations(tried) => Self::ForbiddenDestinations(tried.into_iter().map(change).collect()),
             same => same,
         }
     }
@@ -184,7 +182,10 @@ mod tests {
         }
         let nested = json!({ "code": "E3502", "cause": "answer_lost", "details": { "upstream_code": -32603 } });
         let unknown = RefusalReason::OutcomeUnknown { code: ErrorCode::E3502, behind };
-        assert_eq!((RefusalReason::read(ErrorCode::E3413, &nested), unknown.upstream_code()), (Some(unknown), Some(-32603)));
+        assert_eq!(
+            (RefusalReason::read(ErrorCode::E3413, &nested), unknown.upstream_code()),
+            (Some(unknown), Some(-32603))
+        );
         assert_eq!(RefusalReason::read(ErrorCode::E3413, &json!({ "cause": "timed_out" })), None);
     }
 

@@ -12,7 +12,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::event_name::EventName;
 use contract::json::{self, JsonError, JsonLimits};
 use kernel::ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
@@ -87,7 +86,8 @@ pub fn judged(exit: Exit, result: &[u8], bytes_max: usize) -> Result<Value, Refu
 
 /// Of a result with something beside it, everybody reads which line that is. What stands there is for those who may read the log.
 fn unacceptable(error: &JsonError, result: &[u8]) -> Refusal {
-    let refusal = failed(format!("the tool's result is not acceptable JSON: {error}")).because(RefusalReason::UnreadableAnswer);
+    let refusal =
+        failed(format!("the tool's result is not acceptable JSON: {error}")).because(RefusalReason::UnreadableAnswer);
     match stray_output::find(result) {
         None => refusal,
         Some(StrayLine { number, .. }) => refusal.hint(format!(

@@ -42,7 +42,7 @@ use kernel::ports::companion::Companion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;
-use super::output::{failed, unreadable};
+use super::output::failed;
 use super::scrub::Scrubber;
 use super::service_failure::ServiceFailure;
 use super::streams::Streams;

@@ -5,7 +5,6 @@ use contract::ids::{Subject, TenantId};
 use policy::{
     Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, VerifyingKey, narrow,
 };
-use serde_json::json;
 
 use super::Actor;
 use crate::identity::{Principal, did_is_known};

@@ -26,9 +26,12 @@ impl Kernel {
         let tool = self.known_tool(&caller, name)?;
         if tool.tenant != *caller.tenant() {
             // Nothing of such calls is kept (TLOG-1), and an empty list would say that there were none.
-            let refusal =
-                Refusal::new(ErrorCode::E3206, format!("`{}` is shared by another tenant, which alone has logs of it", tool.id));
-            return Err(refusal.hint("ask the operators of the installation; the answer of a failed call has the end of its stderr"));
+            let refusal = Refusal::new(
+                ErrorCode::E3206,
+                format!("`{}` is shared by another tenant, which alone has logs of it", tool.id),
+            );
+            return Err(refusal
+                .hint("ask the operators of the installation; the answer of a failed call has the end of its stderr"));
         }
         let calls = self.tool_logs.last(caller.tenant(), &tool.id, limit);
         let mask = ReaderMask::of(self, &caller, caller.tenant(), &tool.id, false).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use contract::envelope::{Callback, InvokeRequest};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, view};
@@ -62,7 +62,7 @@ impl Jobs {
                 Ok(None) => return,
                 Err(error) => error.refusal(),
             };
-            tracing::warn!(job = %key.id, code = %refusal.code, "the end of a job could not be told yet");
+            tracing::warn!(job = %key.id, code = %refusal.code, error = &refusal as &dyn std::error::Error, "the end of a job could not be told yet");
             self.kernel.clock().sleep(TELL_PAUSE).await;
         }
     }

@@ -24,7 +24,7 @@ use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use contract::money::Money;
 use contract::trace_context::{SpanId, TraceContext};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::call_deadline::CallDeadline;
 use super::companion::Companion;

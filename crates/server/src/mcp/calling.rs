@@ -180,7 +180,7 @@ impl Handler {
         let packing = move || lazy::packed(&offered, tokens_max, counters.counting(CounterName::O200kBase));
         let packed = tokio::task::spawn_blocking(packing).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "what was found could not be packed");
-            Refusal::new(ErrorCode::E3000, "what was found could not be packed")
+            Refusal::new(ErrorCode::E3000, "what was found could not be packed").caused_by(error)
         })?;
         Ok(Box::new(lazy::found(&packed)))
     }

@@ -171,7 +171,8 @@ pub(crate) fn refused(
     if content.is_empty() {
         content.push(ContentBlock::text(told(refusal)));
         // An error of the protocol has words, too, which a client without Gantry would have read.
-        let words = refusal.details.as_deref().filter(|_| is_protocol_error(refusal)).and_then(words_of_server).cloned();
+        let words =
+            refusal.details.as_deref().filter(|_| is_protocol_error(refusal)).and_then(words_of_server).cloned();
         content.extend(words.map(content_blocks).unwrap_or_default());
     }
     let mut result = CallToolResult::error(content).with_meta(Some(MetaObject(meta)));
@@ -276,13 +277,14 @@ mod tests {
     fn the_words_of_a_server_that_answers_with_an_error_stand_behind_ours() {
         let said = json!({ "upstream_code": -32603, "content": [{ "type": "text", "text": "Bad credentials" }] });
         for details in [said.clone(), json!({ "code": "E3502", "cause": "failed", "details": said })] {
-            let refusal = Refusal::new(ErrorCode::E3413, "the server `s` could not do it").details(details);
+            let kept = json!({ "code": "E3413", "message": "the server `s` could not do it", "details": details });
+            let refusal = kept_refusal(&kept);
             let shown = serde_json::to_value(refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap()).unwrap();
             assert!(shown["content"][0]["text"].as_str().unwrap().starts_with("E3413: the server `s`"), "{shown}");
             assert_eq!(shown["content"][1]["text"], "Bad credentials");
-            assert!(said_with_error(&refusal).is_some());
+            assert!(is_protocol_error(&refusal));
         }
-        assert!(said_with_error(&Refusal::new(ErrorCode::E3413, "x").details(json!({ "details": null }))).is_none());
+        assert!(!is_protocol_error(&kept_refusal(&json!({ "code": "E3413", "details": { "details": null } }))));
     }
 
     #[test]

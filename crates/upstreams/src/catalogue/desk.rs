@@ -444,7 +444,9 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
         }
         ServerReach::Http { url, .. } | ServerReach::Sse { url, .. } => {
             if !is_address(url) {
-                return Err(wrong("`url` must be an http or https address without a password, white space or backslashes".into()));
+                return Err(wrong(
+                    "`url` must be an http or https address without a password, white space or backslashes".into(),
+                ));
             }
         }
     }
@@ -458,7 +460,8 @@ fn is_address(url: &str) -> bool {
     let is_plain = !url.contains(|letter: char| letter == '\\' || letter.is_whitespace() || letter.is_control());
     let parsed = url::Url::parse(url);
     is_plain
-        && parsed.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.password().is_none())
+        && parsed
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.password().is_none())
 }
 
 /// A few addresses besides the first, each of another host or port: at the same one, nothing would be gained.
@@ -470,7 +473,9 @@ fn checked_fallbacks(spec: &ServerSpec) -> Result<(), &'static str> {
         return Err("`fallbacks` are for servers that are reached at an address");
     };
     if spec.fallbacks.len() > FALLBACKS_MAX || !spec.fallbacks.iter().all(|url| is_address(url)) {
-        return Err("`fallbacks` must be at most two http or https addresses without a password, white space or backslashes");
+        return Err(
+            "`fallbacks` must be at most two http or https addresses without a password, white space or backslashes",
+        );
     }
     let mut places: Vec<String> = spec.fallbacks.iter().filter_map(|url| authority(url)).chain([first]).collect();
     places.sort();

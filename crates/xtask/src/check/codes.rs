@@ -87,10 +87,7 @@ pub(super) fn unmet(files: &[SourceFile]) -> Vec<String> {
         let code = row.code.as_str();
         match (met(code), row.capability.is_answered()) {
             (true, true) | (false, false) => {}
-            (false, true) => found.push(format!(
-                "{code} ({}) is met by no black-box test: write one",
-                row.meaning
-            )),
+            (false, true) => found.push(format!("{code} ({}) is met by no black-box test: write one", row.meaning)),
             (true, false) => found.push(format!("{code} is met by a black-box test, and it is said to be reserved")),
         }
     }

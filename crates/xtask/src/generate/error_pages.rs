@@ -121,11 +121,9 @@ fn why_reserved(capability: Capability) -> &'static str {
         Capability::Documents => "documents and their servers are not built yet",
         Capability::Approvals => "asking an approver is not built yet, and calls that need one are refused with E3208",
         Capability::Composites => "composite tools are not built yet",
-        Capability::Core
-        | Capability::Identity
-        | Capability::Sandbox
-        | Capability::Jobs
-        | Capability::Checkpoints => "",
+        Capability::Core | Capability::Identity | Capability::Sandbox | Capability::Jobs | Capability::Checkpoints => {
+            ""
+        }
     }
 }
 
