@@ -152,8 +152,7 @@ fn unreachable_now(error: SharedStateError) -> Refusal {
 
 /// What somebody wants to be so must be so for all servers, or it would be taken for what it is not.
 fn not_shared(error: SharedStateError) -> Refusal {
-    let refusal = unreachable_now(error);
     let message = format!("the breaker stays as it is, because {error}: the change would hold for one server only");
-    Refusal { message, ..refusal }
+    Refusal { message, ..unreachable_now(error) }
         .hint("try again when the shared state (Redis) is back; `gantry health` says how it is")
 }

@@ -8,7 +8,7 @@ use contract::idempotency::{kept_key, scope_of, turn_key};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::ports::ledger::IdempotencyKey;
 use crate::ports::redactor::Redactor;
@@ -131,6 +131,8 @@ pub(super) fn window(manifest: &Manifest) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
