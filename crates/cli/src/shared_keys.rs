@@ -155,7 +155,10 @@ impl SharedKeys {
                 Ok(Some((ring, key, own))) => {
                     troubled = false;
                     if let Err(refusal) = kernel.trust_shared_keys(own) {
-                        tracing::error!(error = refusal.message, "the store's signing keys cannot be used");
+                        tracing::error!(
+                            error = &refusal as &dyn std::error::Error,
+                            "the store's signing keys cannot be used"
+                        );
                         continue;
                     }
                     self.copy(ring.clone()).await;

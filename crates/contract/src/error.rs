@@ -7,7 +7,7 @@
 //! Invariants (each has a test)
 //! - ERR-A: the table has exactly one row per code, in ascending order.
 //! - ERR-B: HTTP, JSON-RPC and gRPC answers are total functions of the code.
-//! - ERR-C: a code is produced by a capability that is built, or names the later [`Capability`] that will.
+//! - ERR-C: a code is produced somewhere in the product exactly if [`Capability::is_answered`] says so (`cargo xtask check`).
 //!
 //! Not here: when to retry (the kernel decides per occurrence; [`Retry`] is the table's general word).
 
@@ -15,11 +15,13 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ids::{InvocationId, TraceId};
 
+mod reason;
 mod table;
+pub use reason::{MISSING_KEY, RefusalReason, RefusalSource};
 pub use table::TABLE;
 
 /// One row of the table.
@@ -63,41 +65,42 @@ impl Retry {
     }
 }
 
-/// Which part of the product produces a code. Codes of capabilities that are not built yet are reserved, not dead.
+/// Which part of the product produces a code. Codes that nothing produces yet are reserved, not dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
     /// Registry, validation, lifecycle of a call, doors, store.
     Core,
-    /// Search by meaning.
+    /// Search by meaning: not built yet.
     Embeddings,
     /// Policies, external policy engines, DIDs, budgets of tokens.
     Identity,
     /// Isolation, egress and limits of tools nobody trusts, and the credentials handed to them.
     Sandbox,
-    Upstreams,
-    Secrets,
+    /// Secrets that are kept enciphered, in a vault or in a file: not built yet.
+    SealedSecrets,
     Jobs,
-    AuditSinks,
+    /// The form of audit records. It is built, and every record can be written in it.
+    AuditForm,
+    /// Documents and their servers: not built yet.
     Documents,
     Checkpoints,
+    /// Asking a person before a call runs: not built yet.
     Approvals,
-    Budgets,
+    /// Tools made of other tools: not built yet.
     Composites,
 }
 
 impl Capability {
-    /// Is the capability part of this build?
-    pub fn is_built(self) -> bool {
+    /// Does this release answer with the codes of this part?
+    pub fn is_answered(self) -> bool {
         match self {
             Self::Core | Self::Identity | Self::Sandbox | Self::Jobs | Self::Checkpoints => true,
             Self::Embeddings
-            | Self::Upstreams
-            | Self::Secrets
-            | Self::AuditSinks
+            | Self::SealedSecrets
+            | Self::AuditForm
             | Self::Documents
             | Self::Approvals
-            | Self::Budgets
             | Self::Composites => false,
         }
     }
@@ -244,12 +247,25 @@ pub struct Refusal {
     /// Overrides the table's general word where the occurrence knows better.
     pub retryable: Option<bool>,
     pub retry_after_ms: Option<u64>,
+    /// What it is, for whoever decides by it; callers read the details.
+    pub reason: Option<Box<RefusalReason>>,
+    /// The error behind it, for the log.
+    pub source: Option<RefusalSource>,
 }
 
 impl Refusal {
     /// A refusal with words of its own.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, details: None, retryable: None, retry_after_ms: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            details: None,
+            retryable: None,
+            retry_after_ms: None,
+            reason: None,
+            source: None,
+        }
     }
 
     /// Says what to do about this very occurrence.
@@ -263,6 +279,23 @@ impl Refusal {
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(Box::new(details));
+        self
+    }
+
+    /// Says what it is, and tells it in the details, if they do not tell it already.
+    #[must_use]
+    pub fn because(mut self, reason: RefusalReason) -> Self {
+        if let Value::Object(members) = &mut **self.details.get_or_insert_with(|| Box::new(Value::Object(Map::new()))) {
+            reason.tell(members);
+        }
+        self.reason = Some(Box::new(reason));
+        self
+    }
+
+    /// Keeps the error behind it, for the log.
+    #[must_use]
+    pub fn caused_by(mut self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(RefusalSource::new(error));
         self
     }
 
@@ -302,7 +335,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(RefusalSource::error)
+    }
+}
 
 /// The error as it stands on the wire (DESIGN §3).
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -48,35 +48,11 @@ pub fn by_nearness<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) ->
 
 /// The optimal string alignment distance of two words, if it is at most `limit`.
 pub fn distance_within(left: &str, right: &str, limit: usize) -> Option<usize> {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    if left.len().abs_diff(right.len()) > limit {
+    // The lengths alone tell most words apart, and cost nothing.
+    if left.chars().count().abs_diff(right.chars().count()) > limit {
         return None;
     }
-    // Three rows are enough: the one being made, the one before, and the one before that for swaps.
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    let mut above: Option<char> = None;
-    for (row, &here) in left.iter().enumerate() {
-        let mut current = Vec::with_capacity(last.len());
-        current.push(row + 1);
-        let mut beside: Option<char> = None;
-        for (column, &there) in right.iter().enumerate() {
-            let at = |line: &[usize], index: usize| line.get(index).copied().unwrap_or(usize::MAX - 1);
-            let replaced = at(&last, column) + usize::from(here != there);
-            let mut best = replaced.min(at(&last, column + 1) + 1).min(at(&current, column) + 1);
-            if column > 0 && above == Some(there) && beside == Some(here) {
-                best = best.min(at(&before_last, column - 1) + 1);
-            }
-            current.push(best);
-            beside = Some(there);
-        }
-        if current.iter().all(|steps| *steps > limit) {
-            return None;
-        }
-        above = Some(here);
-        before_last = std::mem::replace(&mut last, current);
-    }
-    last.last().copied().filter(|steps| *steps <= limit)
+    Some(strsim::osa_distance(left, right)).filter(|steps| *steps <= limit)
 }
 
 /// Lower case, or `None` for what is too long to be a slip.

@@ -16,13 +16,12 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS, Usage};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
-use serde_json::json;
 
 use crate::origin::add_address;
 
@@ -242,7 +241,7 @@ fn causes(error: &reqwest::Error) -> Vec<String> {
 fn refused(status: StatusCode, headers: &HeaderMap) -> ExecutorError {
     tracing::warn!(status = status.as_u16(), "the model server refused");
     // What `retry_on_status_codes` is about: the status itself, and not that of the code it became.
-    let refusal = status_refusal(status.as_u16(), headers).details(json!({ UPSTREAM_STATUS: status.as_u16() }));
+    let refusal = status_refusal(status.as_u16(), headers).because(RefusalReason::UpstreamStatus(status.as_u16()));
     ExecutorError::new(refusal, ExecutionReach::of_status(status.as_u16()))
 }
 

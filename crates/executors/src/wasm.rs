@@ -326,8 +326,10 @@ struct Running(JoinHandle<Ended>);
 impl Running {
     async fn ended(mut self) -> Result<Ended, Refusal> {
         (&mut self.0).await.map_err(|error| {
-            tracing::error!(%error, "a WASM call stopped unexpectedly");
-            Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly").hint("report this with the trace id")
+            tracing::error!(error = &error as &dyn std::error::Error, "a WASM call stopped unexpectedly");
+            Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly")
+                .hint("report this with the trace id")
+                .caused_by(error)
         })
     }
 }

@@ -26,8 +26,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
-use contract::event_name::EventName;
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
@@ -145,14 +144,11 @@ struct Watched {
     last: Duration,
 }
 
-/// How a call that was refused so ended for the health of its tool. What could not be read says so in its details: the code is
+/// How a call that was refused so ended for the health of its tool. What could not be read says so by its reason: the code is
 /// that of every failure of a tool.
 pub fn ending_of_refused(refusal: &Refusal, code: ErrorCode) -> Option<Ending> {
-    let event = refusal.details.as_deref().and_then(|details| details.get("event")?.as_str());
-    match (ending_of(Some(code)), event) {
-        (Some(Ending::Failed), Some(name)) if name == EventName::ToolOutputCorruption.as_str() => {
-            Some(Ending::Unreadable)
-        }
+    match (ending_of(Some(code)), refusal.reason.as_deref()) {
+        (Some(Ending::Failed), Some(RefusalReason::UnreadableAnswer)) => Some(Ending::Unreadable),
         (ending, _) => ending,
     }
 }

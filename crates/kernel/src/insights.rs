@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contract::cost::{self, Costs, Measured, Prices};
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId, ToolId};
 use serde_json::Value;
 
@@ -381,11 +381,10 @@ fn drop_of_the_most(untold: &mut VecDeque<Alert>) {
 
 /// The code behind an unknown outcome, if it says one: a timeout that may have had its effect is still a timeout.
 fn cause(refusal: &Refusal) -> Option<ErrorCode> {
-    if refusal.code != ErrorCode::E3413 {
-        return None;
+    match refusal.reason.as_deref() {
+        Some(RefusalReason::OutcomeUnknown { code, .. }) => Some(*code),
+        _ => None,
     }
-    let cause = refusal.details.as_deref()?.get("cause")?.as_str()?;
-    ErrorCode::ALL.iter().copied().find(|code| code.as_str() == cause)
 }
 
 fn log(alert: &Alert) {
@@ -431,5 +430,22 @@ impl Kernel {
     /// What it has learned, if it learns.
     pub fn insights(&self) -> Option<&Arc<Insights>> {
         self.insights.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_of_which_nobody_knows_the_effect_is_still_a_timeout() {
+        let unknown = |code| {
+            Refusal::new(ErrorCode::E3413, "nobody knows").because(RefusalReason::OutcomeUnknown { code, behind: None })
+        };
+        let ending = |refusal: &Refusal| ending_of_refused(refusal, cause(refusal).unwrap_or(refusal.code));
+        assert_eq!(ending(&unknown(ErrorCode::E3402)), Some(Ending::TimedOut));
+        assert_eq!(ending(&unknown(ErrorCode::E3404)), Some(Ending::Failed));
+        assert_eq!(ending(&unknown(ErrorCode::E3703)), None, "that somebody cancelled it says nothing about the tool");
+        assert_eq!(ending(&Refusal::new(ErrorCode::E3413, "nobody knows")), Some(Ending::Failed));
     }
 }

@@ -49,8 +49,8 @@ use crate::registry::ToolVersion;
 
 pub(crate) use brief::Noted;
 use brief::{Brief, Look};
+pub use contract::error::MISSING_KEY;
 pub(crate) use kept::{Kept, KeptResult, did_not_happen};
-pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, act_key, demanded, queue_key};
 use owed::Owed;
 use pending_claim::{ClaimAnswer, PendingClaim};

@@ -74,9 +74,10 @@ impl Mint {
     /// Keeps a new key. It signs only after [`Mint::use_key`], so that everybody can trust it first.
     pub(crate) async fn keep(&self, key: &SigningKey) -> Result<(), Refusal> {
         self.vault.replace(key).await.map_err(|error| {
-            tracing::error!(%error, "the signing key was not rotated");
+            tracing::error!(error = &error as &dyn std::error::Error, "the signing key was not rotated");
             Refusal::new(ErrorCode::E3001, "the new key could not be kept, so the former one stays in use")
                 .hint("look at the server's log and disk, then try again")
+                .caused_by(error)
         })
     }
 

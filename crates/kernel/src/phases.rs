@@ -10,17 +10,21 @@
 //! Handing a phase's value to the next phase compiles:
 //!
 //! ```
-//! use gantry_kernel::{Kernel, phases::{self, Facts, Validated}};
-//! async fn in_order(kernel: &Kernel, facts: &mut Facts, validated: Validated) {
-//!     if let Ok(authorized) = phases::authorize(kernel, validated).await {
-//!         let _executed = phases::execute(kernel, facts, authorized).await;
-//!     }
+//! use gantry_kernel::{Kernel, phases::{self, Facts, Received}};
+//! async fn in_order(kernel: &Kernel, mut facts: Facts, received: Received) {
+//!     let Ok(validated) = phases::validate(kernel, &mut facts, received).await else { return };
+//!     let Ok(authorized) = phases::authorize(kernel, validated).await else { return };
+//!     let Ok(executed) = phases::execute(kernel, &mut facts, authorized).await else { return };
+//!     let verified = phases::verify(kernel, &facts, executed).await;
+//!     let settled = phases::settle(kernel, &mut facts, verified).await;
+//!     let _returned = phases::finish(kernel, facts, settled).await;
 //! }
 //! ```
 //!
-//! Leaving authorization out does not:
+//! Each of the following misuses is one of these steps with one thing changed, and fails for the reason whose code it carries
+//! (a nightly compiler compares the codes). Leaving out authorization does not compile (E0308, mismatched types):
 //!
-//! ```compile_fail
+//! ```compile_fail,E0308
 //! use gantry_kernel::{Kernel, phases::{self, Facts, Validated}};
 //! async fn skips_authorize(kernel: &Kernel, facts: &mut Facts, validated: Validated) {
 //!     let _executed = phases::execute(kernel, facts, validated).await;
@@ -29,35 +33,47 @@
 //!
 //! Nor does leaving out validation:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0308
 //! use gantry_kernel::{Kernel, phases::{self, Received}};
 //! async fn skips_validate(kernel: &Kernel, received: Received) {
 //!     let _authorized = phases::authorize(kernel, received).await;
 //! }
 //! ```
 //!
-//! Nor returning what was not verified:
+//! Nor settling what was not verified, or returning what was not settled:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0308
 //! use gantry_kernel::{Kernel, phases::{self, Executed, Facts}};
-//! fn skips_verify(kernel: &Kernel, facts: Facts, executed: Executed) {
-//!     let _returned = phases::finish(kernel, facts, Ok(executed));
+//! async fn skips_verify(kernel: &Kernel, facts: &mut Facts, executed: Executed) {
+//!     let _settled = phases::settle(kernel, facts, Ok(executed)).await;
 //! }
 //! ```
 //!
-//! Nor making up a phase's value, reading a result before its time, or using one value twice:
-//!
-//! ```compile_fail
-//! let _forged = gantry_kernel::phases::Authorized { call: None };
-//! ```
-//!
-//! ```compile_fail
-//! fn peeks(executed: gantry_kernel::phases::Executed) -> serde_json::Value {
-//!     executed.output.value
+//! ```compile_fail,E0308
+//! use gantry_kernel::{Kernel, phases::{self, Facts, Verified}};
+//! async fn skips_settle(kernel: &Kernel, facts: Facts, verified: Verified) {
+//!     let _returned = phases::finish(kernel, facts, verified).await;
 //! }
 //! ```
 //!
-//! ```compile_fail
+//! Nor making up a phase's value from another (E0451, private fields), reading a result before its time (E0616), or using one
+//! value twice (E0382):
+//!
+//! ```compile_fail,E0451
+//! use gantry_kernel::phases::Authorized;
+//! fn forges(authorized: Authorized) -> Authorized {
+//!     Authorized { ..authorized }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! use gantry_kernel::phases::Executed;
+//! fn peeks(executed: Executed) {
+//!     let _output = executed.output;
+//! }
+//! ```
+//!
+//! ```compile_fail,E0382
 //! use gantry_kernel::{Kernel, phases::{self, Authorized, Facts}};
 //! async fn runs_twice(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) {
 //!     let _first = phases::execute(kernel, facts, authorized).await;

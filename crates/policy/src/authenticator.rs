@@ -49,7 +49,7 @@ impl AuthenticationError {
             ),
             Self::Token(error) => (error.code(), error.hint()),
         };
-        let refusal = Refusal::new(code, self.to_string());
+        let refusal = Refusal::new(code, self.to_string()).caused_by(self.clone());
         match hint {
             Some(hint) => refusal.hint(hint),
             None => refusal,

@@ -35,7 +35,7 @@ impl Answer {
     pub(crate) fn json_with(status: StatusCode, value: &impl Serialize) -> Handled {
         let body = serde_json::to_vec(value).map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an answer could not be written as JSON");
-            Refusal::new(ErrorCode::E3000, "the answer could not be written")
+            Refusal::new(ErrorCode::E3000, "the answer could not be written").caused_by(error)
         })?;
         Ok(Self::of(status, HeaderValue::from_static("application/json"), Body::from(body)))
     }

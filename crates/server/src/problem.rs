@@ -267,7 +267,8 @@ mod tests {
         let expired = challenge(ErrorCode::E3201, true, &nowhere, "").unwrap();
         assert!(expired.to_str().unwrap().contains("error=\"invalid_token\""));
         assert_eq!(challenge(ErrorCode::E3004, true, &nowhere, ""), None);
-        let unauthorised = ErrorCode::ALL.iter().filter(|code| code.http() == 401 && code.row().capability.is_built());
+        let unauthorised =
+            ErrorCode::ALL.iter().filter(|code| code.http() == 401 && code.row().capability.is_answered());
         // E3603 is about credentials of this server's own, at another: no token of the caller's helps.
         for code in unauthorised.filter(|code| **code != ErrorCode::E3603) {
             assert!(challenge(*code, true, &nowhere, "").is_some(), "{code}");

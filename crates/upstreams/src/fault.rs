@@ -14,10 +14,9 @@
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
-use contract::error::{ErrorCode, Refusal};
-use contract::event_name::EventName;
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::json::JsonError;
-use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS};
+use kernel::ports::executor::{ExecutionReach, ExecutorError};
 use serde_json::{Value, json};
 
 use crate::connection::MESSAGE_BYTES_MAX;
@@ -234,7 +233,7 @@ impl Fault {
             Self::Begun(fault) => fault.refusal(server, safe),
             Self::Busy { retry_after_ms } => {
                 let mut refusal = Refusal::new(ErrorCode::E3504, format!("the server `{server}` is asked too often"))
-                    .details(json!({ UPSTREAM_STATUS: 429 }));
+                    .because(RefusalReason::UpstreamStatus(429));
                 refusal.retry_after_ms = retry_after_ms;
                 refusal
             }
@@ -255,10 +254,10 @@ impl Fault {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}` cannot be reached")).retryable(true)
             }
             Self::Nonsense(_) => Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}"))
-                .details(json!({ "event": EventName::ToolOutputCorruption.as_str() }))
+                .because(RefusalReason::UnreadableAnswer)
                 .retryable(safe),
             Self::Status(status) => Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}"))
-                .details(json!({ UPSTREAM_STATUS: status }))
+                .because(RefusalReason::UpstreamStatus(status))
                 .retryable(safe),
             Self::Version(_) => {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}")).retryable(safe)
@@ -304,7 +303,10 @@ fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
     {
         members.insert("upstream_data".to_owned(), data);
     }
-    Refusal::new(code, message).details(details).retryable(code == ErrorCode::E3502 && safe)
+    Refusal::new(code, message)
+        .details(details)
+        .because(RefusalReason::UpstreamError { code: error.code })
+        .retryable(code == ErrorCode::E3502 && safe)
 }
 
 /// The content of a failed result, cut to [`DETAILS_BYTES_MAX`]: whole blocks, and a word where some are missing.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
 use kernel::ports::companion::Companion;
 use kernel::ports::offerings::{
@@ -111,10 +111,9 @@ fn turn_of(caller: &OfferingCaller) -> Turn<'_> {
 
 /// Servers of 2026-07-28 have no code of its own for a resource that is not there: its address is a wrong parameter to them.
 fn absent(refusal: Refusal, server: &str) -> Refusal {
-    let code = refusal.details.as_deref().and_then(|details| details.get("upstream_code")).and_then(Value::as_i64);
-    if code != Some(INVALID_PARAMS) {
+    if !matches!(refusal.reason.as_deref(), Some(RefusalReason::UpstreamError { code: INVALID_PARAMS })) {
         return refusal;
     }
     let absent = Refusal::new(ErrorCode::E3008, format!("the server `{server}` has no such resource")).retryable(false);
-    Refusal { details: refusal.details, ..absent }
+    Refusal { details: refusal.details, reason: refusal.reason, source: refusal.source, ..absent }
 }

@@ -176,8 +176,11 @@ impl Starter {
         let target = self.admission.target(wanted.owner, wanted.spec, member, url)?;
         let guard = self.admission.guard(wanted.owner, wanted.spec);
         guard.client(&target, outbound::CLIENT).map_err(|error| {
-            tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client");
-            Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false)
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "servers elsewhere cannot be reached: there is no HTTP client"
+            );
+            Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false).caused_by(error)
         })
     }
 
@@ -205,7 +208,7 @@ impl Starter {
     /// START-2.
     async fn secret(&self, tenant: &TenantId, name: &str, found: &mut Vec<(String, Secret)>) -> Result<Secret, Fault> {
         let secret = self.secrets.secret(tenant, name).await.map_err(|error| {
-            tracing::warn!(credential = %name, %error, "a server's credential cannot be had");
+            tracing::warn!(credential = %name, error = &error as &dyn std::error::Error, "a server's credential cannot be had");
             error.refusal(name)
         })?;
         found.push((name.to_owned(), secret.clone()));

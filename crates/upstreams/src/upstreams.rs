@@ -354,8 +354,8 @@ impl Upstreams {
     pub async fn log_tail(&self, owner: &TenantId, name: &str, lines: usize) -> Result<Vec<String>, Refusal> {
         let definition = self.definition(owner, name)?;
         definition.log.tail(lines.min(LOG_LINES_MAX)).await.map_err(|error| {
-            tracing::warn!(server = %name, %error, "the log of a server cannot be read");
-            Refusal::new(ErrorCode::E3000, format!("the log of the server `{name}` cannot be read"))
+            tracing::warn!(server = %name, error = &error as &dyn std::error::Error, "the log of a server cannot be read");
+            Refusal::new(ErrorCode::E3000, format!("the log of the server `{name}` cannot be read")).caused_by(error)
         })
     }
 

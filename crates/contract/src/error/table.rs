@@ -111,13 +111,13 @@ error_table! {
     E3601 503 Yes "internal_error" UpstreamFailure [] Sandbox "Vault unavailable" => "Check Vault service";
     E3602 404 No "internal_error" PreconditionFailed [] Sandbox "Credential not found" => "Provision credentials in Vault";
     E3603 401 No "internal_error" PreconditionFailed [] Core "Credential expired" => "Rotate credentials";
-    E3604 500 No "internal_error" InternalToolError [] Secrets "Credential decryption failed" => "Verify encryption keys";
+    E3604 500 No "internal_error" InternalToolError [] SealedSecrets "Credential decryption failed" => "Verify encryption keys";
     E3701 503 Yes "resource_exhausted" RateLimited [] Jobs "Job queue full" => "Wait and retry";
     E3702 404 No "invalid_parameters" PreconditionFailed [] Jobs "Job not found" => "Verify invocation_id";
     E3703 499 No "cancelled" PreconditionFailed [] Jobs "Job cancelled" => "Resubmit if needed";
     E3704 500 Yes "external_api_error" UpstreamFailure [] Jobs "Webhook delivery failed" => "Check webhook endpoint";
     E3801 503 Yes "internal_error" UpstreamFailure [] Core "Kafka unavailable" => "Check Kafka cluster";
-    E3802 500 No "internal_error" InternalToolError [] AuditSinks "Event serialization failed" => "Check event schema";
+    E3802 500 No "internal_error" InternalToolError [] AuditForm "Event serialization failed" => "Check event schema";
     E3803 503 Yes "resource_exhausted" RateLimited [] Core "Audit backpressure" => "Reduce event rate";
     E3851 503 Yes "document_unavailable" UpstreamFailure [] Documents "MCP server unavailable (documents)" => "Check document-consolidator service";
     E3852 404 No "document_not_found" PreconditionFailed [] Documents "Document not found" => "Verify document exists";

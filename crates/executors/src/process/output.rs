@@ -11,8 +11,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use contract::error::{ErrorCode, Refusal};
-use contract::event_name::EventName;
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::json::{self, JsonError, JsonLimits};
 use kernel::ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
@@ -87,7 +86,8 @@ pub fn judged(exit: Exit, result: &[u8], bytes_max: usize) -> Result<Value, Refu
 
 /// Of a result with something beside it, everybody reads which line that is. What stands there is for those who may read the log.
 fn unacceptable(error: &JsonError, result: &[u8]) -> Refusal {
-    let refusal = failed(format!("the tool's result is not acceptable JSON: {error}")).details(unreadable());
+    let refusal =
+        failed(format!("the tool's result is not acceptable JSON: {error}")).because(RefusalReason::UnreadableAnswer);
     match stray_output::find(result) {
         None => refusal,
         Some(StrayLine { number, .. }) => refusal.hint(format!(
@@ -128,11 +128,6 @@ fn failed_end(exit: Exit) -> Refusal {
             failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
         }
     }
-}
-
-/// Says in the details of a refusal that what the tool answered could not be read (OBS-011).
-pub(super) fn unreadable() -> Value {
-    json!({ "event": EventName::ToolOutputCorruption.as_str() })
 }
 
 /// The tool's own failure (E3401).

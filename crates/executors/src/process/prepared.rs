@@ -69,7 +69,7 @@ impl Prepared {
             confinement.without_private(system, "a system directory")?;
         }
         // Links in the way to the folder are the operator's; a mount follows none.
-        let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
+        let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, error))?;
         confinement.without_private(&home, "the tool's folder")?;
         let has_packages = tokio::fs::metadata(home.join(PYTHON_PACKAGES)).await.is_ok_and(|found| found.is_dir());
         if has_packages {
@@ -119,9 +119,10 @@ pub(crate) fn lay_out_secrets<'s>(spec: &mut Spec, secrets: impl Iterator<Item =
     );
 }
 
-fn no_folder(call: &ToolCall, error: &std::io::Error) -> Refusal {
-    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool's folder cannot be found");
+fn no_folder(call: &ToolCall, error: std::io::Error) -> Refusal {
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, error = &error as &dyn std::error::Error, "the tool's folder cannot be found");
     Refusal::new(ErrorCode::E3405, "the tool's folder cannot be found any more")
         .hint("let the operator bring the folder back, or unload the tool")
+        .caused_by(error)
         .retryable(false)
 }

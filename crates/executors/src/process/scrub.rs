@@ -121,6 +121,7 @@ impl Scrubber {
         refusal.message = self.owned(refusal.message);
         refusal.hint = refusal.hint.map(|hint| self.owned(hint));
         refusal.details = refusal.details.map(|details| Box::new(self.value(*details)));
+        refusal.reason = refusal.reason.map(|reason| Box::new(reason.map_texts(|text| self.owned(text))));
         refusal
     }
 

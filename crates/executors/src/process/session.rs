@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cost::Reported;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, ToolId, TraceId};
 use contract::version::Version;
 use kernel::ports::executor::{ExecutionReach, ResumePoint, ToolCall};
@@ -42,7 +42,7 @@ use kernel::ports::companion::Companion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;
-use super::output::{failed, unreadable};
+use super::output::failed;
 use super::scrub::Scrubber;
 use super::service_failure::ServiceFailure;
 use super::streams::Streams;
@@ -217,7 +217,7 @@ impl SessionError {
                 .hint("let the tool return less, for example a page or a reference")
                 .retryable(false),
             Self::Protocol(_) => failed(self.to_string())
-                .details(unreadable())
+                .because(RefusalReason::UnreadableAnswer)
                 .hint("a session tool writes JSON-RPC lines to stdout and nothing else; print to stderr"),
             Self::TooMuch { .. } => {
                 Refusal::new(ErrorCode::E3407, self.to_string()).hint("let the tool say less").retryable(false)

@@ -32,7 +32,7 @@ pub(super) async fn run(
         env.entry(PYTHON_PATH.to_owned()).or_insert_with(|| packages.display().to_string());
     }
     let child = Child::start(command, &env, home);
-    let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, &error)))?;
+    let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, error)))?;
     let broken = |error| ExecutorError::may_have_run(output::broken(&error));
     let streams = child.streams().ok_or_else(|| broken(simple::Broken::Io(io::ErrorKind::BrokenPipe.into())))?;
     let log_end = streams.log.clone();
@@ -95,9 +95,10 @@ fn enforceable(call: &ToolCall) -> Result<(), Refusal> {
         .retryable(false))
 }
 
-fn not_started(call: &ToolCall, error: &std::io::Error) -> Refusal {
-    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool's program could not be started");
+fn not_started(call: &ToolCall, error: std::io::Error) -> Refusal {
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, error = &error as &dyn std::error::Error, "the tool's program could not be started");
     Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
         .hint("check that `execution.command` names a program that is installed or stands in the tool's folder")
+        .caused_by(error)
         .retryable(false)
 }

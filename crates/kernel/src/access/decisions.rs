@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
 use futures_util::future::try_join_all;
 use policy::{Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, Question, ToolFacts, Verdict};
@@ -198,7 +198,7 @@ impl Access {
         if let Some(engine) = self.engine() {
             // At once, so that a long chain waits no longer for the engine than a short one.
             let verdicts = try_join_all(hands.iter().map(|hand| engine.decide(&hand.question)));
-            let verdicts = verdicts.await.map_err(|error| no_decision(&error))?;
+            let verdicts = verdicts.await.map_err(no_decision)?;
             if let Err(denial) = decision.add("engine", hands.iter().zip(verdicts)) {
                 return Ok(Err(denial));
             }
@@ -316,10 +316,11 @@ pub(super) fn unusable(layer: &str) -> Refusal {
         .retryable(false)
 }
 
-fn no_decision(error: &EngineError) -> Refusal {
-    tracing::error!(%error, "the external policy engine failed");
+fn no_decision(error: EngineError) -> Refusal {
+    tracing::error!(error = &error as &dyn std::error::Error, "the external policy engine failed");
     let refusal = Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
-        .hint("try again in a moment; an operator should look at the policy engine");
+        .hint("try again in a moment; an operator should look at the policy engine")
+        .caused_by(error);
     Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
 }
 
@@ -439,4 +440,5 @@ fn denied(denial: &Denial) -> Refusal {
             "change the call, or ask an administrator about the policies named in `details.policies`"
         })
         .details(json!({ "layer": layer, "policies": verdict.determining, "reason": verdict.reason }))
+        .because(RefusalReason::Denied { policies: verdict.determining.iter().map(ToString::to_string).collect() })
 }

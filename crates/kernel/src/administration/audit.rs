@@ -47,7 +47,7 @@ impl Kernel {
             _ => {
                 let before = before.map(str::parse).transpose().map_err(|_| archived::no_page())?;
                 let query = AuditQuery { before, ..query };
-                let page = self.audit_log()?.search(&query).await.map_err(|error| unreadable(&error))?;
+                let page = self.audit_log()?.search(&query).await.map_err(unreadable)?;
                 Ok(AuditFound { records: page.records, next: page.next.map(AuditNext::Number) })
             }
         }
@@ -56,13 +56,13 @@ impl Kernel {
     /// The newest checkpoint. It says how many records there are and nothing about them.
     pub async fn audit_checkpoint(&self, actor: Actor<'_>) -> Result<AuditCheckpoint, Refusal> {
         self.permitted(actor, Action::SeeAudit).await?;
-        self.audit_log()?.checkpoint().await.map_err(|error| unreadable(&error))
+        self.audit_log()?.checkpoint().await.map_err(unreadable)
     }
 
     /// The proof of one record.
     pub async fn audit_proof(&self, actor: Actor<'_>, id: &str) -> Result<AuditProof, Refusal> {
         let caller = self.permitted(actor, Action::SeeAudit).await?;
-        let found = self.audit_log()?.proof(id).await.map_err(|error| unreadable(&error))?;
+        let found = self.audit_log()?.proof(id).await.map_err(unreadable)?;
         // The same words whether it is not there or somebody else's.
         found
             .filter(|proof| caller.tenant().is_home() || proof.tenant.as_deref() == Some(caller.tenant().as_str()))
@@ -76,7 +76,7 @@ impl Kernel {
         self.of_the_installation(actor, &caller).await?;
         let log = self.audit_log()?;
         let slot = self.parts.recorder.reserve().await?;
-        let key = log.rotate_key().await.map_err(|error| unreadable(&error))?;
+        let key = log.rotate_key().await.map_err(unreadable)?;
         let key =
             key.ok_or_else(|| Refusal::new(ErrorCode::E3010, "the key of this audit log cannot be changed here"))?;
         slot.record_durably(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("audit key {key}"))))
@@ -113,8 +113,9 @@ fn whole_trace_id(trace_id: String) -> Result<String, Refusal> {
     is_whole.then_some(trace_id).ok_or_else(refused)
 }
 
-fn unreadable(error: &AuditError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be read");
+fn unreadable(error: AuditError) -> Refusal {
+    tracing::error!(error = &error as &dyn std::error::Error, "the audit log cannot be read");
     Refusal::new(ErrorCode::E3001, "the audit log cannot be read")
         .hint("an operator must look at it: `gantry audit verify`")
+        .caused_by(error)
 }

@@ -30,7 +30,7 @@ impl Kernel {
             named => Some(self.tenant_for(actor, &caller, named).await?),
         };
         let resilience = self.resilient()?;
-        resilience.breakers.inspect(&BreakerQuery { tenant, ..query }).await.map_err(|error| unreachable_now(&error))
+        resilience.breakers.inspect(&BreakerQuery { tenant, ..query }).await.map_err(unreachable_now)
     }
 
     /// Changes a breaker by hand, and records that. One that nobody has used yet can be opened, before its service is worked
@@ -52,7 +52,7 @@ impl Kernel {
             None => return Err(no_breaker(key).hint("GET /v1/breakers lists those there are")),
         };
         let slot = self.parts.recorder.reserve().await?;
-        let moved = resilience.breakers.shift(key, &settings, by_hand).await.map_err(|error| not_shared(&error))?;
+        let moved = resilience.breakers.shift(key, &settings, by_hand).await.map_err(not_shared)?;
         let report = moved.map_err(|illegal| {
             Refusal::new(ErrorCode::E3408, illegal.to_string())
                 .hint("a closed breaker can be opened, disabled or reset")
@@ -123,7 +123,7 @@ async fn known(resilience: &Resilience, key: &BreakerKey) -> Result<Option<Break
         after: None,
         limit: INSPECTED_MAX,
     };
-    let reports = resilience.breakers.inspect(&query).await.map_err(|error| unreachable_now(&error))?;
+    let reports = resilience.breakers.inspect(&query).await.map_err(unreachable_now)?;
     Ok(reports.into_iter().find(|report| report.key == *key).map(|report| report.settings))
 }
 
@@ -143,15 +143,16 @@ fn word_of(by_hand: Move) -> &'static str {
     }
 }
 
-fn unreachable_now(error: &SharedStateError) -> Refusal {
-    tracing::error!(%error, cause = ?std::error::Error::source(error), "breakers cannot be asked");
-    Refusal::new(ErrorCode::E3001, format!("breakers cannot be asked: {error}")).hint("try again shortly")
+fn unreachable_now(error: SharedStateError) -> Refusal {
+    tracing::error!(error = &error as &dyn std::error::Error, "breakers cannot be asked");
+    Refusal::new(ErrorCode::E3001, format!("breakers cannot be asked: {error}"))
+        .hint("try again shortly")
+        .caused_by(error)
 }
 
 /// What somebody wants to be so must be so for all servers, or it would be taken for what it is not.
-fn not_shared(error: &SharedStateError) -> Refusal {
-    let refusal = unreachable_now(error);
+fn not_shared(error: SharedStateError) -> Refusal {
     let message = format!("the breaker stays as it is, because {error}: the change would hold for one server only");
-    Refusal { message, ..refusal }
+    Refusal { message, ..unreachable_now(error) }
         .hint("try again when the shared state (Redis) is back; `gantry health` says how it is")
 }

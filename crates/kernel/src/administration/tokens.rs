@@ -1,11 +1,10 @@
 //! Tokens: minted by administrators, narrowed and handed on by whoever holds one, made void, and the keys that sign them.
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
 use policy::{
     Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, VerifyingKey, narrow,
 };
-use serde_json::json;
 
 use super::Actor;
 use crate::identity::{Principal, did_is_known};
@@ -250,7 +249,7 @@ fn refused(why: &str) -> Refusal {
 
 /// More was asked for than there is.
 fn widened(what: &str) -> Refusal {
-    refused(what).details(json!({ "widening": what }))
+    refused(what).because(RefusalReason::Widening(what.to_owned()))
 }
 
 /// Being an agent is no right, so everybody may hand that role on; every other only if one has it. What an agent hands on

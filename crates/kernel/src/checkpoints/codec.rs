@@ -71,7 +71,7 @@ impl CodecError {
             }
             Self::Corrupt => (ErrorCode::E3904, "resume from an earlier checkpoint of the call"),
         };
-        Refusal::new(code, self.to_string()).hint(hint).retryable(false)
+        Refusal::new(code, self.to_string()).hint(hint).retryable(false).caused_by(self.clone())
     }
 }
 

@@ -396,13 +396,14 @@ impl SaveError {
         matches!(self, Self::Store(_) | Self::Interrupted)
     }
 
-    fn refusal(&self) -> Refusal {
+    fn refusal(self) -> Refusal {
         match self {
             Self::Codec(error) => error.refusal(),
             Self::Store(error) => {
-                tracing::error!(error = error as &dyn std::error::Error, "a checkpoint could not be kept");
+                tracing::error!(error = &error as &dyn std::error::Error, "a checkpoint could not be kept");
                 Refusal::new(ErrorCode::E3902, "the checkpoint could not be kept")
                     .hint("go on, and try again later; nothing of the call is lost by it")
+                    .caused_by(error)
             }
             Self::Interrupted => Refusal::new(ErrorCode::E3902, self.to_string()),
             Self::Foreign | Self::Fenced => Refusal::new(ErrorCode::E3902, self.to_string()).retryable(false),

@@ -143,7 +143,7 @@ pub(super) enum FindError {
 }
 
 impl FindError {
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(super) fn refusal(self) -> Refusal {
         match self {
             Self::Codec(error) => error.refusal(),
             Self::Store(error) => error.refusal(),

@@ -159,8 +159,7 @@ fn a_broken_schema_is_told_at_once_and_few_calls_say_nothing_else() {
 #[test]
 fn an_answer_that_cannot_be_read_is_told_at_once_by_its_own_name() {
     let (watch, tool) = (Watch::new(), version("abc", &json!({})));
-    let unreadable = json!({ "event": "TOOL_OUTPUT_CORRUPTION" });
-    let refusal = Refusal::new(ErrorCode::E3401, "not JSON").details(unreadable.clone());
+    let refusal = Refusal::new(ErrorCode::E3401, "not JSON").because(RefusalReason::UnreadableAnswer);
     let ending = ending_of_refused(&refusal, refusal.code).unwrap();
     assert_eq!(ending, Ending::Unreadable);
     watch.health.note(watch.now(), &tool, ending, Duration::from_millis(1));
@@ -170,7 +169,7 @@ fn an_answer_that_cannot_be_read_is_told_at_once_by_its_own_name() {
     // A tool that only fails, and a caller that is refused, are not taken for it.
     let failed = Refusal::new(ErrorCode::E3401, "exit code 3").details(json!({ "exit_code": 3 }));
     assert_eq!(ending_of_refused(&failed, failed.code), Some(Ending::Failed));
-    let denied = Refusal::new(ErrorCode::E3206, "no").details(unreadable);
+    let denied = Refusal::new(ErrorCode::E3206, "no").because(RefusalReason::UnreadableAnswer);
     assert_eq!(ending_of_refused(&denied, denied.code), None);
 }
 

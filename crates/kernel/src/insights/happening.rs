@@ -52,7 +52,7 @@ impl Insights {
         tracing::info!(event = name.as_str(), %tenant, %tool, %version, %data, "{name}");
         let Some(webhooks) = self.webhooks.get() else { return };
         if let Err(refusal) = webhooks.announce_happening(&happening).await {
-            tracing::warn!(event = name.as_str(), %tool, code = %refusal.code, "an event is not delivered");
+            tracing::warn!(event = name.as_str(), %tool, code = %refusal.code, error = &refusal as &dyn std::error::Error, "an event is not delivered");
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::{Callback, InvokeRequest};
-use contract::error::{ErrorCode, Refusal};
-use serde_json::{Value, json};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
+use serde_json::Value;
 
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, view};
@@ -40,7 +40,7 @@ impl Jobs {
             if caller.missing_scope([needed.as_str()]).is_some() {
                 return Err(Refusal::new(ErrorCode::E3206, format!("scope `{needed}` is not granted"))
                     .hint("a callback signs with a credential: ask for a token whose `scopes` cover it, or name a `webhook_id`")
-                    .details(json!({ "missing_scope": needed })));
+                    .because(RefusalReason::MissingScope(needed)));
             }
         }
         match self.webhooks.get() {
@@ -62,7 +62,7 @@ impl Jobs {
                 Ok(None) => return,
                 Err(error) => error.refusal(),
             };
-            tracing::warn!(job = %key.id, code = %refusal.code, "the end of a job could not be told yet");
+            tracing::warn!(job = %key.id, code = %refusal.code, error = &refusal as &dyn std::error::Error, "the end of a job could not be told yet");
             self.kernel.clock().sleep(TELL_PAUSE).await;
         }
     }

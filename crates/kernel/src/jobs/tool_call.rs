@@ -87,7 +87,7 @@ impl Jobs {
             }
             Ok(None) => {}
             Err(refusal) => {
-                tracing::warn!(job = %key.id, code = %refusal.code, "a job begins anew: {}", refusal.message)
+                tracing::warn!(job = %key.id, code = %refusal.code, error = &refusal as &dyn std::error::Error, "a job begins anew")
             }
         }
     }

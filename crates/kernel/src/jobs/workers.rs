@@ -284,7 +284,7 @@ impl Jobs {
         };
         if let Err(refusal) = slot.record(record).await {
             // It was done and is not done again for this: the record is kept until it can be written.
-            tracing::warn!(code = %refusal.code, "the record of a job waits to be written");
+            tracing::warn!(code = %refusal.code, error = &refusal as &dyn std::error::Error, "the record of a job waits to be written");
         }
         outcome
     }

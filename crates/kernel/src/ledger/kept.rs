@@ -3,10 +3,11 @@
 //! `Some(Null)` is a result like any other: what counts is that there is one, not what it looks like.
 
 use contract::envelope::Truncation;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::checkpoints::CHECKPOINT_REF;
 use crate::ports::clock::UnixMillis;
 use crate::ports::executor::Usage;
 
@@ -96,15 +97,21 @@ impl KeptFailure {
         of_the_answer.iter().any(|code| self.code == code.as_str())
     }
 
+    /// The checkpoint that the failure has named.
+    pub(crate) fn checkpoint(&self) -> Option<String> {
+        self.details.as_ref()?.get(CHECKPOINT_REF)?.as_str().map(str::to_owned)
+    }
+
     pub(crate) fn refusal(self) -> Refusal {
         let code = ErrorCode::ALL.iter().copied().find(|code| code.to_string() == self.code);
+        let code = code.unwrap_or(ErrorCode::E3000);
+        let reason = self.details.as_ref().and_then(|details| RefusalReason::read(code, details)).map(Box::new);
         Refusal {
-            code: code.unwrap_or(ErrorCode::E3000),
-            message: self.message,
             hint: self.hint,
             details: self.details.map(Box::new),
             retryable: self.retryable,
-            retry_after_ms: None,
+            reason,
+            ..Refusal::new(code, self.message)
         }
     }
 }

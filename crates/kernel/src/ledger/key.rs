@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::idempotency::{kept_key, scope_of, turn_key};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::ports::ledger::IdempotencyKey;
 use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 
-/// What the details of a refusal say is missing where a key is.
-pub const MISSING_KEY: &str = "idempotency_key";
 /// A key is remembered at least that long.
 const WINDOW_MIN: Duration = Duration::from_secs(86_400);
 
@@ -121,7 +119,7 @@ pub(crate) fn demanded(tool: &ToolVersion, key: &CallKey) -> Result<(), Refusal>
     )
     // Where a key goes depends on the door: those that have another place for it say so instead.
     .hint("set `execution_options.idempotency_key` to something that is the same whenever you mean the same act; nothing was run")
-    .details(json!({ "missing": MISSING_KEY })))
+    .because(RefusalReason::MissingKey))
 }
 
 /// How long the outcome of a call is kept: never less than a day or twice what a call may take.
@@ -133,6 +131,8 @@ pub(super) fn window(manifest: &Manifest) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

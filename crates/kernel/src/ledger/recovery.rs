@@ -96,7 +96,7 @@ impl Kernel {
         };
         if let Err(refusal) = slot.record(record).await {
             // It is kept until it can be written, and must not keep the others from being settled.
-            tracing::warn!(code = %refusal.code, "the record of an interrupted call waits to be written");
+            tracing::warn!(code = %refusal.code, error = &refusal as &dyn std::error::Error, "the record of an interrupted call waits to be written");
         }
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::identity::Principal;
 use contract::envelope::StaleNotice;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ use crate::invoke::Kernel;
 use crate::ledger::CallKey;
 use crate::ports::call_deadline::CallDeadline;
 use crate::ports::executor::{
-    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS, Usage, UsageAtEnd,
+    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage, UsageAtEnd,
 };
 use crate::ports::observer::Step;
 use crate::ports::program_log::ProgramLog;
@@ -299,8 +299,10 @@ fn as_declared(tool: &ToolVersion, mut refusal: Refusal) -> Refusal {
 /// ATT-2.
 fn judge(tool: &ToolVersion, key: &CallKey, retries: &Retries, (refusal, reach): (&Refusal, ExecutionReach)) -> Judged {
     let harmless = tool.manifest.side_effect_policy.is_safe_to_retry() || (key.is_there() && reach.is_clean());
-    let of_service = refusal.details.as_deref().and_then(|details| details.get(UPSTREAM_STATUS)?.as_u64());
-    let status = of_service.and_then(|status| u16::try_from(status).ok()).unwrap_or_else(|| refusal.code.http());
+    let status = match refusal.reason.as_deref() {
+        Some(RefusalReason::UpstreamStatus(status)) => *status,
+        _ => refusal.code.http(),
+    };
     let listed = retries.statuses.contains(&status);
     let retryable = refusal.retryable.unwrap_or_else(|| refusal.code.row().retry.retryable());
     if !(retryable && harmless && listed) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use contract::canonical::Digest;
 use contract::cost::{self, Estimate};
 use contract::envelope::{AgentContext, CallLimits};
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::CoercionNote;
 use policy::{ArgumentLimit, Caller};
@@ -46,7 +46,7 @@ pub struct Authorized {
 }
 
 impl Authorized {
-    /// Who may run what with which parameters: what a job keeps of a call that was let in.
+    /// The caller, the tool and the parameters of an authorized call. A job that is submitted keeps these three.
     pub(crate) fn admitted(&self) -> (&Arc<Principal>, &Arc<ToolVersion>, &Value) {
         (&self.caller, &self.tool, &self.parameters)
     }
@@ -80,7 +80,7 @@ impl Authorized {
     }
 }
 
-/// Runs the phase, and counts the call against its limits.
+/// Runs the phase, and counts the call against its limits. A background job was already counted when it was submitted.
 pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
     let origin = origin_of(kernel, &validated.tool);
     authorize_by(kernel, validated, origin).await
@@ -97,8 +97,8 @@ pub(super) async fn authorize_from(
 
 async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound) -> Result<Authorized, Refusal> {
     let authorized = authorize_uncounted(kernel, validated, origin).await?;
-    // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. A background call was counted when
-    // it was let in.
+    // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. A background job was already counted when
+    // it was submitted.
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
         resilience.count(caller, tool, tool.guard(&resilience.settings)).await?;
@@ -216,7 +216,7 @@ fn scopes_cover_the_needs(caller: &Caller, tool: &ToolVersion) -> Result<(), Ref
         None => Ok(()),
         Some(missing) => Err(Refusal::new(ErrorCode::E3206, format!("scope `{missing}` is not granted"))
             .hint(format!("ask for a token whose `scopes` cover `{missing}`"))
-            .details(json!({ "missing_scope": missing }))),
+            .because(RefusalReason::MissingScope(missing.to_owned()))),
     }
 }
 

@@ -163,6 +163,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                         Box::new(KeptResult::of_person(result, truncation, facts.started_at))
                     }
                     Kept::Failure(failure) => {
+                        facts.told_checkpoint = failure.checkpoint();
                         return Err(redacted_failure(&*facts.redactor, &tool, &conditions, failure.refusal()));
                     }
                 };

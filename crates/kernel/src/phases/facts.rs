@@ -72,6 +72,8 @@ pub struct Facts {
     pub(super) replay_of: Option<First>,
     /// The call whose result is given because the service is left alone, and how old that is.
     pub(super) stale: Option<(InvocationId, StaleNotice)>,
+    /// The checkpoint that the failure of an earlier call has named, when it is told again.
+    pub(super) told_checkpoint: Option<String>,
     /// Room in the audit log; there once the call was let in.
     pub(super) slot: Option<Slot>,
     /// Who listens while it runs; the tool's companion takes it.
@@ -134,6 +136,7 @@ impl Facts {
             noted: None,
             replay_of: None,
             stale: None,
+            told_checkpoint: None,
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),

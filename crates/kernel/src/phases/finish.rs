@@ -10,13 +10,12 @@ use contract::cost::{Costs, fixed_part};
 use contract::envelope::{
     CheckpointNote, ExecutionMetadata, InvocationStatus, InvokeResponse, Provenance, ResultSource, StaleNotice,
 };
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 
 use super::facts::{CALLS, Facts, denied, millis, recorded_until, status_of};
 use super::settle::Settled;
 use super::verify::Verified;
-use crate::checkpoints::CHECKPOINT_REF;
 use crate::insights::{Ended, Insights};
 use crate::invoke::{Failed, Kernel};
 use crate::ports::audit_sink::{AuditAction, Shape, Who};
@@ -133,8 +132,9 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             let output = facts.failed_program.as_deref().filter(|_| facts.shows_output);
             let output = output.map(|program| program.output.clone());
             let redactor = Arc::clone(&facts.redactor);
+            let told_checkpoint = facts.told_checkpoint.take();
             let execution_metadata = of_failed(facts, &refusal, (completed_at, took), costs, checkpoints.notes);
-            let checkpoint_ref = checkpoint_ref.or_else(|| told_checkpoint(&refusal));
+            let checkpoint_ref = checkpoint_ref.or(told_checkpoint);
             return Err(Box::new(Failed {
                 refusal,
                 status,
@@ -265,11 +265,6 @@ fn exit_code_of(tool: &ToolVersion) -> Option<i32> {
     }
 }
 
-/// The checkpoint that the failure of an earlier call has named, when it is told again.
-fn told_checkpoint(refusal: &Refusal) -> Option<String> {
-    refusal.details.as_deref()?.get(CHECKPOINT_REF)?.as_str().map(str::to_owned)
-}
-
 /// What the call cost. Nothing if it was made before or its tool was never begun; what it used, if that is known; else the
 /// fixed part of its price.
 fn costs_of(kernel: &Kernel, facts: &Facts, carried: &Result<Verified, Refusal>, took: Duration) -> Costs {
@@ -351,11 +346,11 @@ pub(super) fn trace(
 
 /// What the record says besides the code: the policies behind a denial, or the destinations behind a violation.
 fn note(refusal: &Refusal) -> Option<String> {
-    let (member, word) = match refusal.code {
-        ErrorCode::E3406 => ("destinations", "tried to connect to"),
-        _ => ("policies", "policies:"),
+    let (names, word) = match refusal.reason.as_deref()? {
+        RefusalReason::ForbiddenDestinations(tried) => (tried, "tried to connect to"),
+        RefusalReason::Denied { policies } => (policies, "policies:"),
+        _ => return None,
     };
-    let names = refusal.details.as_deref()?.get(member)?.as_array()?;
-    let names: Vec<&str> = names.iter().filter_map(serde_json::Value::as_str).take(NAMES_MAX).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).take(NAMES_MAX).collect();
     Some(format!("{word} {}", names.join(", ")))
 }

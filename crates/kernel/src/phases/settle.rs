@@ -3,7 +3,7 @@
 //! An answer the caller has seen is durable (DESIGN §5). So an end that cannot be written is not told as if it had been: the
 //! caller hears that its outcome is unknown, which is the truth about what a restart would find.
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use serde_json::{Value, json};
 
 use super::facts::{Facts, millis};
@@ -108,7 +108,9 @@ fn unknown(tool: &ToolVersion, refusal: Refusal, cause: &'static str) -> Refusal
             "details": refusal.details,
             "compensation_tool_id": tool.manifest.compensation_tool_id,
         }))
+        .because(RefusalReason::OutcomeUnknown { code: refusal.code, behind: refusal.reason.clone() })
         .retryable(false)
+        .caused_by(refusal)
 }
 
 /// An executor that knew itself that nobody knows has not said why in the word that the ledger keeps.

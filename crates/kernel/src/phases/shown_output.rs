@@ -44,7 +44,7 @@ pub(super) fn redacted(
     result: Value,
 ) -> Result<Value, Refusal> {
     let output = ShownOutput::of(redactor, tool, conditions);
-    Ok(output.masked(&result).map_err(|error| unredactable(&error))?.unwrap_or(result))
+    Ok(output.masked(&result).map_err(unredactable)?.unwrap_or(result))
 }
 
 /// What whoever made a call is shown of what its tool says while it runs.

@@ -59,7 +59,7 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
     }
     if facts.parameters.is_none() {
         let shown = summary(&*facts.redactor, &validated.parameters, tool.parameter_marks().as_ref());
-        let shown = shown.map_err(|error| unredactable(&error))?;
+        let shown = shown.map_err(unredactable)?;
         facts.parameters = Some(shown);
     }
     let rules = Arc::clone(&facts.redactor);
@@ -118,10 +118,11 @@ fn shown(redactor: &dyn Redactor, value: &Value, marks: Option<&PartMarks<'_>>) 
 }
 
 /// E3304. What could not be redacted is not told.
-pub(super) fn unredactable(error: &RedactError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "REDACTION_FAILED");
+pub(super) fn unredactable(error: RedactError) -> Refusal {
+    tracing::error!(error = &error as &dyn std::error::Error, "REDACTION_FAILED");
     Refusal::new(ErrorCode::E3304, "the call could not be redacted for its record and was not carried on")
         .hint("send a value with fewer levels")
+        .caused_by(error)
 }
 
 /// Whether the value has about so many bytes at most. Takes them off; stops at the first that are too many.

@@ -135,7 +135,7 @@ pub(crate) async fn profile_of_person(
     result: Value,
 ) -> Result<(Value, Option<Truncation>), Refusal> {
     let (redactor, known) = redactor_of_tool(kernel, tool, tenant).await;
-    known.map_err(|error| unredactable(&error))?;
+    known.map_err(unredactable)?;
     let bytes_max = kernel.parts.envelope.result_bytes_of(&tool.manifest)?;
     profiled(&*redactor, tool, &Conditions::default(), result, bytes_max)
 }

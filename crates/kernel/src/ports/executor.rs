@@ -1,4 +1,4 @@
-//! A way to run a tool. Built-ins, processes, WASM, HTTP … each implement this one trait.
+//! A way to run a tool. Built-in tools, processes, WASM components and the tools of MCP servers each implement this one trait.
 //!
 //! Executors decide nothing: no rights, no retries, no records (AUTH-020, X-05). They get a call that has been validated
 //! and authorized, run it, and say what came of it in terms of the error table.
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use contract::money::Money;
 use contract::trace_context::{SpanId, TraceContext};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::call_deadline::CallDeadline;
 use super::companion::Companion;
@@ -403,7 +403,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// Runs the call once. Never retries. Dropping the future must stop the work.
+    /// Runs the call once: the tool does its work at most once for each `execute`, and `execute` never tries a failure of the tool
+    /// again. That is the kernel's to decide (`phases::attempts`), which knows the manifest, the breaker and the retry budget.
+    /// Two exceptions, each at most once: a message that surely did not reach the tool may be sent again on a new connection, and
+    /// so may one to a tool whose `side_effect_policy` allows that it runs twice, if the connection broke. Dropping the future
+    /// must stop the work.
     ///
     /// A failure says whose fault it was by its code: parameters the tool cannot work with E3301, the tool itself E3401,
     /// out of memory E3403, a crash E3404, no sandbox E3405, a forbidden destination E3406 ([`forbidden_destinations`]), too
@@ -411,10 +415,6 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// effects it says by its reach, whatever the code: only "may have run" leaves the outcome unknown.
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError>;
 }
-
-/// The member of a refusal's details that holds the HTTP status a service answered with. `retry_on_status_codes` of a
-/// manifest is about it; where there is none, about the status of the refusal's own code.
-pub const UPSTREAM_STATUS: &str = "upstream_status";
 
 /// The refusal for a binding that nothing on this server can run.
 pub fn no_executor(kind: &str) -> Refusal {
@@ -440,6 +440,6 @@ pub fn forbidden_destinations<'d>(tool: &ToolVersion, tried: impl IntoIterator<I
         format!("`{}` {} tried to connect to {named}, which its manifest does not allow", tool.id, tool.version),
     )
     .hint("tell the tool's author: a destination has to be declared, for example `network:https://host:port` in `required_permissions`")
-    .details(json!({ "destinations": tried }))
+    .because(RefusalReason::ForbiddenDestinations(tried))
     .retryable(false)
 }

@@ -81,6 +81,7 @@ pub fn redacted(redactor: &dyn Redactor, mut refusal: Refusal) -> Refusal {
     refusal.hint = refusal.hint.map(|hint| redactor.text(&hint).into_owned());
     // Details that cannot be redacted are left out.
     refusal.details = refusal.details.and_then(|details| redactor.value(&details, None).ok().map(Box::new));
+    refusal.reason = refusal.reason.map(|reason| Box::new(reason.map_texts(|text| redactor.text(&text).into_owned())));
     refusal
 }
 

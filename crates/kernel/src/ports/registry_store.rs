@@ -93,16 +93,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The trouble in the terms of the error table; the cause goes to the log.
-    pub fn refusal(&self) -> Refusal {
-        tracing::error!(error = self as &dyn std::error::Error, "the store failed");
-        match self {
+    /// The trouble in the terms of the error table; the cause goes to the log, and is the refusal's source.
+    pub fn refusal(self) -> Refusal {
+        tracing::error!(error = &self as &dyn std::error::Error, "the store failed");
+        let refusal = match &self {
             Self::Unavailable(_) => Refusal::new(ErrorCode::E3001, self.to_string())
                 .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
             Self::Corrupt(_) => Refusal::new(ErrorCode::E3000, self.to_string())
                 .hint("an operator must look at the data directory; `gantry doctor` says more")
                 .retryable(false),
-        }
+        };
+        refusal.caused_by(self)
     }
 }
 

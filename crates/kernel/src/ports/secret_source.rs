@@ -59,8 +59,8 @@ pub enum SecretError {
 
 impl SecretError {
     /// The refusal for a caller. `name` is the manifest's own word, so it is fit to be shown.
-    pub fn refusal(&self, name: &str) -> Refusal {
-        match self {
+    pub fn refusal(self, name: &str) -> Refusal {
+        let refusal = match &self {
             Self::Missing => Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is not provisioned"))
                 .hint(format!("let the operator provision `{name}` for this tenant; the tool was not started")),
             Self::Unusable(_) => {
@@ -71,7 +71,8 @@ impl SecretError {
                 Refusal::new(ErrorCode::E3601, format!("the credential `{name}` cannot be had at the moment"))
                     .hint("try again later; the tool was not started")
             }
-        }
+        };
+        refusal.caused_by(self)
     }
 }
 

@@ -16,8 +16,6 @@ pub struct Interval {
     first: Duration,
     multiplier: f64,
     max: Duration,
-    /// How far chance may take it from there, as a part of it, both ways.
-    band: f64,
 }
 
 /// An interval that cannot be.
@@ -29,12 +27,6 @@ pub enum IntervalError {
     /// Waits that grow shorter.
     #[error("a multiplier must be at least 1")]
     Multiplier,
-    /// More than all of it.
-    #[error("the share of chance must be from 0 to 1")]
-    Band,
-    /// Attempts are counted from one.
-    #[error("attempts are counted from 1")]
-    Attempt,
 }
 
 impl Interval {
@@ -52,31 +44,10 @@ impl Interval {
         if !(multiplier >= 1.0 && multiplier.is_finite()) {
             return Err(IntervalError::Multiplier);
         }
-        Ok(Self { first, multiplier, max, band: 0.0 })
+        Ok(Self { first, multiplier, max })
     }
 
-    /// The same, up to `band` of it shorter or longer (the symmetric form of one of the sources).
-    pub fn randomized(self, band: f64) -> Result<Self, IntervalError> {
-        if !(0.0..=1.0).contains(&band) {
-            return Err(IntervalError::Band);
-        }
-        Ok(Self { band, ..self })
-    }
-
-    /// The wait after the n-th attempt, from 1. `chance` is from 0 to 1 and is looked at only by randomized intervals.
-    pub fn after(self, attempt: u32, chance: f64) -> Result<Duration, IntervalError> {
-        if attempt == 0 {
-            return Err(IntervalError::Attempt);
-        }
-        let wait = self.ceiling(attempt);
-        if self.band == 0.0 {
-            return Ok(wait);
-        }
-        let factor = 1.0 - self.band + 2.0 * self.band * chance.clamp(0.0, 1.0);
-        Ok(wait.mul_f64(factor.max(0.0)))
-    }
-
-    /// The wait after the n-th attempt, without chance.
+    /// The wait after the n-th attempt, from 1, without chance.
     pub fn ceiling(self, attempt: u32) -> Duration {
         let millis = u64::try_from(self.first.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(grown_ms(millis, self.multiplier, attempt)).min(self.max)
@@ -122,17 +93,12 @@ mod tests {
         for multiplier in [0.0, 0.99, -2.0, f64::NAN, f64::INFINITY] {
             assert_eq!(Interval::exponential(SECOND, multiplier, SECOND), Err(IntervalError::Multiplier));
         }
-        let second = Interval::fixed(SECOND).unwrap();
-        for band in [-0.1, 1.1, f64::NAN] {
-            assert_eq!(second.randomized(band), Err(IntervalError::Band));
-        }
-        assert_eq!(second.after(0, 0.5), Err(IntervalError::Attempt));
     }
 
     #[test]
     fn exponential_growth_is_capped() {
         let interval = Interval::exponential(SECOND, 2.0, Duration::from_secs(10)).unwrap();
-        let waits = [1, 2, 3, 4, 5, 4_000_000].map(|attempt| interval.after(attempt, 0.0).unwrap().as_secs());
+        let waits = [1, 2, 3, 4, 5, 4_000_000].map(|attempt| interval.ceiling(attempt).as_secs());
         assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
     }
 
@@ -142,14 +108,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn jitter_stays_within_its_band(attempt in 1_u32..60, band in 0.0_f64..=1.0, chance in 0.0_f64..=1.0) {
-            let plain = Interval::exponential(SECOND, 1.7, Duration::from_secs(500)).unwrap();
-            let wait = plain.randomized(band).unwrap().after(attempt, chance).unwrap().as_secs_f64();
-            let middle = plain.ceiling(attempt).as_secs_f64();
-            prop_assert!(wait >= middle * (1.0 - band) - 1e-6 && wait <= middle * (1.0 + band) + 1e-6);
-        }
-
         #[test]
         fn full_jitter_is_never_over_the_ceiling_and_never_nothing(ms in 1_u64..1_000_000, chance in -1.0_f64..2.0) {
             let ceiling = Duration::from_millis(ms);

@@ -1,7 +1,7 @@
 //! Trying again: how often, after what, and when not. (RES-014…016, X-28, DESIGN §8.10; R1…R12)
 //!
-//! [`Attempts`] is the machine: the verdict on an attempt goes in, and what to do next comes out. [`run`] drives it. Whether
-//! something *may* be repeated is the judge's word, not this module's.
+//! [`Attempts`] is the machine: the verdict on an attempt goes in, and what to do next comes out. `phases::attempts` drives it.
+//! Whether something *may* be repeated is the judge's word, not this module's.
 //!
 //! Invariants
 //! - RTY-1: never more attempts than the plan has, and no wait beyond the time that is left.
@@ -10,7 +10,6 @@
 //!
 //! Not here: intervals and chance (`backoff`), the shared budget (the judge's or the caller's business).
 
-use std::future::Future;
 use std::time::Duration;
 
 use super::backoff::Interval;
@@ -107,48 +106,6 @@ impl Attempts {
             return Next::Finish(Finish::NoTime);
         }
         Next::Wait { at_most, at_least }
-    }
-}
-
-/// What came of it all.
-#[derive(Debug)]
-pub struct Ended<R> {
-    pub result: R,
-    pub attempts: u32,
-    pub finish: Finish,
-}
-
-/// Where time, chance and waiting come from.
-pub trait Surroundings {
-    /// Time left for all of it.
-    fn time_left(&self) -> Duration;
-    /// A number from 0 to 1.
-    fn chance(&self) -> f64;
-    /// Waits. Dropping the whole attempt drops this, too: that is how waiting is interrupted (R10).
-    fn wait(&self, span: Duration) -> impl Future<Output = ()> + Send;
-}
-
-/// Tries until the judge is content, the attempts are used up or the time is. The judge may fail; that is the end then (R11).
-pub async fn run<R, F, E>(
-    plan: Plan,
-    surroundings: &impl Surroundings,
-    mut attempt: impl FnMut(u32) -> F,
-    mut judge: impl FnMut(&R) -> Result<Judged, E>,
-) -> Result<Ended<R>, E>
-where
-    F: Future<Output = R>,
-{
-    let mut attempts = Attempts::new(plan);
-    loop {
-        let result = attempt(attempts.made() + 1).await;
-        let judged = judge(&result)?;
-        match attempts.after(judged, surroundings.time_left()) {
-            Next::Finish(finish) => return Ok(Ended { result, attempts: attempts.made(), finish }),
-            Next::Wait { at_most, at_least } => {
-                let wait = spread(at_most, at_least, surroundings.chance());
-                surroundings.wait(wait.min(surroundings.time_left())).await;
-            }
-        }
     }
 }
 

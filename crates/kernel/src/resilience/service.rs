@@ -130,7 +130,7 @@ impl Resilience {
             return Ok(());
         }
         let limits: Vec<Limit<'_>> = counted.iter().map(Counted::limit).collect();
-        match self.limits.take(&limits, 1).await.map_err(|error| lost(&error))? {
+        match self.limits.take(&limits, 1).await.map_err(lost)? {
             AllTaken::Allowed { .. } => Ok(()),
             AllTaken::Refused { which, retry_after } => {
                 let scope = counted.get(which).map_or(Scope::Platform, |counted| counted.scope);
@@ -148,7 +148,7 @@ impl Resilience {
         guard: Option<&Guard>,
     ) -> Result<(), Refusal> {
         for counted in self.limits_of(caller, tool, guard) {
-            let peeked = self.limits.peek(counted.limit()).await.map_err(|error| lost(&error))?;
+            let peeked = self.limits.peek(counted.limit()).await.map_err(lost)?;
             if let Taken::Refused { retry_after } = peeked {
                 return Err(counted.scope.refusal(tool, guard.and_then(|guard| guard.breaker.as_ref()), retry_after));
             }
@@ -219,7 +219,7 @@ impl Resilience {
             if !matches!(taken, Ok(AllTaken::Allowed { .. })) {
                 self.give_back(&entered).await;
             }
-            if let AllTaken::Refused { retry_after, .. } = taken.map_err(|error| lost(&error))? {
+            if let AllTaken::Refused { retry_after, .. } = taken.map_err(lost)? {
                 self.observer.rate_limited(Scope::Service.as_str());
                 return Err(Scope::Service.refusal(tool, Some(service), retry_after));
             }
@@ -280,7 +280,7 @@ impl Resilience {
         lease: Duration,
     ) -> Result<Permit, Refusal> {
         let asked = self.breakers.acquire(key, &service.settings, lease).await;
-        match asked.map_err(|error| lost(&error))? {
+        match asked.map_err(lost)? {
             Admission::Permitted(permit) => Ok(permit),
             Admission::Refused { mode, retry_after_ms } => {
                 self.observer.breaker_refused(key);
@@ -412,9 +412,10 @@ fn open(tool: &ToolVersion, key: &BreakerKey, mode: BreakerMode, retry_after_ms:
 }
 
 /// DESIGN §6.1: who cannot be asked has not said yes.
-fn lost(error: &SharedStateError) -> Refusal {
-    tracing::error!(%error, cause = ?std::error::Error::source(error), "limits and breakers cannot be asked");
+fn lost(error: SharedStateError) -> Refusal {
+    tracing::error!(error = &error as &dyn std::error::Error, "limits and breakers cannot be asked");
     let refusal = Refusal::new(ErrorCode::E3001, format!("limits and breakers cannot be asked: {error}"))
-        .hint("nothing was run; send the call again shortly");
+        .hint("nothing was run; send the call again shortly")
+        .caused_by(error);
     Refusal { retry_after_ms: Some(LOST_RETRY_MS), ..refusal }
 }

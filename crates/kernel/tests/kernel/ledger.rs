@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use contract::envelope::InvocationStatus;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::InvocationId;
 use gantry_kernel::Recovered;
 use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
@@ -309,6 +309,11 @@ async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has
         fails(&stage, code);
         let failed = stage.call(call("pay", &key)).await.unwrap_err();
         assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
+        // What it was is known to whoever decides by it, and to the log.
+        let reason = RefusalReason::OutcomeUnknown { code, behind: None };
+        assert_eq!(failed.refusal.reason.as_deref(), Some(&reason));
+        let source = std::error::Error::source(&failed.refusal).unwrap().to_string();
+        assert!(source.starts_with(&code.to_string()), "{source}");
         assert_eq!(failed.refusal.details.unwrap()["code"], code.to_string());
         says(&stage, Act::Answer(json!({ "paid": 5 })));
         let again = stage.call(call("pay", &key)).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::breaker_history::HistoryQuery;
 use gantry_kernel::ports::shared_state::{BreakerKey, BreakerQuery};
@@ -159,7 +159,7 @@ async fn the_status_of_the_service_itself_is_the_one_that_is_listed() {
     let patient = json!({ "failure_threshold": 50 });
     stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
     let said = |status: u16| {
-        Act::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").details(json!({ "upstream_status": status })))
+        Act::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").because(RefusalReason::UpstreamStatus(status)))
     };
     says(&stage, Act::InTurn(vec![said(502), answer()]));
     stage.call(call("fetch")).await.unwrap();

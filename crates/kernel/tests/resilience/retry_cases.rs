@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use gantry_kernel::resilience::backoff::Interval;
-use gantry_kernel::resilience::retry::{Ended, Finish, Judged, Plan, PlanError, Surroundings, run};
+use gantry_kernel::resilience::retry::{Attempts, Finish, Judged, Next, Plan, PlanError, spread};
 
 const WAIT: Duration = Duration::from_millis(500);
 
@@ -36,19 +36,41 @@ impl Future for Done {
     }
 }
 
-impl Surroundings for Stage {
-    fn time_left(&self) -> Duration {
-        self.left.get()
-    }
-
-    fn chance(&self) -> f64 {
-        1.0
-    }
-
-    fn wait(&self, span: Duration) -> impl Future<Output = ()> + Send {
+impl Stage {
+    /// Waits. Dropping the whole attempt drops this, too: that is how waiting is interrupted (R10).
+    fn wait(&self, span: Duration) -> impl Future<Output = ()> {
         self.waits.borrow_mut().push(span);
         self.left.set(self.left.get().saturating_sub(span));
         Done(!self.hangs)
+    }
+}
+
+/// What came of it all.
+#[derive(Debug)]
+struct Ended<R> {
+    result: R,
+    attempts: u32,
+    finish: Finish,
+}
+
+/// Drives the machine as the kernel does: until the judge is content, the attempts are used up or the time is. The judge may fail;
+/// that is the end then (R11).
+async fn run<R, F: Future<Output = R>, E>(
+    plan: Plan,
+    stage: &Stage,
+    mut attempt: impl FnMut(u32) -> F,
+    mut judge: impl FnMut(&R) -> Result<Judged, E>,
+) -> Result<Ended<R>, E> {
+    let mut attempts = Attempts::new(plan);
+    loop {
+        let result = attempt(attempts.made() + 1).await;
+        let judged = judge(&result)?;
+        match attempts.after(judged, stage.left.get()) {
+            Next::Finish(finish) => return Ok(Ended { result, attempts: attempts.made(), finish }),
+            Next::Wait { at_most, at_least } => {
+                stage.wait(spread(at_most, at_least, 1.0).min(stage.left.get())).await;
+            }
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use affordances::CounterName;
 use contract::envelope::{CallLimits, ExecutionOptions, InvokeRequest, InvokeResponse};
-use contract::error::{ErrorCode, Refusal};
-use kernel::{Failed, MISSING_KEY};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
+use kernel::Failed;
 use rmcp::model::{
     CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
     ErrorCode as WireCode, JsonObject,
@@ -180,7 +180,7 @@ impl Handler {
         let packing = move || lazy::packed(&offered, tokens_max, counters.counting(CounterName::O200kBase));
         let packed = tokio::task::spawn_blocking(packing).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "what was found could not be packed");
-            Refusal::new(ErrorCode::E3000, "what was found could not be packed")
+            Refusal::new(ErrorCode::E3000, "what was found could not be packed").caused_by(error)
         })?;
         Ok(Box::new(lazy::found(&packed)))
     }
@@ -199,8 +199,7 @@ impl Aim {
 
 /// A key that is missing is asked for where this protocol has a place for it.
 fn say_where_keys_go(refusal: &mut Refusal) {
-    let missing = refusal.details.as_deref().and_then(|details| details.get("missing")).and_then(Value::as_str);
-    if missing == Some(MISSING_KEY) {
+    if matches!(refusal.reason.as_deref(), Some(RefusalReason::MissingKey)) {
         refusal.hint = Some(format!(
             "set `_meta[\"{IDEMPOTENCY_KEY}\"]` of the call to something that is the same whenever you mean the same act; \
              nothing was run"
@@ -292,9 +291,8 @@ impl Round<'_> {
 
     /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
     fn note_missing_scope(&self, refusal: &Refusal) {
-        let scope = refusal.details.as_deref().and_then(|details| details.get("missing_scope")).and_then(Value::as_str);
-        if let (ErrorCode::E3206, Some(scope)) = (refusal.code, scope) {
-            drop(self.visit.lacks.set(scope.to_owned()));
+        if let Some(RefusalReason::MissingScope(scope)) = refusal.reason.as_deref() {
+            drop(self.visit.lacks.set(scope.clone()));
         }
     }
 }

@@ -201,7 +201,7 @@ impl Handler {
 
 /// Did the protocol fail, and not the tool? Only then has a task "failed"; a tool that says it could not do it has completed.
 fn is_fault(refusal: &Refusal) -> bool {
-    to_wire::said_with_error(refusal).is_some()
+    to_wire::is_protocol_error(refusal)
 }
 
 fn object<T: serde::Serialize>(value: &T) -> JsonObject {

@@ -7,7 +7,7 @@
 //! Not here: results that are too large (`results`).
 
 use contract::envelope::InvokeResponse;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, TraceId};
 use kernel::Failed;
 use rmcp::ErrorData;
@@ -67,6 +67,7 @@ pub(crate) fn kept_refusal(envelope: &Value) -> Refusal {
     Refusal {
         hint: text("resolution"),
         details: envelope.get("details").cloned().map(Box::new),
+        reason: envelope.get("details").and_then(|details| RefusalReason::read(code, details)).map(Box::new),
         retryable: envelope.get("retryable").and_then(Value::as_bool),
         retry_after_ms: envelope.get("retry_after_ms").and_then(Value::as_u64),
         ..Refusal::new(code, text("message").unwrap_or_else(|| "the call failed".to_owned()))
@@ -117,13 +118,13 @@ pub(crate) fn content_block(block: Value) -> ContentBlock {
 /// A server's word that its tool needs something of the client that the client does not have: 2026-07-28 has an error for
 /// it, which clients understand.
 pub(crate) fn missing_capability(refusal: &Refusal) -> Option<ErrorData> {
-    let details = refusal.details.as_deref()?;
-    let code = details.get("upstream_code").and_then(Value::as_i64)?;
     let missing = WireCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
-    if code != i64::from(missing.0) {
-        return None;
+    match refusal.reason.as_deref() {
+        Some(RefusalReason::UpstreamError { code }) if *code == i64::from(missing.0) => {}
+        _ => return None,
     }
-    let required = details.get("upstream_data").and_then(|data| data.get("requiredCapabilities"));
+    let said = refusal.details.as_deref().and_then(|details| details.get("upstream_data"));
+    let required = said.and_then(|data| data.get("requiredCapabilities"));
     let required = required.filter(|required| required.is_object()).cloned().unwrap_or_else(|| json!({}));
     Some(ErrorData::new(missing, refusal.message.clone(), Some(json!({ "requiredCapabilities": required }))))
 }
@@ -170,7 +171,8 @@ pub(crate) fn refused(
     if content.is_empty() {
         content.push(ContentBlock::text(told(refusal)));
         // An error of the protocol has words, too, which a client without Gantry would have read.
-        let words = said_with_error(refusal).and_then(|said| said.get("content")).cloned();
+        let words =
+            refusal.details.as_deref().filter(|_| is_protocol_error(refusal)).and_then(words_of_server).cloned();
         content.extend(words.map(content_blocks).unwrap_or_default());
     }
     let mut result = CallToolResult::error(content).with_meta(Some(MetaObject(meta)));
@@ -178,10 +180,14 @@ pub(crate) fn refused(
     Ok(result)
 }
 
-/// What an MCP server said with an error of the protocol; where nobody knows whether it did something, that stands a level deeper.
-pub(crate) fn said_with_error(refusal: &Refusal) -> Option<&Value> {
-    let details = refusal.details.as_deref()?;
-    [Some(details), details.get("details")].into_iter().flatten().find(|said| said.get("upstream_code").is_some())
+/// Did an MCP server answer with an error of the protocol, and not with a result that says it failed?
+pub(crate) fn is_protocol_error(refusal: &Refusal) -> bool {
+    refusal.reason.as_ref().is_some_and(|reason| reason.upstream_code().is_some())
+}
+
+/// The words of such an error; where nobody knows whether the server did something, they stand a level deeper.
+fn words_of_server(details: &Value) -> Option<&Value> {
+    details.get("content").or_else(|| details.get("details")?.get("content"))
 }
 
 /// An error of the protocol with our code in it.
@@ -271,13 +277,14 @@ mod tests {
     fn the_words_of_a_server_that_answers_with_an_error_stand_behind_ours() {
         let said = json!({ "upstream_code": -32603, "content": [{ "type": "text", "text": "Bad credentials" }] });
         for details in [said.clone(), json!({ "code": "E3502", "cause": "failed", "details": said })] {
-            let refusal = Refusal::new(ErrorCode::E3413, "the server `s` could not do it").details(details);
+            let kept = json!({ "code": "E3413", "message": "the server `s` could not do it", "details": details });
+            let refusal = kept_refusal(&kept);
             let shown = serde_json::to_value(refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap()).unwrap();
             assert!(shown["content"][0]["text"].as_str().unwrap().starts_with("E3413: the server `s`"), "{shown}");
             assert_eq!(shown["content"][1]["text"], "Bad credentials");
-            assert!(said_with_error(&refusal).is_some());
+            assert!(is_protocol_error(&refusal));
         }
-        assert!(said_with_error(&Refusal::new(ErrorCode::E3413, "x").details(json!({ "details": null }))).is_none());
+        assert!(!is_protocol_error(&kept_refusal(&json!({ "code": "E3413", "details": { "details": null } }))));
     }
 
     #[test]

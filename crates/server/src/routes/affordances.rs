@@ -195,7 +195,7 @@ async fn affordances(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         };
         let block = tokio::task::spawn_blocking(work).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "affordances could not be compiled");
-            Refusal::new(ErrorCode::E3000, "the affordances could not be compiled")
+            Refusal::new(ErrorCode::E3000, "the affordances could not be compiled").caused_by(error)
         })?;
         Answer::json(&AffordancesAnswer::of(block, counter))
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::cost::{Confidence, Estimate};
 use contract::envelope::InvokeRequest;
-use contract::error::ErrorCode;
+use contract::error::{ErrorCode, RefusalReason};
 use contract::money::{Amount, Currency};
 use kernel::Explanation;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -106,9 +106,9 @@ impl ExplainAnswer {
             let (code, message, resolution, details) = (None, None, None, None);
             return Self { allowed: true, code, message, resolution, policies, obligations, details, estimate };
         };
-        // A denial names its policies in its details.
-        let named = refusal.details.as_ref().and_then(|details| details.get("policies")).and_then(Value::as_array);
-        policies.extend(named.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        if let Some(RefusalReason::Denied { policies: denying }) = refusal.reason.as_deref() {
+            policies.extend(denying.iter().cloned());
+        }
         Self {
             allowed: false,
             code: Some(refusal.code),

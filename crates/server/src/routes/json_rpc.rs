@@ -333,7 +333,7 @@ fn within(name: &str, given: Option<usize>, most: usize, default: usize) -> Resu
 fn written(answer: &impl Serialize) -> Result<Value, Refused> {
     serde_json::to_value(answer).map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "an answer could not be written as JSON");
-        Refusal::new(ErrorCode::E3000, "the answer could not be written").into()
+        Refusal::new(ErrorCode::E3000, "the answer could not be written").caused_by(error).into()
     })
 }
 

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::Subject;
 use contract::json;
 use kernel::{DelegationRequest, MintedToken};
@@ -195,7 +195,7 @@ async fn exchanged(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 
 /// The words of RFC 6749 §5.2 and RFC 8693 §2.2.2, for refusals that have not got theirs where they were made.
 fn word(refusal: &Refusal) -> &'static str {
-    let widens = || refusal.details.as_ref().is_some_and(|details| details.get("widening").is_some());
+    let widens = || matches!(refusal.reason.as_deref(), Some(RefusalReason::Widening(_)));
     match refusal.code.http() {
         429 | 503 => "temporarily_unavailable",
         500.. => "server_error",

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::PartMarks;
 use gantry_server::{Door, Drained, serve};
@@ -151,9 +151,11 @@ impl Executor for Tools {
             }
             // As a server says it that is told what its caller can be asked.
             "needy" if !call.companion.can_be_asked().iter().any(|(kind, _)| *kind == QuestionKind::Sampling) => {
-                let refusal = Refusal::new(ErrorCode::E3502, "the server could not do it").details(json!({
-                    "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
-                }));
+                let refusal = Refusal::new(ErrorCode::E3502, "the server could not do it")
+                    .details(json!({
+                        "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
+                    }))
+                    .because(RefusalReason::UpstreamError { code: -32021 });
                 return Err(ExecutorError::refused(refusal));
             }
             // Saves what it is given, says what it goes on from, and fails if it is told to.

@@ -39,7 +39,7 @@ fn page(row: &ErrorRow) -> String {
     if !row.executor_names.is_empty() {
         let _ = writeln!(text, "| also known as | `{}` |", row.executor_names.join("`, `"));
     }
-    if row.capability.is_built() {
+    if row.capability.is_answered() {
         let (cause, steps) = prose(row.code).unwrap_or((row.meaning, &[]));
         let _ = write!(text, "\n## Cause\n\n{cause}\n\n## What to do\n\n");
         if steps.is_empty() {
@@ -51,10 +51,10 @@ fn page(row: &ErrorRow) -> String {
     } else {
         let _ = write!(
             text,
-            "\n**Reserved.** This release never answers with {}: it belongs to {}, which is not built yet. The number, the \
-             name and the mappings above are fixed already, so that clients can prepare for them.\n\n## What to do\n\n{}.\n",
+            "\n**Reserved.** This release never answers with {}: {}. The number, the name and the mappings above are fixed already, \
+             so that clients can prepare for them.\n\n## What to do\n\n{}.\n",
             row.code,
-            capability(row.capability),
+            why_reserved(row.capability),
             row.resolution
         );
     }
@@ -76,11 +76,11 @@ fn list() -> String {
             row.code.json_rpc(),
             grpc(row.code.grpc()),
             if row.retry.retryable() { "yes" } else { "no" },
-            if row.capability.is_built() { "" } else { "reserved" },
+            if row.capability.is_answered() { "" } else { "reserved" },
             code = row.code,
         );
     }
-    text.push_str("\n`reserved` codes are fixed but belong to parts that are not built yet; this release does not answer with them.\n");
+    text.push_str("\n`reserved` codes are fixed, but this release does not answer with them; each page says why.\n");
     text
 }
 
@@ -112,21 +112,18 @@ fn retry_advice(retry: Retry) -> &'static str {
     }
 }
 
-fn capability(capability: Capability) -> &'static str {
+/// Why no release answers with the codes of a part yet; nothing where this one does.
+fn why_reserved(capability: Capability) -> &'static str {
     match capability {
-        Capability::Core => "the core",
-        Capability::Embeddings => "search by meaning",
-        Capability::Identity => "external identities and policy engines",
-        Capability::Sandbox => "the process sandbox",
-        Capability::Upstreams => "upstream servers",
-        Capability::Secrets => "secrets",
-        Capability::Jobs => "jobs and the idempotency ledger",
-        Capability::AuditSinks => "audit sinks and redaction",
-        Capability::Documents => "documents",
-        Capability::Checkpoints => "checkpoints",
-        Capability::Approvals => "approvals",
-        Capability::Budgets => "rate limits and budgets",
-        Capability::Composites => "composite tools",
+        Capability::Embeddings => "search by meaning is not built yet",
+        Capability::SealedSecrets => "secrets in a vault or in an enciphered file are not built yet",
+        Capability::AuditForm => "every audit record can be written in the form that records have",
+        Capability::Documents => "documents and their servers are not built yet",
+        Capability::Approvals => "asking an approver is not built yet, and calls that need one are refused with E3208",
+        Capability::Composites => "composite tools are not built yet",
+        Capability::Core | Capability::Identity | Capability::Sandbox | Capability::Jobs | Capability::Checkpoints => {
+            ""
+        }
     }
 }
 
@@ -147,14 +144,15 @@ mod tests {
                 row.code
             );
             assert!(list.contains(&format!("[{0}]({0}.md)", row.code)), "{}", row.code);
-            assert_eq!(page.contains("**Reserved.**"), !row.capability.is_built(), "{}", row.code);
+            assert_eq!(page.contains("**Reserved.**"), !row.capability.is_answered(), "{}", row.code);
+            assert_eq!(why_reserved(row.capability).is_empty(), row.capability.is_answered(), "{}", row.code);
         }
     }
 
     #[test]
     fn every_code_this_release_answers_with_has_prose_of_its_own_and_no_other_has() {
         for row in TABLE {
-            assert_eq!(prose(row.code).is_some(), row.capability.is_built(), "{}", row.code);
+            assert_eq!(prose(row.code).is_some(), row.capability.is_answered(), "{}", row.code);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the error table is too short to say: why each code of this release happens, and what helps.
 //!
 //! Written for somebody who meets the code for the first time, in the words of the documentation: nothing here may name
-//! an internal type. Codes of capabilities that are not built have no entry; a test keeps both directions true.
+//! an internal type. Codes that this release does not answer with have no entry; a test keeps both directions true.
 
 use contract::error::ErrorCode;
 
@@ -124,10 +124,10 @@ static PROSE: &[Entry] = &[
         "Ask an administrator to introduce the agent: `gantry agent add`.",
         "Use a `did:key`, or have the host of a `did:web` added to `[identity] did_web_hosts`.",
     ]),
-    (ErrorCode::E3208, "The tool cannot be undone, or its manifest, or the call itself, asks for a person's approval first. Nothing was run.", &[
+    (ErrorCode::E3208, "What the tool does cannot be undone, or its manifest, a policy, an activation or the call itself asks for a person's approval first. Nothing was run.", &[
         "Have the call approved where approvals are available. This release has none, so such tools cannot be run yet.",
     ]),
-    (ErrorCode::E3210, "The tool's manifest wants its user to confirm each call. Nothing was run.", &[
+    (ErrorCode::E3210, "The tool's manifest, a policy or an activation wants the user to confirm each call. Nothing was run.", &[
         "Confirm where confirmation is available. This release cannot ask for it, so such tools cannot be run yet.",
     ]),
     (ErrorCode::E3211, "The token allows a certain number of calls, together with everything delegated from it, and they are used up. Nothing was run.", &[

@@ -75,6 +75,7 @@ pub(super) async fn search(
         tracing::error!(error = &error as &dyn std::error::Error, "the archive of audit records cannot be read");
         Refusal::new(ErrorCode::E3001, "the archive of audit records cannot be read")
             .hint("try again later; `scope=instance` searches the log of this instance")
+            .caused_by(error)
     })?;
     Ok(AuditFound { records: page.records.into_iter().map(shown).collect(), next: page.next.map(AuditNext::Place) })
 }
