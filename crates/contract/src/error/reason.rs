@@ -50,7 +50,7 @@ pub enum RefusalReason {
     /// An MCP server behind the tool answered with an error of the protocol.
     UpstreamError { code: i64 },
     /// Nobody knows whether the call had its effect. What the executor said, and why.
-    OutcomeUnknown { code: ErrorCode, behind: Option<Box<RefusalReason>> },
+    OutcomeUnknown { code: ErrorCode, behind: Option<Box<Self>> },
 }
 
 impl RefusalReason {

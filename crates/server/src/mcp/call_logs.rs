@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn call(meta: Value) -> ClientJsonRpcMessage {
+    fn call(meta: &Value) -> ClientJsonRpcMessage {
         let params = json!({ "name": "x", "_meta": meta });
         serde_json::from_value(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })).unwrap()
     }
@@ -100,7 +100,7 @@ mod tests {
         for (meta, token, is_unasked_for) in
             [(json!({}), json!("gantry:7"), true), (json!({ "progressToken": "mine" }), json!("mine"), false)]
         {
-            let taken = taken(call(meta));
+            let taken = taken(call(&meta));
             if let ClientJsonRpcMessage::Request(request) = &taken {
                 assert_eq!(is_unasked(request.request.extensions()), is_unasked_for);
             }
@@ -110,7 +110,7 @@ mod tests {
                 "params": { "level": "alert", "data": 7 } });
             assert_eq!(outside, told);
         }
-        let (without_session, seen) = seen(call(json!({})));
+        let (without_session, seen) = seen(call(&json!({})));
         assert_eq!((&without_session["method"], &without_session), (&json!("notifications/message"), &seen));
     }
 }

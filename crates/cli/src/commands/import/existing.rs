@@ -170,7 +170,7 @@ mod tests {
         servers.pop().unwrap()
     }
 
-    fn existing(spec: Value) -> ExistingServers {
+    fn existing(spec: &Value) -> ExistingServers {
         let by_name = BTreeMap::from([("a".to_owned(), json!({ "name": "a", "spec": spec }))]);
         ExistingServers { by_name, secrets: None }
     }
@@ -187,11 +187,11 @@ mod tests {
     fn what_was_given_to_a_server_since_makes_no_other_one_of_it() {
         let entry = json!({ "command": "/bin/sh", "args": ["x.sh"], "env": { "MODE": "fast" } });
         let mut spec = json!(wanted(&entry, true).spec);
-        assert_eq!(differs(&existing(spec.clone()), &entry), [""; 0]);
+        assert_eq!(differs(&existing(&spec), &entry), [""; 0]);
         spec["reach"]["env"]["API_TOKEN"] = json!({ "secret": "a_api_token" });
         spec["reach"]["permissions"] = json!(["network:https://x.example"]);
         spec["upkeep"] = json!({ "start_timeout_seconds": 600 });
-        let given = existing(spec);
+        let given = existing(&spec);
         assert_eq!(differs(&given, &entry), [""; 0]);
         let other = json!({ "command": "/bin/sh", "args": ["y.sh"], "env": { "MODE": "slow" }, "disabled": true });
         assert_eq!(differs(&given, &other), ["the arguments", "the variables", "whether it is switched off"]);
@@ -206,7 +206,7 @@ mod tests {
             "written": words })
         };
         let installed = existing(
-            json!({ "reach": { "type": "stdio", "command": "/tool/bin/python", "args": ["/tool/bin/x", "--flag"],
+            &json!({ "reach": { "type": "stdio", "command": "/tool/bin/python", "args": ["/tool/bin/x", "--flag"],
             "env": { "PATH": "/tool/bin:/bin" }, "permissions": ["filesystem:read:/opt/python"], "package": pin(&["uvx", "x"]) } }),
         );
         assert_eq!(differs(&installed, &json!({ "command": "uvx", "args": ["x", "--flag"] })), [""; 0]);
@@ -220,7 +220,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let entry = json!({ "command": "/bin/sh", "env": { "API_TOKEN": "hunter2" } });
         let spec = json!(wanted(&entry, true).spec);
-        let here = ExistingServers { secrets: Some(dir.path().to_owned()), ..existing(spec) };
+        let here = ExistingServers { secrets: Some(dir.path().to_owned()), ..existing(&spec) };
         assert_eq!(differs(&here, &entry), ["the value of a secret"], "none is kept");
         secret_file::write(&dir.path().join("a_api_token"), "hunter2").unwrap();
         assert_eq!(differs(&here, &entry), [""; 0]);
