@@ -1,7 +1,7 @@
 //! Two servers on one PostgreSQL: what was done at one is found by asking the other. (AUD-014, STORE-004)
 
 use serde_json::{Value, json};
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::support::{Gantry, PATIENCE, STORE_KEY, Start};
 
@@ -33,7 +33,7 @@ async fn until_found(gantry: &Gantry, path: &str) -> Value {
 
 #[tokio::test]
 async fn a_call_at_one_server_is_found_by_asking_the_other() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let (one, other) = (server(&url).await, server(&url).await);
     let called = one.invoke("calculator", json!({ "expression": "1+1" })).await;

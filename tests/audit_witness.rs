@@ -137,7 +137,7 @@ async fn a_witness_that_is_away_or_hangs_stops_nothing() {
 
 #[tokio::test]
 async fn instances_are_witnesses_of_each_other() {
-    let (postgres, home) = (test_servers::Postgres::start().unwrap(), tempfile::tempdir().unwrap());
+    let (postgres, home) = (test_servers::PostgresServer::start().unwrap(), tempfile::tempdir().unwrap());
     let url = postgres.database().unwrap();
     let places = ["one", "other"].map(|name| home.path().join(name));
     let server = |at: usize| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::support::{Start, gantry, run};
 
@@ -125,7 +125,7 @@ async fn a_store_goes_to_postgresql_and_through_a_backup_of_it_unchanged() {
     let tenants = json!({ "tenants": [{ "tenant": "globex", "enabled": true }] });
     let put = server.request(Method::PUT, "/v1/tenants", Some(&server.token), Some(tenants)).await;
     assert_eq!(put.status, 200, "{}", put.text);
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let (first, second) = (postgres.database().unwrap(), postgres.database().unwrap());
     let busy = server.cli(&["migrate", "copy", "--to", &first]);
     assert_eq!(busy.code(), 1, "{}", busy.out());

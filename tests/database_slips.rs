@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use test_servers::{Postgres, Redis, free_port};
+use test_servers::{PostgresServer, RedisServer, free_port};
 
 use crate::support::{Ran, Start, gantry, run, wait_for};
 
@@ -42,7 +42,7 @@ async fn every_command_says_which_database_it_cannot_use_and_why() {
     let house = tempfile::tempdir().unwrap();
     let data = house.path().join("data");
     filled(&data).await;
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let (url, backup) = (postgres.database().unwrap(), house.path().join("backup.tar.gz"));
     run(gantry(&data).args(["migrate", "copy", "--to", &url])).ok();
     run(gantry(&data).args(["backup", "--store", &url, "--to", backup.to_str().unwrap()])).ok();
@@ -81,7 +81,7 @@ async fn tables_of_others_stay_out_of_a_backup_and_one_role_without_rights_is_to
     let house = tempfile::tempdir().unwrap();
     let data = house.path().join("data");
     filled(&data).await;
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let (url, empty) = (postgres.database().unwrap(), postgres.database().unwrap());
     let database = url.rsplit('/').next().unwrap();
     run(gantry(&data).args(["migrate", "copy", "--to", &url])).ok();
@@ -121,7 +121,7 @@ async fn a_copy_that_was_broken_off_says_so_and_what_is_there_then_is_no_store()
     let data = house.path().join("data");
     filled(&data).await;
     Connection::open(data.join("gantry.db")).unwrap().execute_batch(MANY_ROWS).unwrap();
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let database = url.rsplit('/').next().unwrap();
     let copying = gantry(&data)
@@ -165,7 +165,7 @@ async fn a_copy_that_was_broken_off_says_so_and_what_is_there_then_is_no_store()
 async fn a_binary_starts_beside_a_newer_release_unless_that_one_says_that_it_cannot() {
     let house = tempfile::tempdir().unwrap();
     let data = house.path().join("data");
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let database = url.rsplit('/').next().unwrap();
     let start = || Start::new().data(&data).env("GANTRY_STORE__URL", url.as_str());
@@ -209,26 +209,26 @@ fn doctored(data: &Path, url: &str) -> (String, String) {
 fn the_doctor_looks_at_redis() {
     let house = tempfile::tempdir().unwrap();
     let data = house.path().join("data");
-    let address = |redis: &Redis, user: &str| format!("redis://{user}127.0.0.1:{}/", redis.port());
-    let judged = |redis: &Redis, user: &str, status: &str, words: &[&str]| {
+    let address = |redis: &RedisServer, user: &str| format!("redis://{user}127.0.0.1:{}/", redis.port());
+    let judged = |redis: &RedisServer, user: &str, status: &str, words: &[&str]| {
         let (found, said) = doctored(&data, &address(redis, user));
         assert_eq!(found, status, "{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
     };
-    let mut plain = Redis::start().unwrap();
+    let mut plain = RedisServer::start().unwrap();
     let here = format!("127.0.0.1:{}", plain.port());
     judged(&plain, "", "ok", &[&here, "Redis 7", "takes what is written"]);
     plain.kill();
     judged(&plain, "", "failed", &[&here, "cannot be reached", "refused"]);
-    let closed = Redis::start_with(&["--requirepass", PASSWORD]).unwrap();
+    let closed = RedisServer::start_with(&["--requirepass", PASSWORD]).unwrap();
     judged(&closed, &format!(":{PASSWORD}@"), "ok", &["Redis 7"]);
     judged(&closed, ":another@", "failed", &["credentials", "password"]);
     judged(&closed, "", "failed", &["credentials"]);
-    let full = Redis::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]).unwrap();
+    let full = RedisServer::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]).unwrap();
     judged(&full, "", "failed", &["out of memory", "maxmemory"]);
-    let forgetful = Redis::start_with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).unwrap();
+    let forgetful = RedisServer::start_with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).unwrap();
     judged(&forgetful, "", "warning", &["allkeys-lru", "noeviction"]);
-    let cluster = Redis::start_with(&["--cluster-enabled", "yes"]).unwrap();
+    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]).unwrap();
     judged(&cluster, "", "failed", &["cluster"]);
     let report: Value = run(gantry(&data).args(["--json", "doctor"])).json();
     assert!(report.to_string().contains("in memory"), "{report}");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::support::{Gantry, PATIENCE, STORE_KEY, Start, client, run};
 
@@ -47,7 +47,7 @@ fn listing(id: u64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_on_one_database_that_start_together_are_one_installation() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let (first, second) = (house.path().join("first"), house.path().join("second"));
@@ -99,7 +99,7 @@ async fn signs_with(gantry: &Gantry, kid: &str) -> bool {
 
 #[tokio::test]
 async fn a_session_of_an_older_client_goes_on_at_the_other_server() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let one = server(&url, &house.path().join("first")).await;
@@ -134,7 +134,7 @@ async fn a_session_of_an_older_client_goes_on_at_the_other_server() {
 
 #[tokio::test]
 async fn a_server_that_had_an_administrator_of_its_own_follows_the_database_and_says_so() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let moved = house.path().join("moved");
@@ -151,13 +151,13 @@ async fn a_server_that_had_an_administrator_of_its_own_follows_the_database_and_
 }
 
 /// The secrets as whoever reads the table sees them.
-fn secrets_in_the_table(postgres: &Postgres, url: &str) -> String {
+fn secrets_in_the_table(postgres: &PostgresServer, url: &str) -> String {
     let database = url.rsplit('/').next().unwrap().split('?').next().unwrap();
     postgres.sql(database, "SELECT name, value FROM installation_secrets ORDER BY name").unwrap()
 }
 
 /// Makes of a database what an earlier release has left without a key: every secret as it is.
-fn unseal(postgres: &Postgres, url: &str, data: &Path) {
+fn unseal(postgres: &PostgresServer, url: &str, data: &Path) {
     let database = url.rsplit('/').next().unwrap().split('?').next().unwrap();
     let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
     let statement = format!(
@@ -169,7 +169,7 @@ fn unseal(postgres: &Postgres, url: &str, data: &Path) {
 
 #[tokio::test]
 async fn a_new_database_is_sealed_by_its_first_server_and_others_need_a_copy_of_its_key() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let (first, second) = (house.path().join("first"), house.path().join("second"));
@@ -196,7 +196,7 @@ async fn a_new_database_is_sealed_by_its_first_server_and_others_need_a_copy_of_
 
 #[tokio::test]
 async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nobody_starts() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let (first, second) = (house.path().join("first"), house.path().join("second"));

@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use test_servers::Redis;
+use test_servers::RedisServer;
 
 use crate::support::{Answer, Gantry, Start, manifest};
 
-async fn server(redis: &Redis) -> Gantry {
+async fn server(redis: &RedisServer) -> Gantry {
     let gantry = Start::new()
         .env("GANTRY_SHARED_STATE__URL", redis.url())
         // On a busy machine, an answer may take a while.
@@ -53,7 +53,7 @@ async fn call(gantry: &Gantry, token: &str) -> Answer {
 
 #[tokio::test]
 async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis_is_away() {
-    let mut redis = Redis::start().unwrap();
+    let mut redis = RedisServer::start().unwrap();
     let (one, other) = (server(&redis).await, server(&redis).await);
     until_shared_is(&one, true).await;
     until_shared_is(&other, true).await;
@@ -130,7 +130,7 @@ async fn is_decided_anew(gantry: &Gantry, token: &str) -> bool {
 
 #[tokio::test]
 async fn a_policy_update_in_redis_voids_the_decisions_of_those_it_names() {
-    let redis = Redis::start().unwrap();
+    let redis = RedisServer::start().unwrap();
     let gantry = Start::new()
         .env("GANTRY_SHARED_STATE__URL", redis.url())
         .env("GANTRY_SHARED_STATE__OPERATION_TIMEOUT_MS", "10000")

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use crate::support::{Answer, Gantry, Start, open_to_all};
 
-mod accounting;
 mod codes;
 mod crowd;
 mod leaks;
@@ -21,6 +20,7 @@ mod limits;
 mod loopback;
 mod ordinary_user;
 mod permissions;
+mod resource_usage;
 mod sessions;
 mod survivors;
 pub(crate) mod traces;

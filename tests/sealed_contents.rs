@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::support::{Answer, Gantry, Start, client, gantry, run, wait_for};
 
@@ -237,7 +237,7 @@ async fn what_was_there_before_the_seal_is_left_out_of_backups_read_and_sealed()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shared_store_holds_them_sealed_too() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let url = postgres.database().unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::support::{Gantry, PATIENCE, Start, gantry, run};
 
@@ -145,7 +145,7 @@ async fn jobs_from_before_the_seal_are_read_and_sealed() {
 
 #[tokio::test]
 async fn a_shared_store_is_sealed_by_default_and_what_is_not_is_said_and_in_no_backup() {
-    let postgres = Postgres::start().unwrap();
+    let postgres = PostgresServer::start().unwrap();
     let home = tempfile::tempdir().unwrap();
     let (data, tools) = (home.path().join("data"), home.path().join("tools"));
     write_tools(&tools);

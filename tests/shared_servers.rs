@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 
 use crate::http_server::HttpServer;
 use crate::support::{Gantry, PATIENCE, STORE_KEY, Start};
@@ -15,12 +15,12 @@ struct Pair {
     one: Gantry,
     other: Gantry,
     _home: TempDir,
-    _postgres: Postgres,
+    _postgres: PostgresServer,
 }
 
 impl Pair {
     async fn start() -> Self {
-        let postgres = Postgres::start().unwrap();
+        let postgres = PostgresServer::start().unwrap();
         let url = postgres.database().unwrap();
         let home = TempDir::new().unwrap();
         let start = |name: &str| {

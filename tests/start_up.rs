@@ -33,7 +33,7 @@ fn a_database_that_is_not_there_is_refused_at_once_without_its_password() {
 
 #[tokio::test]
 async fn a_server_on_postgresql_says_how_many_connections_it_has_and_starts_again_after_an_outage() {
-    let mut postgres = test_servers::Postgres::start().unwrap();
+    let mut postgres = test_servers::PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

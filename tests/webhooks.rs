@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
 use kernel::webhooks::verify;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn the_end_of_a_call_is_told_to_those_who_asked_and_they_can_check_by_whom
     let allow = format!("http://{}", receiver.address);
     let gantry = Start::new().env("GANTRY_WEBHOOKS__ALLOW", &allow).run().await;
     let added = gantry.cli(&["webhook", "add", &url, "--event", "invocation.completed", "--json"]).ok().json();
-    let (id, secret) = (added["id"].as_str().unwrap(), Secret::new(added["secret"].as_str().unwrap()).unwrap());
+    let (id, secret) = (added["id"].as_str().unwrap(), SecretValue::new(added["secret"].as_str().unwrap()).unwrap());
     gantry.cli(&["webhook", "test", id]).ok();
 
     let answer = submit(&gantry, json!({ "callback": { "webhook_id": id } })).await;

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
 use kernel::webhooks::sign;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ impl Engine {
 async fn call_back(server: &Gantry, id: &str, status: &str) -> Answer {
     let body = json!({ "invocationId": id, "status": status, "error": "card declined" }).to_string();
     let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
-    let signature = sign(&[Secret::new(SECRET).unwrap()], UnixMillis(now), body.as_bytes());
+    let signature = sign(&[SecretValue::new(SECRET).unwrap()], UnixMillis(now), body.as_bytes());
     let request = client().post(format!("http://{}/v1/workflows/callback", server.address()));
     let request = request.header("gantry-signature", signature).header("content-type", "application/json");
     Answer::of(request.body(body).send().await.unwrap()).await

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_servers::{Line, Postgres, Redis};
+use test_servers::{LoopbackLine, PostgresServer, RedisServer};
 
 use crate::support::{Answer, Gantry, PATIENCE, STORE_KEY, Start, client};
 
@@ -43,14 +43,14 @@ pub(super) struct Site {
     settings: Vec<(String, String)>,
 }
 
-fn postgres() -> &'static Postgres {
-    static SERVER: OnceLock<Postgres> = OnceLock::new();
-    SERVER.get_or_init(|| Postgres::start_with(&["max_connections=400"]).unwrap())
+fn postgres() -> &'static PostgresServer {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+    SERVER.get_or_init(|| PostgresServer::start_with(&["max_connections=400"]).unwrap())
 }
 
-fn redis() -> &'static Redis {
-    static SERVER: OnceLock<Redis> = OnceLock::new();
-    SERVER.get_or_init(|| Redis::start().unwrap())
+fn redis() -> &'static RedisServer {
+    static SERVER: OnceLock<RedisServer> = OnceLock::new();
+    SERVER.get_or_init(|| RedisServer::start().unwrap())
 }
 
 impl Site {
@@ -168,16 +168,16 @@ impl Site {
     }
 
     /// A line to PostgreSQL, and the database's address on it.
-    pub(super) fn line_to_postgres(&self) -> (Line, String) {
+    pub(super) fn line_to_postgres(&self) -> (LoopbackLine, String) {
         let port = postgres().port();
-        let line = Line::to(port).unwrap();
+        let line = LoopbackLine::to(port).unwrap();
         let address = self.database.replace(&format!(":{port}/"), &format!(":{}/", line.port()));
         (line, address)
     }
 
     /// A line to Redis, and its address on it.
-    pub(super) fn line_to_redis() -> (Line, String) {
-        let line = Line::to(redis().port()).unwrap();
+    pub(super) fn line_to_redis() -> (LoopbackLine, String) {
+        let line = LoopbackLine::to(redis().port()).unwrap();
         let address = format!("redis://127.0.0.1:{}/", line.port());
         (line, address)
     }

@@ -12,9 +12,9 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 use crate::affordance::Affordance;
-use crate::counter::Counting;
-use crate::detail::{Detail, Entry, Wayfinding, line};
-use crate::knapsack::{Choice, Group, solve};
+use crate::counter::MemoizedCounter;
+use crate::detail::{DetailLevel, NavigationHints, ToolEntry, line};
+use crate::knapsack::{ItemGroup, KnapsackItem, solve};
 use crate::meta_tools::SEARCH_TOOLS;
 
 /// Times that a block is packed again because of its seams.
@@ -28,23 +28,23 @@ const INDEX_SHARE: usize = 2;
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct IndexRequest {
     /// Tokens, for everything together.
     pub budget: usize,
     /// No tool is shown in greater detail.
-    pub highest: Detail,
-    pub wayfinding: Wayfinding,
+    pub highest: DetailLevel,
+    pub wayfinding: NavigationHints,
 }
 
 /// What an index is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Catalogue<'a> {
+pub struct IndexSource<'a> {
     /// All tools; or none, if their number times [`LINE_TOKENS_MIN`] is more than the budget anyway.
     pub tools: &'a [Affordance<'a>],
     pub total: usize,
 }
 
-impl<'a> Catalogue<'a> {
+impl<'a> IndexSource<'a> {
     /// Of these tools and no others.
     pub fn of(tools: &'a [Affordance<'a>]) -> Self {
         Self { tools, total: tools.len() }
@@ -70,7 +70,7 @@ pub struct AffordanceBlock {
     pub index: Vec<String>,
     pub index_form: IndexForm,
     /// Most useful first.
-    pub schemas: Vec<Entry>,
+    pub schemas: Vec<ToolEntry>,
     /// What to do without an index. Also left out if not even that fits.
     pub note: Option<String>,
     /// Tools that were ranked and are not in `schemas`.
@@ -81,9 +81,9 @@ pub struct AffordanceBlock {
 
 /// Results of a search, within a budget.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Packed {
+pub struct PackedResults {
     /// Best first.
-    pub tools: Vec<Entry>,
+    pub tools: Vec<ToolEntry>,
     pub omitted: usize,
     pub tokens_used: usize,
     pub tokens_left: usize,
@@ -91,10 +91,10 @@ pub struct Packed {
 
 /// The block for an objective: an index of the catalogue, and definitions of what is `ranked` for the objective.
 pub fn compile(
-    catalogue: Catalogue<'_>,
+    catalogue: IndexSource<'_>,
     ranked: &[Affordance<'_>],
-    wish: Wish,
-    counting: Counting<'_>,
+    wish: IndexRequest,
+    counting: MemoizedCounter<'_>,
 ) -> AffordanceBlock {
     let fitted = index(catalogue, wish, counting);
     let Some(Index { lines, form, note, tokens }) = fitted else {
@@ -102,7 +102,7 @@ pub fn compile(
         let omitted = ranking(ranked).len();
         return AffordanceBlock { omitted, tokens_left: wish.budget, ..AffordanceBlock::EMPTY };
     };
-    let text = |schemas: &[&Entry]| block_text(&lines, schemas, note.as_deref());
+    let text = |schemas: &[&ToolEntry]| block_text(&lines, schemas, note.as_deref());
     let filled = fill(ranked, tokens, wish, counting, text);
     AffordanceBlock {
         index_form: form,
@@ -116,16 +116,16 @@ pub fn compile(
 }
 
 /// As many results of a search as fit, in the detail that pays.
-pub fn pack(results: &[Affordance<'_>], wish: Wish, counting: Counting<'_>) -> Packed {
+pub fn pack(results: &[Affordance<'_>], wish: IndexRequest, counting: MemoizedCounter<'_>) -> PackedResults {
     let all = ranking(results).len();
-    let text = |tools: &[&Entry]| packed_text(tools, all.saturating_sub(tools.len()));
+    let text = |tools: &[&ToolEntry]| packed_text(tools, all.saturating_sub(tools.len()));
     let frame = counting.count(&text(&[]));
     if frame > wish.budget {
-        return Packed { tools: Vec::new(), omitted: all, tokens_used: 0, tokens_left: wish.budget };
+        return PackedResults { tools: Vec::new(), omitted: all, tokens_used: 0, tokens_left: wish.budget };
     }
     let filled = fill(results, frame, wish, counting, text);
     let tokens_left = wish.budget.saturating_sub(filled.tokens);
-    Packed { tools: filled.entries, omitted: filled.omitted, tokens_used: filled.tokens, tokens_left }
+    PackedResults { tools: filled.entries, omitted: filled.omitted, tokens_used: filled.tokens, tokens_left }
 }
 
 // -------------------------------------------------------------------------------------------------------- the texts
@@ -150,7 +150,7 @@ impl AffordanceBlock {
     }
 }
 
-impl Packed {
+impl PackedResults {
     /// The text that was counted, to be sent as it is; empty if nothing fits.
     pub fn text(&self) -> String {
         if self.tokens_used == 0 {
@@ -160,21 +160,21 @@ impl Packed {
     }
 }
 
-fn block_text(index: &[String], schemas: &[&Entry], note: Option<&str>) -> String {
+fn block_text(index: &[String], schemas: &[&ToolEntry], note: Option<&str>) -> String {
     #[derive(Serialize)]
     struct Text<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         note: Option<&'a str>,
         index: &'a [String],
-        schemas: &'a [&'a Entry],
+        schemas: &'a [&'a ToolEntry],
     }
     json(&Text { note, index, schemas })
 }
 
-fn packed_text(tools: &[&Entry], omitted: usize) -> String {
+fn packed_text(tools: &[&ToolEntry], omitted: usize) -> String {
     #[derive(Serialize)]
     struct Text<'a> {
-        tools: &'a [&'a Entry],
+        tools: &'a [&'a ToolEntry],
         omitted: usize,
     }
     json(&Text { tools, omitted })
@@ -196,7 +196,7 @@ struct Index {
 }
 
 /// The best index that fits; `None` if not even an empty one does.
-fn index(catalogue: Catalogue<'_>, wish: Wish, counting: Counting<'_>) -> Option<Index> {
+fn index(catalogue: IndexSource<'_>, wish: IndexRequest, counting: MemoizedCounter<'_>) -> Option<Index> {
     let mut tools: Vec<&Affordance<'_>> = catalogue.tools.iter().collect();
     tools.sort_by(|a, b| a.tool_id.cmp(b.tool_id).then_with(|| b.version.cmp(a.version)));
     tools.dedup_by(|a, b| a.tool_id == b.tool_id);
@@ -220,7 +220,7 @@ fn index(catalogue: Catalogue<'_>, wish: Wish, counting: Counting<'_>) -> Option
 }
 
 /// The tokens of the block so far, if there is room for them.
-fn counted(lines: &[String], note: Option<&str>, room: usize, counting: Counting<'_>) -> Option<usize> {
+fn counted(lines: &[String], note: Option<&str>, room: usize, counting: MemoizedCounter<'_>) -> Option<usize> {
     let mut parts = 0_usize;
     for line in lines {
         parts = parts.saturating_add(counting.count_again(&format!("{},", json(line))));
@@ -233,7 +233,7 @@ fn counted(lines: &[String], note: Option<&str>, room: usize, counting: Counting
     (tokens <= room).then_some(tokens)
 }
 
-impl Wayfinding {
+impl NavigationHints {
     fn without_index(self, tools: usize) -> String {
         let how = match self {
             Self::MetaTools => SEARCH_TOOLS.to_owned(),
@@ -246,7 +246,7 @@ impl Wayfinding {
 // --------------------------------------------------------------------------------------------------- the definitions
 
 struct Filled {
-    entries: Vec<Entry>,
+    entries: Vec<ToolEntry>,
     omitted: usize,
     tokens: usize,
 }
@@ -271,22 +271,22 @@ fn utility(tool: &Affordance<'_>) -> f64 {
 fn fill(
     tools: &[Affordance<'_>],
     frame: usize,
-    wish: Wish,
-    counting: Counting<'_>,
-    text: impl Fn(&[&Entry]) -> String,
+    wish: IndexRequest,
+    counting: MemoizedCounter<'_>,
+    text: impl Fn(&[&ToolEntry]) -> String,
 ) -> Filled {
     let ranked = ranking(tools);
     let most = ranked.iter().map(|tool| utility(tool)).fold(0.0, f64::max);
-    let offers: Vec<Vec<Entry>> = ranked.iter().map(|tool| entries(tool, wish)).collect();
-    let groups: Vec<Group> = ranked
+    let offers: Vec<Vec<ToolEntry>> = ranked.iter().map(|tool| entries(tool, wish)).collect();
+    let groups: Vec<ItemGroup> = ranked
         .iter()
         .zip(&offers)
-        .map(|(tool, entries)| Group {
+        .map(|(tool, entries)| ItemGroup {
             choices: entries.iter().map(|entry| choice(tool, entry, most, counting)).collect(),
         })
         .collect();
     let mut room = wish.budget.saturating_sub(frame);
-    let mut shown: Vec<&Entry> = Vec::new();
+    let mut shown: Vec<&ToolEntry> = Vec::new();
     let mut tokens = frame;
     for _ in 0..ATTEMPTS_MAX {
         let picks = solve(&groups, room).picks;
@@ -306,23 +306,23 @@ fn fill(
 }
 
 /// A tool in every detail that may be shown.
-fn entries(tool: &Affordance<'_>, wish: Wish) -> Vec<Entry> {
-    let details = [Detail::Standard, Detail::TopLevel, Detail::Minimal];
+fn entries(tool: &Affordance<'_>, wish: IndexRequest) -> Vec<ToolEntry> {
+    let details = [DetailLevel::Standard, DetailLevel::TopLevel, DetailLevel::Minimal];
     let wanted = details.into_iter().filter(|detail| *detail <= wish.highest);
-    wanted.filter_map(|detail| Entry::of(tool, detail, wish.wayfinding)).collect()
+    wanted.filter_map(|detail| ToolEntry::of(tool, detail, wish.wayfinding)).collect()
 }
 
-fn choice(tool: &Affordance<'_>, entry: &Entry, most: f64, counting: Counting<'_>) -> Choice {
+fn choice(tool: &Affordance<'_>, entry: &ToolEntry, most: f64, counting: MemoizedCounter<'_>) -> KnapsackItem {
     // With the comma that will follow it.
     let counted = counting.count_again(&format!("{},", json(entry)));
     // What the author declares is about the whole schema.
-    let declared = if entry.detail == Detail::Standard { tool.declared_tokens() } else { None };
+    let declared = if entry.detail == DetailLevel::Standard { tool.declared_tokens() } else { None };
     let share = match entry.detail {
-        Detail::Standard => 10,
-        Detail::TopLevel => 7,
-        Detail::Minimal => 3,
+        DetailLevel::Standard => 10,
+        DetailLevel::TopLevel => 7,
+        DetailLevel::Minimal => 3,
     };
-    Choice {
+    KnapsackItem {
         tokens: declared.map_or(counted, |declared| declared.max(counted)),
         value: steps(utility(tool), most).saturating_mul(share),
     }

@@ -4,7 +4,7 @@
 //! before: they take about 50 MB and the better part of a second, which somebody who never asks should not pay.
 //! All clones of one counter share one set of tables; it goes with the last of them. Nothing is global.
 //!
-//! [`Estimate`] needs no tables: four characters a token. It is a declared guess, good enough for a caller that wants to
+//! [`EstimatingCounter`] needs no tables: four characters a token. It is a declared guess, good enough for a caller that wants to
 //! know roughly and fast.
 //!
 //! A text that the tokenizer cannot take counts as one token a byte, which no tokenizer exceeds: too much is counted
@@ -21,7 +21,7 @@ use crate::memo::CountMemo;
 
 /// Longest text that is tokenized; a longer one counts as one token a byte.
 const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What [`Estimate`] takes for one token.
+/// What [`EstimatingCounter`] takes for one token.
 const CHARS_PER_TOKEN: usize = 4;
 
 /// Says how many tokens a text has. The same text always has the same number.
@@ -64,19 +64,19 @@ pub struct O200kBase {
 
 /// Four characters a token.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Estimate;
+pub struct EstimatingCounter;
 
 /// The counters of one house and what they have counted. Made once and shared.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct TokenCounters {
     o200k_base: O200kBase,
-    estimate: Estimate,
+    estimate: EstimatingCounter,
     memo: CountMemo,
 }
 
 /// A counter, and where its counts are remembered, if they are.
 #[derive(Debug, Clone, Copy)]
-pub struct Counting<'a> {
+pub struct MemoizedCounter<'a> {
     counter: &'a dyn TokenCounter,
     memo: Option<&'a CountMemo>,
 }
@@ -113,7 +113,7 @@ impl fmt::Debug for O200kBase {
 
 // --------------------------------------------------------------------------------------------------------- Estimate
 
-impl TokenCounter for Estimate {
+impl TokenCounter for EstimatingCounter {
     fn name(&self) -> CounterName {
         CounterName::Estimate
     }
@@ -128,18 +128,18 @@ impl TokenCounter for Estimate {
 
 // -------------------------------------------------------------------------------------------------------- Counters
 
-impl Counters {
+impl TokenCounters {
     /// The counter of this name, with the memory of the house.
-    pub fn counting(&self, name: CounterName) -> Counting<'_> {
+    pub fn counting(&self, name: CounterName) -> MemoizedCounter<'_> {
         let counter: &dyn TokenCounter = match name {
             CounterName::O200kBase => &self.o200k_base,
             CounterName::Estimate => &self.estimate,
         };
-        Counting { counter, memo: Some(&self.memo) }
+        MemoizedCounter { counter, memo: Some(&self.memo) }
     }
 }
 
-impl<'a> Counting<'a> {
+impl<'a> MemoizedCounter<'a> {
     /// Counts anew every time.
     pub const fn without_memory(counter: &'a dyn TokenCounter) -> Self {
         Self { counter, memo: None }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_made_when_the_first_text_is_counted() {
-        let counters = Counters::default();
+        let counters = TokenCounters::default();
         assert_eq!(counters.counting(CounterName::Estimate).count("abcdefghi"), 3);
         assert!(!counters.o200k_base.is_loaded());
         let clone = counters.o200k_base.clone();
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn an_estimate_is_four_characters_a_token() {
         for (text, expected) in [("", 0), ("abc", 1), ("abcd", 1), ("abcde", 2), ("ää", 2), ("abcdä", 2)] {
-            assert_eq!(Estimate.count(text), expected, "{text}");
+            assert_eq!(EstimatingCounter.count(text), expected, "{text}");
         }
     }
 }

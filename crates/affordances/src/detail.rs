@@ -3,11 +3,11 @@
 //! | tier | detail | what |
 //! |---|---|---|
 //! | 0 | line | `id — sentence [mutation class]` (LAZY-001) |
-//! | – | [`Detail::Minimal`] | the sentence, and where the rest is (LAZY-003) |
-//! | 2 | [`Detail::TopLevel`] | the parameters without what is inside them (LAZY-003) |
-//! | 1 | [`Detail::Standard`] | the whole description and schema (LAZY-002) |
+//! | – | [`DetailLevel::Minimal`] | the sentence, and where the rest is (LAZY-003) |
+//! | 2 | [`DetailLevel::TopLevel`] | the parameters without what is inside them (LAZY-003) |
+//! | 1 | [`DetailLevel::Standard`] | the whole description and schema (LAZY-002) |
 //!
-//! The fields of [`Entry`] are in the order in which a model reads best: what it is, what it does, how it is called.
+//! The fields of [`ToolEntry`] are in the order in which a model reads best: what it is, what it does, how it is called.
 
 use contract::ids::ToolId;
 use contract::manifest::MutationClass;
@@ -28,7 +28,7 @@ const SENTENCE_CHARS_MAX: usize = 160;
 /// How much of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Detail {
+pub enum DetailLevel {
     /// A reference.
     Minimal,
     /// Without what is nested.
@@ -40,7 +40,7 @@ pub enum Detail {
 
 /// What the reader can do to learn more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wayfinding {
+pub enum NavigationHints {
     /// It has the meta-tools.
     #[default]
     MetaTools,
@@ -50,7 +50,7 @@ pub enum Wayfinding {
 
 /// A tool as it is shown to a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Entry {
+pub struct ToolEntry {
     #[serde(serialize_with = "id_text")]
     pub tool_id: ToolId,
     /// The name to call it by, if that is not the id.
@@ -60,7 +60,7 @@ pub struct Entry {
     pub version: Version,
     pub description: String,
     pub mutation_class: MutationClass,
-    pub detail: Detail,
+    pub detail: DetailLevel,
     /// JSON Schema; absent from a reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
@@ -69,15 +69,15 @@ pub struct Entry {
     pub more: Option<String>,
 }
 
-impl Entry {
-    /// The tool in this detail; `None` if that would be the same as [`Detail::Standard`].
-    pub(crate) fn of(tool: &Affordance<'_>, detail: Detail, wayfinding: Wayfinding) -> Option<Self> {
+impl ToolEntry {
+    /// The tool in this detail; `None` if that would be the same as [`DetailLevel::Standard`].
+    pub(crate) fn of(tool: &Affordance<'_>, detail: DetailLevel, wayfinding: NavigationHints) -> Option<Self> {
         let (description, parameters) = match detail {
-            Detail::Minimal => (first_sentence(tool.description, SENTENCE_CHARS_MAX), None),
-            Detail::TopLevel => {
+            DetailLevel::Minimal => (first_sentence(tool.description, SENTENCE_CHARS_MAX), None),
+            DetailLevel::TopLevel => {
                 (first_sentence(tool.description, SENTENCE_CHARS_MAX), Some(top_level(tool.parameters)?))
             }
-            Detail::Standard => (tool.description.to_owned(), Some(tool.parameters.clone())),
+            DetailLevel::Standard => (tool.description.to_owned(), Some(tool.parameters.clone())),
         };
         Some(Self {
             tool_id: tool.tool_id.clone(),
@@ -87,12 +87,12 @@ impl Entry {
             mutation_class: tool.mutation_class,
             detail,
             parameters,
-            more: (detail != Detail::Standard).then(|| wayfinding.to_definition(tool)),
+            more: (detail != DetailLevel::Standard).then(|| wayfinding.to_definition(tool)),
         })
     }
 }
 
-impl Wayfinding {
+impl NavigationHints {
     fn to_definition(self, tool: &Affordance<'_>) -> String {
         match self {
             Self::MetaTools => format!("whole schema: {DESCRIBE_TOOL}"),
@@ -150,20 +150,20 @@ mod tests {
             parameters: &parameters,
             utility: 1.0,
         };
-        let entry = |detail| serde_json::to_value(Entry::of(&tool, detail, Wayfinding::Rest)).unwrap();
+        let entry = |detail| serde_json::to_value(ToolEntry::of(&tool, detail, NavigationHints::Rest)).unwrap();
         let more = "whole schema: GET /v1/tools/crm.create_note/versions/1.2.0";
         assert_eq!(
-            entry(Detail::Minimal),
+            entry(DetailLevel::Minimal),
             json!({ "tool_id": "crm.create_note", "version": "1.2.0", "description": "Writes a note",
                 "mutation_class": "write-reversible", "detail": "minimal", "more": more })
         );
-        let top = entry(Detail::TopLevel);
+        let top = entry(DetailLevel::TopLevel);
         assert_eq!(
             top["parameters"]["properties"]["note"],
             json!({ "type": "object", "description": "What to write.", "x-nested": true })
         );
         assert_eq!((&top["more"], &top["description"]), (&json!(more), &json!("Writes a note")));
-        let standard = entry(Detail::Standard);
+        let standard = entry(DetailLevel::Standard);
         assert_eq!((&standard["parameters"], &standard["description"]), (&parameters, &json!(tool.description)));
         assert!(standard.get("more").is_none());
         assert_eq!(line(&tool, true), "crm.create_note — Writes a note [write-reversible]");

@@ -15,20 +15,20 @@ const EXCHANGES_MAX: usize = 200_000;
 
 /// One way to take a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct KnapsackItem {
     pub tokens: usize,
     pub value: u64,
 }
 
 /// Choices of which at most one is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Group {
-    pub choices: Vec<Choice>,
+pub struct ItemGroup {
+    pub choices: Vec<KnapsackItem>,
 }
 
 /// How a problem was solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum SolutionMethod {
     /// There is nothing better.
     Exact,
     /// By gain per token.
@@ -37,12 +37,12 @@ pub enum Method {
 
 /// A solution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct KnapsackSolution {
     /// For each group the number of the choice taken, if one was.
     pub picks: Vec<Option<usize>>,
     pub tokens: usize,
     pub value: u64,
-    pub method: Method,
+    pub method: SolutionMethod,
 }
 
 /// Chooses; `tokens` of the result is never more than `budget`.
@@ -53,7 +53,7 @@ pub struct Chosen {
 /// // The dearest does not fit beside another, so the two smaller ones are taken.
 /// assert_eq!(solve(&[one(8, 10), one(5, 6), one(5, 6)], 10).picks, [None, Some(0), Some(0)]);
 /// ```
-pub fn solve(groups: &[Group], budget: usize) -> Chosen {
+pub fn solve(groups: &[ItemGroup], budget: usize) -> KnapsackSolution {
     // More than everything needs no greater table than everything.
     let most = groups.iter().map(|group| group.choices.iter().map(|c| c.tokens).max().unwrap_or(0));
     let budget = most.fold(0_usize, usize::saturating_add).min(budget);
@@ -65,7 +65,7 @@ pub fn solve(groups: &[Group], budget: usize) -> Chosen {
 
 // ------------------------------------------------------------------------------------------------------------ exact
 
-fn exact(groups: &[Group], budget: usize) -> Chosen {
+fn exact(groups: &[ItemGroup], budget: usize) -> KnapsackSolution {
     // The greatest value for each budget, with the groups so far.
     let mut best = vec![0_u64; budget.saturating_add(1)];
     let mut rows: Vec<Vec<u8>> = Vec::with_capacity(groups.len());
@@ -95,7 +95,7 @@ fn exact(groups: &[Group], budget: usize) -> Chosen {
         picks.push(pick);
     }
     picks.reverse();
-    Bag { groups, budget, picks, tokens: least.saturating_sub(left), value }.closed(Method::Exact)
+    Bag { groups, budget, picks, tokens: least.saturating_sub(left), value }.closed(SolutionMethod::Exact)
 }
 
 // ----------------------------------------------------------------------------------------------------------- greedy
@@ -110,7 +110,7 @@ struct Step {
     value: u64,
 }
 
-fn greedy(groups: &[Group], budget: usize) -> Chosen {
+fn greedy(groups: &[ItemGroup], budget: usize) -> KnapsackSolution {
     let mut steps: Vec<Step> = groups.iter().enumerate().flat_map(|(number, group)| hull(number, group)).collect();
     // Stable, so that on equal gain the earlier group goes first and a group's steps keep their order.
     steps.sort_by(|a, b| more_gain(a, b).then(a.group.cmp(&b.group)));
@@ -124,7 +124,7 @@ fn greedy(groups: &[Group], budget: usize) -> Chosen {
     bag.exchange();
     bag.fill();
     let alone = best_alone(groups, budget);
-    if alone.value > bag.value { alone } else { bag }.closed(Method::Greedy)
+    if alone.value > bag.value { alone } else { bag }.closed(SolutionMethod::Greedy)
 }
 
 /// Greater gain per token first, compared without dividing.
@@ -135,8 +135,8 @@ fn more_gain(a: &Step, b: &Step) -> std::cmp::Ordering {
 }
 
 /// The steps of a group whose gain per token only falls: the choices that are never a bad idea, in order.
-fn hull(group: usize, choices: &Group) -> Vec<Step> {
-    let mut order: Vec<(usize, Choice)> = choices.choices.iter().copied().enumerate().collect();
+fn hull(group: usize, choices: &ItemGroup) -> Vec<Step> {
+    let mut order: Vec<(usize, KnapsackItem)> = choices.choices.iter().copied().enumerate().collect();
     order.sort_by_key(|(number, choice)| (choice.tokens, std::cmp::Reverse(choice.value), *number));
     let mut steps: Vec<Step> = Vec::new();
     let (mut tokens, mut value) = (0_usize, 0_u64);
@@ -159,7 +159,7 @@ fn hull(group: usize, choices: &Group) -> Vec<Step> {
 }
 
 /// The bag with the one choice of the greatest value, and what fits beside it.
-fn best_alone(groups: &[Group], budget: usize) -> Bag<'_> {
+fn best_alone(groups: &[ItemGroup], budget: usize) -> Bag<'_> {
     let mut bag = Bag::empty(groups, budget);
     let all = groups
         .iter()
@@ -173,7 +173,7 @@ fn best_alone(groups: &[Group], budget: usize) -> Bag<'_> {
 }
 
 /// The first of those with the greatest value: its group and the number of the choice.
-fn first_best<'a>(choices: impl Iterator<Item = (usize, usize, &'a Choice)>) -> Option<(usize, usize)> {
+fn first_best<'a>(choices: impl Iterator<Item = (usize, usize, &'a KnapsackItem)>) -> Option<(usize, usize)> {
     let best = choices.fold(None::<(usize, usize, u64)>, |best, (number, pick, choice)| match best {
         Some((_, _, value)) if value >= choice.value => best,
         _ => Some((number, pick, choice.value)),
@@ -184,7 +184,7 @@ fn first_best<'a>(choices: impl Iterator<Item = (usize, usize, &'a Choice)>) -> 
 /// What has been taken so far.
 #[derive(Debug)]
 struct Bag<'a> {
-    groups: &'a [Group],
+    groups: &'a [ItemGroup],
     budget: usize,
     picks: Vec<Option<usize>>,
     tokens: usize,
@@ -192,7 +192,7 @@ struct Bag<'a> {
 }
 
 impl<'a> Bag<'a> {
-    fn empty(groups: &'a [Group], budget: usize) -> Self {
+    fn empty(groups: &'a [ItemGroup], budget: usize) -> Self {
         Self { groups, budget, picks: vec![None; groups.len()], tokens: 0, value: 0 }
     }
 
@@ -205,9 +205,9 @@ impl<'a> Bag<'a> {
     }
 
     /// What a group costs and is worth now.
-    fn taken(&self, group: usize) -> Choice {
+    fn taken(&self, group: usize) -> KnapsackItem {
         let choice = self.pick(group).and_then(|pick| self.groups.get(group)?.choices.get(pick));
-        choice.copied().unwrap_or(Choice { tokens: 0, value: 0 })
+        choice.copied().unwrap_or(KnapsackItem { tokens: 0, value: 0 })
     }
 
     fn put(&mut self, group: usize, pick: Option<usize>) {
@@ -256,9 +256,9 @@ impl<'a> Bag<'a> {
         }
     }
 
-    fn closed(self, method: Method) -> Chosen {
+    fn closed(self, method: SolutionMethod) -> KnapsackSolution {
         debug_assert!(self.tokens <= self.budget);
-        Chosen { picks: self.picks, tokens: self.tokens, value: self.value, method }
+        KnapsackSolution { picks: self.picks, tokens: self.tokens, value: self.value, method }
     }
 }
 

@@ -30,11 +30,11 @@ mod summary;
 mod top_level;
 
 pub use affordance::Affordance;
-pub use block::{AffordanceBlock, Catalogue, IndexForm, LINE_TOKENS_MIN, Packed, Wish, compile, pack};
-pub use counter::{CounterName, Counters, Counting, Estimate, O200kBase, TokenCounter};
-pub use detail::{Detail, Entry, Wayfinding};
-pub use knapsack::{Choice, Chosen, Group, Method, solve};
+pub use block::{AffordanceBlock, IndexForm, IndexRequest, IndexSource, LINE_TOKENS_MIN, PackedResults, compile, pack};
+pub use counter::{CounterName, EstimatingCounter, MemoizedCounter, O200kBase, TokenCounter, TokenCounters};
+pub use detail::{DetailLevel, NavigationHints, ToolEntry};
+pub use knapsack::{ItemGroup, KnapsackItem, KnapsackSolution, SolutionMethod, solve};
 pub use memo::CountMemo;
 pub use meta_tools::{CALL_TOOL, DESCRIBE_TOOL, MetaTool, SEARCH_TOOLS, meta_tools};
 pub use sentence::first_sentence;
-pub use summary::{Named, SUMMARY_TOKENS_MAX, summary};
+pub use summary::{NamedTool, SUMMARY_TOKENS_MAX, summary};

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::ids::{ToolId, is_snake_word};
 
-use crate::counter::Counting;
+use crate::counter::MemoizedCounter;
 
 /// Tokens that a summary is worth: it is paid for in every turn.
 pub const SUMMARY_TOKENS_MAX: usize = 300;
@@ -25,13 +25,17 @@ const WORD_CHARS_MAX: usize = 40;
 
 /// What a summary may know of a tool.
 #[derive(Debug, Clone, Copy)]
-pub struct Named<'a> {
+pub struct NamedTool<'a> {
     pub tool_id: &'a ToolId,
     pub categories: &'a [String],
 }
 
 /// A summary of at most `tokens_max` tokens; empty if not even the number of tools fits.
-pub fn summary<'a>(tools: impl IntoIterator<Item = Named<'a>>, tokens_max: usize, counting: Counting<'_>) -> String {
+pub fn summary<'a>(
+    tools: impl IntoIterator<Item = NamedTool<'a>>,
+    tokens_max: usize,
+    counting: MemoizedCounter<'_>,
+) -> String {
     let groups = grouped(tools);
     let total: usize = groups.iter().map(|group| group.names.len()).sum();
     if total == 0 {
@@ -50,7 +54,7 @@ pub fn summary<'a>(tools: impl IntoIterator<Item = Named<'a>>, tokens_max: usize
     texts.into_iter().find_map(|text| fitting(text, tokens_max, counting)).unwrap_or_default()
 }
 
-fn fitting(text: String, tokens_max: usize, counting: Counting<'_>) -> Option<String> {
+fn fitting(text: String, tokens_max: usize, counting: MemoizedCounter<'_>) -> Option<String> {
     (counting.count(&text) <= tokens_max).then_some(text)
 }
 
@@ -62,7 +66,7 @@ struct Group<'a> {
 }
 
 /// Greatest first, then by name.
-fn grouped<'a>(tools: impl IntoIterator<Item = Named<'a>>) -> Vec<Group<'a>> {
+fn grouped<'a>(tools: impl IntoIterator<Item = NamedTool<'a>>) -> Vec<Group<'a>> {
     let mut by_word: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for tool in tools {
         let category = || tool.categories.iter().map(String::as_str).find(|word| is_word(word));
@@ -139,13 +143,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::counter::Estimate;
+    use crate::counter::EstimatingCounter;
 
     fn text(ids: &[&str], category: &str, tokens_max: usize) -> String {
         let ids: Vec<ToolId> = ids.iter().map(|id| id.parse().unwrap()).collect();
         let categories = [category.to_owned()];
-        let tools = ids.iter().map(|tool_id| Named { tool_id, categories: &categories });
-        summary(tools, tokens_max, Counting::without_memory(&Estimate))
+        let tools = ids.iter().map(|tool_id| NamedTool { tool_id, categories: &categories });
+        summary(tools, tokens_max, MemoizedCounter::without_memory(&EstimatingCounter))
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
         ) {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             let there = text(&ids, "math", tokens_max);
-            prop_assert!(crate::TokenCounter::count(&Estimate, &there) <= tokens_max);
+            prop_assert!(crate::TokenCounter::count(&EstimatingCounter, &there) <= tokens_max);
             let back: Vec<&str> = ids.into_iter().rev().collect();
             prop_assert_eq!(text(&back, "math", tokens_max), there);
         }

@@ -24,7 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use kernel::ports::clock::UnixMillis;
 
 use crate::merkle::Hash;
-use crate::note::{Note, NoteError, NoteKey, NoteSigner};
+use crate::note::{NoteError, NoteKey, NoteSigner, SignedNote};
 
 /// The file's name.
 pub(crate) const NAME: &str = "checkpoints";
@@ -39,7 +39,7 @@ const END_LINE: &str = "end";
 
 /// What a checkpoint says. Believed only as far as its note was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct LogCheckpoint {
     pub origin: String,
     pub size: u64,
     pub root: Hash,
@@ -51,7 +51,7 @@ pub struct Checkpoint {
     pub is_end: bool,
 }
 
-impl Checkpoint {
+impl LogCheckpoint {
     /// The note that says it.
     pub(crate) fn sign(signer: &NoteSigner, size: u64, root: &Hash, now: UnixMillis, is_end: bool) -> String {
         let origin = signer.verifier().name().to_owned();
@@ -61,7 +61,7 @@ impl Checkpoint {
     }
 
     /// What a note's text says, without asking who signed it.
-    pub fn of(note: &Note) -> Result<Self, NoteError> {
+    pub fn of(note: &SignedNote) -> Result<Self, NoteError> {
         let mut lines = note.text().lines();
         let (Some(origin), Some(size), Some(root)) = (lines.next(), lines.next(), lines.next()) else {
             return Err(NoteError::Malformed);
@@ -88,7 +88,7 @@ impl Checkpoint {
 
     /// What a note says, if this key has signed it and it is about the key's own log.
     pub fn verified(note: &str, key: &NoteKey) -> Result<Self, NoteError> {
-        let note = Note::parse(note)?;
+        let note = SignedNote::parse(note)?;
         note.verify(key)?;
         let checkpoint = Self::of(&note)?;
         if checkpoint.origin == key.name() { Ok(checkpoint) } else { Err(NoteError::UnknownKey) }
@@ -178,7 +178,7 @@ mod tests {
     use std::fs;
 
     fn note(size: u64) -> String {
-        Checkpoint::sign(
+        LogCheckpoint::sign(
             &NoteSigner::from_seed("a/log", &[1; 32]),
             size,
             &[9; 32],
@@ -190,12 +190,12 @@ mod tests {
     #[test]
     fn a_checkpoint_is_what_its_note_says() {
         let key = NoteSigner::from_seed("a/log", &[1; 32]).verifier();
-        let checkpoint = Checkpoint::verified(&note(7), &key).unwrap();
+        let checkpoint = LogCheckpoint::verified(&note(7), &key).unwrap();
         assert_eq!((checkpoint.size, checkpoint.root, checkpoint.origin.as_str()), (7, [9; 32], "a/log"));
         assert_eq!(checkpoint.time.as_deref(), Some("2027-01-15T08:00:00.000Z"));
         assert!(checkpoint.has_macs && !checkpoint.is_end);
         let forged = note(7).replace("\n7\n", "\n8\n");
-        assert_eq!(Checkpoint::verified(&forged, &key), Err(NoteError::WrongSignature));
+        assert_eq!(LogCheckpoint::verified(&forged, &key), Err(NoteError::WrongSignature));
         let signer = NoteSigner::from_seed("a/log", &[1; 32]);
         let root = STANDARD.encode([9; 32]);
         for text in [
@@ -204,20 +204,20 @@ mod tests {
             "a/log\n7\n".to_owned(),
             format!("b/log\n7\n{root}\n"),
         ] {
-            assert!(Checkpoint::verified(&signer.sign(&text), &key).is_err(), "{text}");
+            assert!(LogCheckpoint::verified(&signer.sign(&text), &key).is_err(), "{text}");
         }
     }
 
     #[test]
     fn an_orderly_end_is_part_of_what_is_signed() {
         let signer = NoteSigner::from_seed("a/log", &[1; 32]);
-        let end = Checkpoint::sign(&signer, 7, &[9; 32], UnixMillis(1_800_000_000_000), true);
-        assert!(Checkpoint::verified(&end, &signer.verifier()).unwrap().is_end);
+        let end = LogCheckpoint::sign(&signer, 7, &[9; 32], UnixMillis(1_800_000_000_000), true);
+        assert!(LogCheckpoint::verified(&end, &signer.verifier()).unwrap().is_end);
         let without = end.replace("\nend\n", "\n");
-        assert_eq!(Checkpoint::verified(&without, &signer.verifier()), Err(NoteError::WrongSignature));
+        assert_eq!(LogCheckpoint::verified(&without, &signer.verifier()), Err(NoteError::WrongSignature));
         // As versions signed that had neither.
         let former = signer.sign(&format!("a/log\n7\n{}\ntime t\n", STANDARD.encode([9; 32])));
-        let former = Checkpoint::verified(&former, &signer.verifier()).unwrap();
+        let former = LogCheckpoint::verified(&former, &signer.verifier()).unwrap();
         assert!(!former.has_macs && !former.is_end && former.time.as_deref() == Some("t"));
     }
 

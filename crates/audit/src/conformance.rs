@@ -6,7 +6,7 @@
 //! gantry_audit::sink_suite!(open);
 //! ```
 //!
-//! `open` is an `async fn() -> impl Receiver` that gives a fresh, empty one each time. The courier of the suite is the real
+//! `open` is an `async fn() -> impl SinkReceiver` that gives a fresh, empty one each time. The courier of the suite is the real
 //! one; its clock makes pauses short.
 #![expect(
     clippy::unwrap_used,
@@ -29,9 +29,10 @@ use kernel::ports::entropy::Entropy;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::reader::Entry;
+use crate::reader::LogEntry;
 use crate::sinks::{
-    BatchLimits, Courier, CourierHandle, CourierParts, Cursor, Event, Pace, Sink, SinkError, Source, Unwatched,
+    BatchLimits, ForwarderHandle, ForwarderPace, ForwarderParts, NoSinkObserver, RecordSink, RecordSource, SinkCursor,
+    SinkError, SinkEvent, SinkForwarder,
 };
 
 /// How long anything may take in the suite.
@@ -54,9 +55,9 @@ const HOSTILE: [&str; 8] = [
 
 /// The far end of a sink, which the suite can have fail.
 #[async_trait]
-pub trait Receiver: Send + Sync {
+pub trait SinkReceiver: Send + Sync {
     /// A sink that leads to it, new each time, as after a restart.
-    async fn sink(&self) -> Arc<dyn Sink>;
+    async fn sink(&self) -> Arc<dyn RecordSink>;
     /// From now on it fails.
     async fn fail(&self);
     /// From now on it takes what comes.
@@ -121,16 +122,16 @@ impl MemorySource {
     }
 
     /// All events of it.
-    pub fn events(&self) -> Vec<Event> {
-        self.read(0, usize::MAX).unwrap().iter().map(|entry| Event::of(entry).unwrap()).collect()
+    pub fn events(&self) -> Vec<SinkEvent> {
+        self.read(0, usize::MAX).unwrap().iter().map(|entry| SinkEvent::of(entry).unwrap()).collect()
     }
 }
 
-impl Source for MemorySource {
-    fn read(&self, from: u64, max: usize) -> io::Result<Vec<Entry>> {
+impl RecordSource for MemorySource {
+    fn read(&self, from: u64, max: usize) -> io::Result<Vec<LogEntry>> {
         let lines = self.lines.lock().unwrap();
         let numbered = (0_u64..).zip(lines.iter()).skip_while(|(seq, _)| *seq < from);
-        Ok(numbered.take(max).map(|(seq, line)| Entry { seq, line: line.clone() }).collect())
+        Ok(numbered.take(max).map(|(seq, line)| LogEntry { seq, line: line.clone() }).collect())
     }
 
     fn end(&self) -> io::Result<u64> {
@@ -167,19 +168,24 @@ impl Entropy for FixedEntropy {
 }
 
 /// A courier from `source` to `sink` whose cursor is in `dir`.
-pub fn courier(dir: &Path, source: &Arc<MemorySource>, sink: Arc<dyn Sink>, limits: BatchLimits) -> CourierHandle {
-    let parts = CourierParts {
+pub fn courier(
+    dir: &Path,
+    source: &Arc<MemorySource>,
+    sink: Arc<dyn RecordSink>,
+    limits: BatchLimits,
+) -> ForwarderHandle {
+    let parts = ForwarderParts {
         sink,
         source: Arc::clone(source) as _,
-        cursor: Cursor::open(dir, "suite").unwrap(),
+        cursor: SinkCursor::open(dir, "suite").unwrap(),
         limits,
-        pace: Pace::default(),
+        pace: ForwarderPace::default(),
         grown: source.growth(),
         clock: Arc::new(QuickClock::default()),
         entropy: Arc::new(FixedEntropy),
-        watcher: Arc::new(Unwatched),
+        watcher: Arc::new(NoSinkObserver),
     };
-    Courier::new(parts).start()
+    SinkForwarder::new(parts).start()
 }
 
 /// Waits until something holds.
@@ -194,7 +200,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut()
 
 /// Waits until the cursor stands at `next`.
 pub async fn until_acknowledged(dir: &Path, next: u64) {
-    until("acknowledged", || async { Cursor::peek(dir, "suite").unwrap() == Some(next) }).await;
+    until("acknowledged", || async { SinkCursor::peek(dir, "suite").unwrap() == Some(next) }).await;
 }
 
 /// Every event is a valid CloudEvent, none of the first `count` is missing, and those of each tenant came in order when
@@ -223,13 +229,13 @@ pub fn check(events: &[Value], count: usize) {
 /// Wraps a sink and notes how large its batches are.
 #[derive(Debug)]
 struct Measured {
-    sink: Arc<dyn Sink>,
+    sink: Arc<dyn RecordSink>,
     limits: BatchLimits,
 }
 
 #[async_trait]
-impl Sink for Measured {
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
+impl RecordSink for Measured {
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError> {
         let bytes: usize = batch.iter().map(|event| event.json().len()).sum();
         assert!(!batch.is_empty() && batch.len() <= self.limits.records, "{} records", batch.len());
         assert!(bytes <= self.limits.bytes || batch.len() == 1, "{bytes} bytes in {} records", batch.len());
@@ -237,7 +243,7 @@ impl Sink for Measured {
     }
 }
 
-pub async fn everything_arrives_in_order_of_each_tenant(receiver: &impl Receiver) {
+pub async fn everything_arrives_in_order_of_each_tenant(receiver: &impl SinkReceiver) {
     let (dir, source) = (tempfile::tempdir().unwrap(), Arc::new(MemorySource::default()));
     let limits = BatchLimits { records: 40, bytes: 8_000 };
     source.append(300, |seq| if seq % 97 == 0 { "x".repeat(9_000) } else { format!("note {seq}") });
@@ -257,7 +263,7 @@ pub async fn everything_arrives_in_order_of_each_tenant(receiver: &impl Receiver
     }
 }
 
-pub async fn nothing_is_missing_after_a_failure_and_a_restart(receiver: &impl Receiver) {
+pub async fn nothing_is_missing_after_a_failure_and_a_restart(receiver: &impl SinkReceiver) {
     let (dir, source) = (tempfile::tempdir().unwrap(), Arc::new(MemorySource::default()));
     let limits = BatchLimits { records: 25, ..BatchLimits::default() };
     source.append(100, |seq| format!("before {seq}"));
@@ -271,7 +277,7 @@ pub async fn nothing_is_missing_after_a_failure_and_a_restart(receiver: &impl Re
     })
     .await;
     first.close().await;
-    let standing = Cursor::peek(dir.path(), "suite").unwrap().unwrap();
+    let standing = SinkCursor::peek(dir.path(), "suite").unwrap().unwrap();
     assert!((100..200).contains(&standing), "a sink that is down acknowledges nothing: {standing}");
     let second = courier(dir.path(), &source, receiver.sink().await, limits);
     receiver.recover().await;
@@ -281,14 +287,14 @@ pub async fn nothing_is_missing_after_a_failure_and_a_restart(receiver: &impl Re
     check(&receiver.events().await, 300);
 }
 
-pub async fn nothing_is_missing_when_the_courier_dies_under_load(receiver: &impl Receiver) {
+pub async fn nothing_is_missing_when_the_courier_dies_under_load(receiver: &impl SinkReceiver) {
     let (dir, source) = (tempfile::tempdir().unwrap(), Arc::new(MemorySource::default()));
     let limits = BatchLimits { records: 10, ..BatchLimits::default() };
     for round in 1..=5_u64 {
         source.append(80, |seq| format!("note {seq}"));
         let courier = courier(dir.path(), &source, receiver.sink().await, limits);
         // Somewhere in the middle of its work.
-        until("some progress", || async { Cursor::peek(dir.path(), "suite").unwrap() >= Some(round * 60) }).await;
+        until("some progress", || async { SinkCursor::peek(dir.path(), "suite").unwrap() >= Some(round * 60) }).await;
         courier.abort();
         courier.ended().await;
     }
@@ -298,7 +304,7 @@ pub async fn nothing_is_missing_when_the_courier_dies_under_load(receiver: &impl
     check(&receiver.events().await, 400);
 }
 
-pub async fn hostile_texts_arrive_as_they_are(receiver: &impl Receiver) {
+pub async fn hostile_texts_arrive_as_they_are(receiver: &impl SinkReceiver) {
     let (dir, source) = (tempfile::tempdir().unwrap(), Arc::new(MemorySource::default()));
     source.append(HOSTILE.len() * 4, |seq| HOSTILE[seq / 4].to_owned());
     let count = HOSTILE.len() * 4;

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, LogCheckpoint};
 use crate::line::KEY_CHANGED;
 use crate::log_mark::LogMark;
 use crate::merkle::{Frontier, Hash, range_tail, root_of};
-use crate::note::Note;
+use crate::note::SignedNote;
 use crate::reader::LogReader;
 use crate::tree_file::TreeFile;
 
@@ -58,7 +58,7 @@ impl ExportHead {
 
 /// Which records.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Run {
+pub struct RecordRange {
     /// From this one on.
     pub from: u64,
     /// Before this one; without it, as far as the newest checkpoint covers.
@@ -66,13 +66,13 @@ pub struct Run {
 }
 
 /// Writes an export of the log in `dir`, as far as a checkpoint covers it; answers the number of records.
-pub fn export(dir: &Path, run: Run, out: &mut impl Write) -> io::Result<u64> {
+pub fn export(dir: &Path, run: RecordRange, out: &mut impl Write) -> io::Result<u64> {
     let (Some(mark), Some(note), Some(tree)) =
         (LogMark::read(dir)?, checkpoint::newest_to_read(dir)?, TreeFile::open_to_read(dir)?)
     else {
         return Err(invalid("there is no audit log with a checkpoint in this directory"));
     };
-    let checkpoint = Note::parse(&note).and_then(|note| Checkpoint::of(&note));
+    let checkpoint = SignedNote::parse(&note).and_then(|note| LogCheckpoint::of(&note));
     let size = checkpoint.map_err(|_| invalid("the newest checkpoint cannot be read"))?.size;
     let to = run.to.unwrap_or(size).min(size);
     let from = run.from.min(to);
@@ -114,8 +114,9 @@ fn keys_of(dir: &Path, mark: &LogMark, reader: &LogReader, whole: bool) -> io::R
     let mut vouching = Vec::new();
     let mut last: Option<String> = None;
     for note in checkpoint::notes_in(&String::from_utf8_lossy(&text)) {
-        let Some(said) = Note::parse(&note).ok() else { continue };
-        let (Ok(checkpoint), Some(key)) = (Checkpoint::of(&said), keys.last().and_then(|key| key.parse().ok())) else {
+        let Some(said) = SignedNote::parse(&note).ok() else { continue };
+        let (Ok(checkpoint), Some(key)) = (LogCheckpoint::of(&said), keys.last().and_then(|key| key.parse().ok()))
+        else {
             continue;
         };
         if said.verify(&key).is_err() {

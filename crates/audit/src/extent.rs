@@ -7,13 +7,13 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{self, Checkpoint, notes_in};
-use crate::note::Note;
+use crate::checkpoint::{self, LogCheckpoint, notes_in};
+use crate::note::SignedNote;
 use crate::{log_mark, segments};
 
 /// So much of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extent {
+pub struct FileExtent {
     /// Its name in the directory.
     pub name: String,
     pub path: PathBuf,
@@ -22,31 +22,32 @@ pub struct Extent {
 
 /// What of a log its newest checkpoint covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Covered {
+pub struct CoveredExtent {
     /// Records.
     pub records: u64,
-    pub files: Vec<Extent>,
+    pub files: Vec<FileExtent>,
 }
 
 /// What a copy of the log in `dir` takes. Nothing, if there is no log or no checkpoint of it yet.
-pub fn covered(dir: &Path) -> io::Result<Covered> {
+pub fn covered(dir: &Path) -> io::Result<CoveredExtent> {
     // The checkpoints first: the records they cover were there before them.
     let checkpoints = match fs::read(dir.join(checkpoint::NAME)) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Covered::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CoveredExtent::default()),
         Err(error) => return Err(error),
     };
     let notes = notes_in(&checkpoints);
-    let newest = notes.last().and_then(|note| Note::parse(note).ok()).and_then(|note| Checkpoint::of(&note).ok());
-    let Some(newest) = newest else { return Ok(Covered::default()) };
+    let newest =
+        notes.last().and_then(|note| SignedNote::parse(note).ok()).and_then(|note| LogCheckpoint::of(&note).ok());
+    let Some(newest) = newest else { return Ok(CoveredExtent::default()) };
     let whole: usize = notes.iter().map(|note| note.len() + 1).sum();
     let mut files = vec![
-        Extent {
+        FileExtent {
             name: log_mark::NAME.to_owned(),
             path: dir.join(log_mark::NAME),
             bytes: bytes_of(dir, log_mark::NAME)?,
         },
-        Extent {
+        FileExtent {
             name: checkpoint::NAME.to_owned(),
             path: dir.join(checkpoint::NAME),
             // The last note may have no empty line after it yet.
@@ -63,9 +64,9 @@ pub fn covered(dir: &Path) -> io::Result<Covered> {
             Some(segment) if segment.first.is_none_or(|first| first >= newest.size) => continue,
             Some(_) => end_of(&path, newest.size)?,
         };
-        files.push(Extent { name, path, bytes });
+        files.push(FileExtent { name, path, bytes });
     }
-    Ok(Covered { records: newest.size, files })
+    Ok(CoveredExtent { records: newest.size, files })
 }
 
 /// Where in a file the record `size` would begin, or the file's last whole line ends.
@@ -90,13 +91,13 @@ fn bytes_of(dir: &Path, name: &str) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{Place, record_of};
-    use crate::{Trust, verify_dir};
+    use crate::stage::{LogPlace, record_of};
+    use crate::{VerifyTrust, verify_dir};
     use kernel::ports::audit_sink::AuditSink as _;
 
     #[tokio::test]
     async fn a_copy_has_what_the_newest_checkpoint_covers_and_is_whole() {
-        let place = Place::new().with_records(&[3, 200]).await;
+        let place = LogPlace::new().with_records(&[3, 200]).await;
         let before = covered(&place.dir()).unwrap();
         // Nobody has signed these yet.
         let log = place.open();
@@ -114,7 +115,7 @@ mod tests {
             let part = bytes.get(..usize::try_from(extent.bytes).unwrap()).unwrap();
             fs::write(copy.join(&extent.name), part).unwrap();
         }
-        let report = verify_dir(&copy, &Trust::default()).unwrap();
+        let report = verify_dir(&copy, &VerifyTrust::default()).unwrap();
         assert!(report.whole, "{:?}", report.faults);
         assert_eq!((report.records, report.covered), (before.records, before.records));
         log.close().await.unwrap();
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn where_there_is_no_log_nothing_is_copied() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(covered(&folder.path().join("none")).unwrap(), Covered::default());
-        assert_eq!(covered(folder.path()).unwrap(), Covered::default());
+        assert_eq!(covered(&folder.path().join("none")).unwrap(), CoveredExtent::default());
+        assert_eq!(covered(folder.path()).unwrap(), CoveredExtent::default());
     }
 }

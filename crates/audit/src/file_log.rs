@@ -1,4 +1,4 @@
-//! A log of files as the kernel's [`AuditSink`]: the blocking [`Writer`] behind a lock, and when it signs.
+//! A log of files as the kernel's [`AuditSink`]: the blocking [`LogWriter`] behind a lock, and when it signs.
 //!
 //! The lock of the writer is held while lines are made and handed to the system, not while the disk works: a sync and a
 //! checkpoint take the lock to begin and to end. Only a key that changes, a file that is full and the last checkpoint hold it
@@ -19,21 +19,21 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 use tokio::sync::watch;
 
-use crate::head::Head;
+use crate::head::SignedHead;
 use crate::key_file;
 use crate::line::OwnWord;
 use crate::note::NoteKey;
 use crate::options::LogOptions;
-use crate::proof::{self, Proof};
+use crate::proof::{self, InclusionProof};
 use crate::reader::LogReader;
-use crate::recovery::{self, OpenError};
-use crate::writer::Writer;
+use crate::recovery::{self, LogOpenError};
+use crate::writer::LogWriter;
 
 /// Appends to the newest file of a directory.
 #[derive(Debug)]
 pub struct FileLog {
     /// Waited for only inside blocking tasks.
-    writer: Arc<Mutex<Writer>>,
+    writer: Arc<Mutex<LogWriter>>,
     /// One checkpoint at a time. Taken before the writer.
     signing: Arc<Mutex<()>>,
     dir: PathBuf,
@@ -53,7 +53,7 @@ pub struct FileLog {
 impl FileLog {
     /// Opens the log in `dir`, making the directory and the key if need be, and mends what a crash left. Blocks: a log
     /// whose tree is lost is hashed again.
-    pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, OpenError> {
+    pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, LogOpenError> {
         let mut writer = recovery::open(dir, options)?;
         let room = AtomicBool::new(writer.make_room());
         Ok(Self {
@@ -128,7 +128,7 @@ impl FileLog {
     }
 
     /// The proof that the record of this id is in the log; `None` if there is no such record.
-    pub async fn prove(&self, id: &str) -> Result<Option<Proof>, AuditError> {
+    pub async fn prove(&self, id: &str) -> Result<Option<InclusionProof>, AuditError> {
         let Some(seq) = proof::sequence_of(id, &self.log_id).filter(|seq| *seq < self.size()) else { return Ok(None) };
         // The newest checkpoint that covers it will do, so that asking often is not signing often.
         let newest = self.with_writer(|writer| Ok(writer.newest.clone())).await?;
@@ -172,7 +172,7 @@ impl FileLog {
     }
 
     /// Writes down how far other logs have come, so that none of them can be shortened or made anew without this one.
-    pub async fn bear_witness(&self, heads: Vec<Head>) -> Result<(), AuditError> {
+    pub async fn bear_witness(&self, heads: Vec<SignedHead>) -> Result<(), AuditError> {
         let now = self.clock.now();
         self.with_writer(move |writer| writer.append_own(OwnWord::HeadsSeen(&heads), now)).await?;
         self.sync().await
@@ -196,7 +196,7 @@ impl FileLog {
 
     pub(crate) async fn with_writer<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut LogWriter) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AuditError> {
         let writer = Arc::clone(&self.writer);
         blocking(move || work(&mut lock(&writer))).await
@@ -204,7 +204,7 @@ impl FileLog {
 
     async fn while_nobody_signs<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut LogWriter) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AuditError> {
         let (writer, signing) = (Arc::clone(&self.writer), Arc::clone(&self.signing));
         blocking(move || {

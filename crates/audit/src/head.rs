@@ -15,16 +15,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::LogCheckpoint;
 use crate::export::ExportHead;
 use crate::line::HEADS_SEEN;
 use crate::log_mark::LogMark;
-use crate::note::{Note, NoteError};
+use crate::note::{NoteError, SignedNote};
 use crate::segments::{self, next_line};
 
 /// The newest checkpoint of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct SignedHead {
     /// Whose log it is.
     pub origin: String,
     /// How many records it covers.
@@ -35,10 +35,10 @@ pub struct Head {
     pub note: String,
 }
 
-impl Head {
+impl SignedHead {
     /// What a note says, without asking who signed it.
     pub fn of(note: &str) -> Result<Self, NoteError> {
-        let checkpoint = Checkpoint::of(&Note::parse(note)?)?;
+        let checkpoint = LogCheckpoint::of(&SignedNote::parse(note)?)?;
         let root = STANDARD.encode(checkpoint.root);
         Ok(Self { origin: checkpoint.origin, size: checkpoint.size, root, note: note.to_owned() })
     }
@@ -49,7 +49,7 @@ impl Head {
 struct Words {
     action: String,
     #[serde(default)]
-    heads: Vec<Head>,
+    heads: Vec<SignedHead>,
 }
 
 /// Whose log is in a directory.
@@ -60,7 +60,7 @@ pub fn log_of_dir(dir: &Path) -> io::Result<Option<String>> {
 /// From whose log an export is.
 pub fn log_of_export(path: &Path) -> io::Result<Option<String>> {
     let head = segments::first_line(path)?.and_then(|line| ExportHead::parse(&line));
-    Ok(head.and_then(|head| Head::of(head.checkpoints.last()?).ok()).map(|head| head.origin))
+    Ok(head.and_then(|head| SignedHead::of(head.checkpoints.last()?).ok()).map(|head| head.origin))
 }
 
 /// The checkpoints of `origin` that another log, in a directory or an export, has written down; as notes, in its order.
@@ -94,13 +94,13 @@ fn gather(origin: &str, path: &Path, notes: &mut Vec<String>) -> io::Result<()> 
 mod tests {
     use super::*;
     use crate::checkpoint::notes_in;
-    use crate::stage::Place;
-    use crate::verify::{Fault, Trust, verify_dir};
+    use crate::stage::LogPlace;
+    use crate::verify::{LogFault, VerifyTrust, verify_dir};
 
     #[tokio::test]
     async fn a_log_that_was_shortened_contradicts_what_another_has_written_down() {
-        let (one, other) = (Place::new().with_records(&[3, 4]).await, Place::new().with_records(&[2]).await);
-        let head = Head::of(&one.open().checkpoint().await.unwrap()).unwrap();
+        let (one, other) = (LogPlace::new().with_records(&[3, 4]).await, LogPlace::new().with_records(&[2]).await);
+        let head = SignedHead::of(&one.open().checkpoint().await.unwrap()).unwrap();
         assert_eq!(head.size, 8, "the log has begun with a record of its own");
         other.open().bear_witness(vec![head.clone()]).await.unwrap();
 
@@ -108,9 +108,9 @@ mod tests {
         let witnessed = heads_of(&origin, &other.dir()).unwrap();
         assert_eq!(witnessed, [head.note]);
         assert_eq!(heads_of("another", &other.dir()).unwrap(), [""; 0]);
-        let trust = Trust { keys: Vec::new(), witnessed };
+        let trust = VerifyTrust { keys: Vec::new(), witnessed };
         assert!(verify_dir(&one.dir(), &trust).unwrap().whole);
-        assert!(verify_dir(&other.dir(), &Trust::default()).unwrap().whole, "what it wrote down is part of it");
+        assert!(verify_dir(&other.dir(), &VerifyTrust::default()).unwrap().whole, "what it wrote down is part of it");
 
         // Back to its first checkpoint, everything in its directory in step.
         let (lines, checkpoints) = (one.file(&segments::file_name(1)), one.file("checkpoints"));
@@ -120,8 +120,8 @@ mod tests {
         std::fs::write(&checkpoints, format!("{first}\n")).unwrap();
         std::fs::remove_file(one.file("principals.json")).unwrap();
         drop(one.open());
-        assert!(verify_dir(&one.dir(), &Trust::default()).unwrap().whole, "by itself it cannot tell");
+        assert!(verify_dir(&one.dir(), &VerifyTrust::default()).unwrap().whole, "by itself it cannot tell");
         let found = verify_dir(&one.dir(), &trust).unwrap().faults;
-        assert_eq!(found, [Fault::RolledBack { records: 5, witnessed: 8 }], "one more tells of the recovery");
+        assert_eq!(found, [LogFault::RolledBack { records: 5, witnessed: 8 }], "one more tells of the recovery");
     }
 }

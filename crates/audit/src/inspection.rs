@@ -18,11 +18,11 @@ use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::Path;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::LogCheckpoint;
 use crate::line_mac::{MacKey, MacVerdict};
 use crate::log_mark::LogMark;
 use crate::merkle::{Frontier, Hash, Nodes as _, leaf_hash, root_of};
-use crate::recovery::OpenError;
+use crate::recovery::LogOpenError;
 use crate::segments::{self, next_line};
 use crate::tree_file::TreeFile;
 
@@ -33,7 +33,7 @@ const HASHES_BYTES: usize = 256 * 1024;
 
 /// A log whose lines are what was signed, as far as they were read.
 #[derive(Debug)]
-pub(crate) struct Inspected {
+pub(crate) struct InspectedLog {
     pub(crate) tree: TreeFile,
     /// Over all records that are this log's own.
     pub(crate) frontier: Frontier,
@@ -57,52 +57,52 @@ pub(crate) struct ForeignTail {
 
 /// What is held against the lines.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Measure<'a> {
+pub(crate) struct InspectionBasis<'a> {
     pub(crate) mark: &'a LogMark,
-    pub(crate) checkpoint: Option<&'a Checkpoint>,
+    pub(crate) checkpoint: Option<&'a LogCheckpoint>,
     pub(crate) mac: &'a MacKey,
     /// Files from the newest backwards are read as long as they have no more bytes than this together.
     pub(crate) read_bytes_max: u64,
 }
 
-impl Measure<'_> {
+impl InspectionBasis<'_> {
     fn covered(&self) -> u64 {
         self.checkpoint.map_or(0, |checkpoint| checkpoint.size)
     }
 }
 
 /// Inspects the log in `dir`.
-pub(crate) fn inspect(dir: &Path, measure: Measure<'_>) -> Result<Inspected, OpenError> {
-    let tree = TreeFile::open(dir).map_err(OpenError::File)?;
-    let leads_to_root = |checkpoint: &Checkpoint| {
+pub(crate) fn inspect(dir: &Path, measure: InspectionBasis<'_>) -> Result<InspectedLog, LogOpenError> {
+    let tree = TreeFile::open(dir).map_err(LogOpenError::File)?;
+    let leads_to_root = |checkpoint: &LogCheckpoint| {
         tree.leaves().is_ok_and(|leaves| leaves >= checkpoint.size)
             && root_of(&tree, checkpoint.size).is_ok_and(|edge| edge.root() == checkpoint.root)
     };
     if measure.checkpoint.is_none_or(leads_to_root) {
-        let (number, first) = first_read(dir, measure).map_err(OpenError::Directory)?;
+        let (number, first) = first_read(dir, measure).map_err(LogOpenError::Directory)?;
         let edge = root_of(&tree, first).ok();
         let walked = edge.map(|edge| Walk::new(&tree, edge, measure, false).run(dir, number)).transpose();
-        match walked.map_err(OpenError::File)? {
+        match walked.map_err(LogOpenError::File)? {
             Some(Some(walked)) => {
-                tree.cut(walked.frontier.size()).map_err(OpenError::File)?;
+                tree.cut(walked.frontier.size()).map_err(LogOpenError::File)?;
                 return Ok(walked.with(tree));
             }
             // All lines were read and are not what was signed, whatever the tree file says.
-            _ if first == 0 => return Err(OpenError::Tampered),
+            _ if first == 0 => return Err(LogOpenError::Tampered),
             _ => {}
         }
     }
     // The tree file is damaged. It is made again beside the former one, which names what was changed if something was.
     tracing::warn!("the tree of the audit log is made again from its records");
-    let made = TreeFile::begin_anew(dir).map_err(OpenError::File)?;
+    let made = TreeFile::begin_anew(dir).map_err(LogOpenError::File)?;
     let walked = Walk::new(&made, Frontier::default(), measure, true).run(dir, measure.mark.first_file);
-    let walked = walked.map_err(OpenError::File)?.ok_or(OpenError::Tampered)?;
-    made.put_in_place(dir).map_err(OpenError::File)?;
+    let walked = walked.map_err(LogOpenError::File)?.ok_or(LogOpenError::Tampered)?;
+    made.put_in_place(dir).map_err(LogOpenError::File)?;
     Ok(walked.with(made))
 }
 
 /// The number and the first record of the oldest file that is read.
-fn first_read(dir: &Path, measure: Measure<'_>) -> io::Result<(u64, u64)> {
+fn first_read(dir: &Path, measure: InspectionBasis<'_>) -> io::Result<(u64, u64)> {
     let mut found = None;
     let mut bytes = 0_u64;
     for segment in segments::list(dir)?.iter().rev().filter(|segment| segment.number >= measure.mark.first_file) {
@@ -122,7 +122,7 @@ fn first_read(dir: &Path, measure: Measure<'_>) -> io::Result<(u64, u64)> {
 
 /// Line after line.
 struct Walk<'a> {
-    measure: Measure<'a>,
+    measure: InspectionBasis<'a>,
     frontier: Frontier,
     leaf: Hash,
     unread: Frontier,
@@ -137,7 +137,7 @@ struct Walk<'a> {
     foreign: Option<ForeignTail>,
 }
 
-/// An [`Inspected`] that has no tree yet.
+/// An [`InspectedLog`] that has no tree yet.
 struct Walked {
     frontier: Frontier,
     leaf: Hash,
@@ -146,14 +146,14 @@ struct Walked {
 }
 
 impl Walked {
-    fn with(self, tree: TreeFile) -> Inspected {
+    fn with(self, tree: TreeFile) -> InspectedLog {
         let Self { frontier, leaf, unread, foreign } = self;
-        Inspected { tree, frontier, leaf, unread, foreign }
+        InspectedLog { tree, frontier, leaf, unread, foreign }
     }
 }
 
 impl<'a> Walk<'a> {
-    fn new(tree: &'a TreeFile, edge: Frontier, measure: Measure<'a>, is_new_tree: bool) -> Self {
+    fn new(tree: &'a TreeFile, edge: Frontier, measure: InspectionBasis<'a>, is_new_tree: bool) -> Self {
         // Of a tree that was damaged here another one is read, and then nothing fits.
         let leaf = edge.size().checked_sub(1).and_then(|last| tree.node(0, last).ok()).unwrap_or_default();
         let has_macs = measure.checkpoint.is_some_and(|checkpoint| checkpoint.has_macs);

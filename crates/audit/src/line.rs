@@ -14,24 +14,24 @@ use contract::ids::{InvocationId, TraceId};
 use contract::manifest::{SideEffect, SideEffectPolicy};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
+use kernel::ports::audit_sink::{AuditAction, AuditRecord, DelegationLink};
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::executor::Usage;
+use kernel::ports::executor::ResourceUsage;
 use serde::{Serialize, Serializer};
 
-use crate::head::Head;
+use crate::head::SignedHead;
 use crate::log_mark::LogMark;
-use crate::principals::Turn;
+use crate::principals::PrincipalTurn;
 
 /// What the log adds to a record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamp<'a> {
+pub(crate) struct RecordStamp<'a> {
     /// The log's name, the first part of the record's id.
     pub(crate) log: &'a str,
     /// The record's number in the log.
     pub(crate) seq: u64,
     /// The record's place among those of its principal, if it has one.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<PrincipalTurn>,
 }
 
 /// A text that is made where it stands: a line is written for every call.
@@ -78,7 +78,7 @@ struct Line<'a> {
     token_id: Option<&'a str>,
     /// Through whose hands the right went, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    chain: Vec<Hand<'a>>,
+    chain: Vec<DelegationLine<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,8 +143,8 @@ struct Used {
 
 impl Used {
     /// A call that used nothing worth counting has none: most are of built-ins, and their lines stay short.
-    fn of(usage: Usage) -> Option<Self> {
-        (usage != Usage::default()).then_some(Self {
+    fn of(usage: ResourceUsage) -> Option<Self> {
+        (usage != ResourceUsage::default()).then_some(Self {
             cpu_used_millicore_seconds: usage.cpu_millicore_seconds,
             memory_peak_mb: usage.memory_peak_mb,
             network_bytes_sent: usage.network_bytes_sent,
@@ -174,19 +174,19 @@ impl Cost {
 }
 
 #[derive(Serialize)]
-struct Hand<'a> {
+struct DelegationLine<'a> {
     subject: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     token_id: Option<&'a str>,
 }
 
 /// Appends the record's line, newline included. JSON escapes every control character, so a line is always one line.
-pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+pub(crate) fn write(record: &AuditRecord, stamp: RecordStamp<'_>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     let judged = record.judged.as_deref();
     let decision = judged.and_then(|judged| judged.decision.as_ref());
     let who = record.who.as_deref();
-    fn hand(link: &Link) -> Hand<'_> {
-        Hand { subject: link.subject.as_str(), token_id: link.token_id.as_deref() }
+    fn hand(link: &DelegationLink) -> DelegationLine<'_> {
+        DelegationLine { subject: link.subject.as_str(), token_id: link.token_id.as_deref() }
     }
     let line = Line {
         seq: stamp.seq,
@@ -248,7 +248,7 @@ pub(crate) enum OwnWord<'a> {
     /// From the next checkpoint but one on it is signed with another key.
     KeyChanged { from: &'a str, to: &'a str },
     /// So far the logs of other instances have come.
-    HeadsSeen(&'a [Head]),
+    HeadsSeen(&'a [SignedHead]),
     /// After a crash these records were there, the last one too, and no checkpoint covered them.
     Recovered { first: u64, last: u64 },
     /// Lines that this log has not written stood after its end and were put into a file of their own.
@@ -298,7 +298,7 @@ struct OwnMembers<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     before: &'a [crate::log_mark::FormerFile],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    heads: &'a [Head],
+    heads: &'a [SignedHead],
     #[serde(skip_serializing_if = "Option::is_none")]
     first_record: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -311,7 +311,7 @@ struct OwnMembers<'a> {
 pub(crate) fn write_own(
     word: OwnWord<'_>,
     at: UnixMillis,
-    stamp: Stamp<'_>,
+    stamp: RecordStamp<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
     let range =

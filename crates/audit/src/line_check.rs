@@ -14,7 +14,7 @@ use crate::file_log::{FileLog, blocking};
 use crate::line::OwnWord;
 use crate::merkle::{Frontier, leaf_hash};
 use crate::reader::LogReader;
-use crate::tree_file::{Leaves, TreeFile};
+use crate::tree_file::{LeafReader, TreeFile};
 
 /// Records read at once.
 const AT_ONCE: usize = 2_048;
@@ -34,7 +34,7 @@ pub struct LineFault {
 struct Progress {
     reader: LogReader,
     tree: Arc<TreeFile>,
-    leaves: Leaves,
+    leaves: LeafReader,
     /// Where the lines must lead.
     due: Frontier,
     edge: Frontier,
@@ -47,7 +47,7 @@ impl FileLog {
     pub async fn check_lines(&self) -> Result<Option<LineFault>, AuditError> {
         let (due, tree) =
             self.with_writer(|writer| Ok((std::mem::take(&mut writer.unread), Arc::clone(&writer.tree)))).await?;
-        let (leaves, edge) = (Leaves::default(), Frontier::default());
+        let (leaves, edge) = (LeafReader::default(), Frontier::default());
         let mut progress = Progress { reader: self.reader(), tree, leaves, due, edge, suspect: None };
         let mut fault = None;
         while fault.is_none() && progress.edge.size() < progress.due.size() {
@@ -103,11 +103,11 @@ mod tests {
 
     use super::*;
     use crate::segments::file_name;
-    use crate::stage::{Place, lines};
+    use crate::stage::{LogPlace, lines};
 
     /// Several files, of which a start reads the newest only.
-    async fn place() -> Place {
-        let mut place = Place::new();
+    async fn place() -> LogPlace {
+        let mut place = LogPlace::new();
         (place.options.file_bytes_max, place.options.read_bytes_max) = (2_000, 1);
         place.with_records(&[5, 5, 5, 5, 5]).await
     }

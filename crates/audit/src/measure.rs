@@ -18,14 +18,16 @@ use contract::envelope::InvocationStatus;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged, Link, Shape, Who};
+use kernel::ports::audit_sink::{
+    AuditAction, AuditRecord, DecisionReason, DelegationLink, JsonText, RecordedActor, RecordedDecision, ResultShape,
+};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::verify::{Trust, verify_dir};
-use crate::writer::Writer;
+use crate::verify::{VerifyTrust, verify_dir};
+use crate::writer::LogWriter;
 use crate::{FileLog, LogOptions, recovery};
 
 /// Records of the short log.
@@ -40,11 +42,11 @@ const AGENTS: u64 = 100;
 const BEGIN_MS: i64 = 1_800_000_000_000;
 
 /// Why something could not be measured.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type LogMeasureError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Extent {
+pub struct MeasureExtent {
     /// Records of the long log.
     pub records: u64,
     /// Pairs of appends.
@@ -78,7 +80,7 @@ pub struct LogCost {
 }
 
 /// Measures logs in `folder`, which is empty. Blocks, and for a minute if the log is long.
-pub fn log_cost(folder: &Path, extent: Extent) -> Result<LogCost, Failure> {
+pub fn log_cost(folder: &Path, extent: MeasureExtent) -> Result<LogCost, LogMeasureError> {
     let (mut short, mut long) = (Site::make(folder, "short")?, Site::make(folder, "long")?);
     short.fill(SHORT)?;
     let start = Instant::now();
@@ -104,7 +106,7 @@ pub fn log_cost(folder: &Path, extent: Extent) -> Result<LogCost, Failure> {
     let records = long.end()?;
     short.end()?;
     let start = Instant::now();
-    let report = verify_dir(&dir, &Trust::default())?;
+    let report = verify_dir(&dir, &VerifyTrust::default())?;
     let verify_per_second = per_second(records, start.elapsed());
     if !report.whole || report.records != records {
         return Err(format!("the log that was written is not whole: {:?}", report.faults).into());
@@ -133,7 +135,7 @@ pub fn log_cost(folder: &Path, extent: Extent) -> Result<LogCost, Failure> {
 }
 
 /// How long each of `count` proofs took, of records all over the log.
-fn proofs(log: &FileLog, id: &str, records: u64, count: u64) -> Result<Vec<f64>, Failure> {
+fn proofs(log: &FileLog, id: &str, records: u64, count: u64) -> Result<Vec<f64>, LogMeasureError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut took = Vec::new();
@@ -149,7 +151,7 @@ fn proofs(log: &FileLog, id: &str, records: u64, count: u64) -> Result<Vec<f64>,
     })
 }
 
-fn lines_bytes(dir: &Path) -> Result<u64, Failure> {
+fn lines_bytes(dir: &Path) -> Result<u64, LogMeasureError> {
     let mut bytes = 0;
     for number in crate::segments::numbers(dir)? {
         bytes += fs::metadata(dir.join(crate::segments::file_name(number)))?.len();
@@ -162,7 +164,7 @@ fn lines_bytes(dir: &Path) -> Result<u64, Failure> {
 /// A log that is measured.
 struct Site {
     options: LogOptions,
-    writer: Writer,
+    writer: LogWriter,
     next: u64,
 }
 
@@ -174,14 +176,14 @@ struct Took {
 }
 
 impl Site {
-    fn make(folder: &Path, name: &str) -> Result<Self, Failure> {
+    fn make(folder: &Path, name: &str) -> Result<Self, LogMeasureError> {
         let key = folder.join(format!("{name}.key"));
         let options = LogOptions::new(key, Arc::new(Still), Arc::new(Counted::default()));
         let writer = recovery::open(&folder.join(name), &options)?;
         Ok(Self { options, writer, next: 0 })
     }
 
-    fn fill(&mut self, records: u64) -> Result<(), Failure> {
+    fn fill(&mut self, records: u64) -> Result<(), LogMeasureError> {
         while self.next < records {
             self.append(FILL.min(records - self.next))?;
         }
@@ -189,7 +191,7 @@ impl Site {
     }
 
     /// As the log does it: records, and a checkpoint when enough came.
-    fn append(&mut self, count: u64) -> Result<Took, Failure> {
+    fn append(&mut self, count: u64) -> Result<Took, LogMeasureError> {
         let records = (self.next..self.next + count).map(sample).collect::<Result<Vec<_>, _>>()?;
         self.next += count;
         let (start, cpu) = (Instant::now(), on_cpu()?);
@@ -201,19 +203,19 @@ impl Site {
         Ok(Took { wall: start.elapsed().as_secs_f64(), cpu: on_cpu()? - cpu })
     }
 
-    fn timed(&mut self) -> Result<Took, Failure> {
+    fn timed(&mut self) -> Result<Took, LogMeasureError> {
         self.append(BATCH)
     }
 
     /// How many records there are in the end.
-    fn end(mut self) -> Result<u64, Failure> {
+    fn end(mut self) -> Result<u64, LogMeasureError> {
         self.writer.close(UnixMillis(BEGIN_MS))?;
         Ok(self.writer.size())
     }
 }
 
 /// The record of a call as most are: allowed, of a tool without effects, with small parameters.
-fn sample(number: u64) -> Result<AuditRecord, Failure> {
+fn sample(number: u64) -> Result<AuditRecord, LogMeasureError> {
     let agent = number % AGENTS;
     let parameters =
         json!({ "query": format!("storage costs of region {agent}"), "limit": 20, "sort": ["date", "name"] });
@@ -224,12 +226,12 @@ fn sample(number: u64) -> Result<AuditRecord, Failure> {
         action: AuditAction::InvocationFinished,
         trace_id: TraceId::from_bytes(trace),
         invocation_id: Some(format!("018f3c2e-7b1a-7c3d-9e4f-{number:012x}").parse::<InvocationId>()?),
-        who: Some(Arc::new(Who {
+        who: Some(Arc::new(RecordedActor {
             tenant: "acme".parse()?,
             subject: format!("did:example:agent-{agent}").parse()?,
             user: Some("did:example:ann".parse()?),
             token_id: Some("018f3c2e-7b1a-7c3d-9e4f-000000000001".into()),
-            chain: vec![Link { subject: "did:example:ann".parse()?, token_id: Some("t-1".into()) }],
+            chain: vec![DelegationLink { subject: "did:example:ann".parse()?, token_id: Some("t-1".into()) }],
         })),
         tool: Some("reports.search_documents".parse()?),
         version: Some(Version::new(1, 4, 2)),
@@ -237,12 +239,12 @@ fn sample(number: u64) -> Result<AuditRecord, Failure> {
         code: None,
         parameters_digest: Some(canonical::digest(&parameters)),
         parameters: Some(JsonText::of(&parameters)),
-        judged: Some(Box::new(Judged {
-            decision: Some(Decided { allowed: true, reason: "token".into() }),
+        judged: Some(Box::new(RecordedDecision {
+            decision: Some(DecisionReason { allowed: true, reason: "token".into() }),
             side_effects: Some(SideEffectPolicy::Pure),
             result_digest: Some(canonical::digest(&json!(number))),
-            result_shape: Some(Shape::of(&json!(number))),
-            ..Judged::default()
+            result_shape: Some(ResultShape::of(&json!(number))),
+            ..RecordedDecision::default()
         })),
         duration_ms: Some(number % 977),
         usage: None,
@@ -278,7 +280,7 @@ impl Entropy for Counted {
 }
 
 /// Seconds that this thread has been on a core.
-fn on_cpu() -> Result<f64, Failure> {
+fn on_cpu() -> Result<f64, LogMeasureError> {
     let figures = fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds: u64 = figures.split_whitespace().next().ok_or("the system tells no time of threads")?.parse()?;
     Ok(Duration::from_nanos(nanoseconds).as_secs_f64())
@@ -300,7 +302,7 @@ mod tests {
     #[test]
     fn a_short_run_measures_a_log_that_is_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let cost = log_cost(folder.path(), Extent { records: 3_000, appends: 4, proofs: 20 }).unwrap();
+        let cost = log_cost(folder.path(), MeasureExtent { records: 3_000, appends: 4, proofs: 20 }).unwrap();
         // The log's own first record comes on top.
         assert_eq!(cost.records, 3_000 + 4 * BATCH + 1);
         assert!(cost.verify_per_second > 0.0 && cost.long_to_short > 0.0 && cost.proof_p50_us > 0.0, "{cost:?}");

@@ -51,7 +51,7 @@ pub struct NoteSigner {
 
 /// A text with signatures that nobody has looked at yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct SignedNote {
     text: String,
     signatures: Vec<(String, Vec<u8>)>,
 }
@@ -148,7 +148,7 @@ impl fmt::Debug for NoteSigner {
 
 // ---- Note ----
 
-impl Note {
+impl SignedNote {
     /// Takes a note apart. Nothing is believed yet.
     pub fn parse(note: &str) -> Result<Self, NoteError> {
         let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Malformed)?;
@@ -211,9 +211,9 @@ mod tests {
     fn a_note_signed_elsewhere_is_verified() {
         let key: NoteKey = KNOWN_KEY.parse().unwrap();
         assert_eq!(key.to_string(), KNOWN_KEY);
-        assert_eq!(Note::parse(KNOWN_NOTE).unwrap().verify(&key), Ok(()));
+        assert_eq!(SignedNote::parse(KNOWN_NOTE).unwrap().verify(&key), Ok(()));
         let changed = KNOWN_NOTE.replace("answer", "Answer");
-        assert_eq!(Note::parse(&changed).unwrap().verify(&key), Err(NoteError::WrongSignature));
+        assert_eq!(SignedNote::parse(&changed).unwrap().verify(&key), Err(NoteError::WrongSignature));
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         let (ours, theirs) = (NoteSigner::from_seed("a/log", &[1; 32]), NoteSigner::from_seed("a/log", &[2; 32]));
         let note = ours.sign("one\ntwo\n");
         assert!(note.starts_with("one\ntwo\n\n\u{2014} a/log "));
-        let parsed = Note::parse(&note).unwrap();
+        let parsed = SignedNote::parse(&note).unwrap();
         assert_eq!(parsed.text(), "one\ntwo\n");
         assert_eq!(parsed.verify(&ours.verifier().to_string().parse().unwrap()), Ok(()));
         assert_eq!(parsed.verify(&theirs.verifier()), Err(NoteError::UnknownKey));
@@ -248,7 +248,7 @@ mod tests {
             "text\n\n\u{2014} name !!\n",
             "text\n\n\u{2014} name AAAA\n",
         ] {
-            assert!(Note::parse(bad).is_err(), "{bad:?}");
+            assert!(SignedNote::parse(bad).is_err(), "{bad:?}");
         }
         for bad in [
             "",

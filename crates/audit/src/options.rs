@@ -7,7 +7,7 @@ use std::time::Duration;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 
-use crate::witness::Witness;
+use crate::witness::CheckpointWitness;
 
 /// A file is closed for ever once it has this many bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -27,7 +27,7 @@ pub struct LogOptions {
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     /// Who is told every checkpoint.
-    pub witness: Option<Arc<dyn Witness>>,
+    pub witness: Option<Arc<dyn CheckpointWitness>>,
     /// A checkpoint is signed once this many records are not covered by one.
     pub checkpoint_records: u64,
     /// And this long after the last look, if a record is not covered.

@@ -24,14 +24,14 @@ const PRINCIPALS_MAX: usize = 65_536;
 
 /// A record's place among those of its principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct PrincipalTurn {
     pub(crate) era: u64,
     pub(crate) seq: u64,
 }
 
 /// The counts.
 #[derive(Debug)]
-pub(crate) struct Principals {
+pub(crate) struct PrincipalCounts {
     era: u64,
     max: usize,
     next: HashMap<Box<str>, u64>,
@@ -55,13 +55,13 @@ struct Saved {
     next: HashMap<Box<str>, u64>,
 }
 
-impl Default for Principals {
+impl Default for PrincipalCounts {
     fn default() -> Self {
         Self { era: 0, max: PRINCIPALS_MAX, next: HashMap::new(), undo: None }
     }
 }
 
-impl Principals {
+impl PrincipalCounts {
     /// The name under which a principal is counted. Neither part has a newline in it.
     pub(crate) fn name(tenant: &str, subject: &str) -> String {
         let mut name = String::with_capacity(tenant.len() + 1 + subject.len());
@@ -76,12 +76,12 @@ impl Principals {
     }
 
     /// Counts one record.
-    pub(crate) fn count(&mut self, name: &str) -> Turn {
+    pub(crate) fn count(&mut self, name: &str) -> PrincipalTurn {
         if let Some(next) = self.next.get_mut(name) {
             let seq = *next;
             *next = seq.saturating_add(1);
             self.note(name, Some(seq));
-            return Turn { era: self.era, seq };
+            return PrincipalTurn { era: self.era, seq };
         }
         if self.next.len() >= self.max {
             let ended = std::mem::take(&mut self.next);
@@ -93,11 +93,11 @@ impl Principals {
         }
         self.note(name, None);
         self.next.insert(name.into(), 1);
-        Turn { era: self.era, seq: 0 }
+        PrincipalTurn { era: self.era, seq: 0 }
     }
 
     /// Believes a record about its place, and goes on from there.
-    pub(crate) fn resume(&mut self, name: &str, turn: Turn) {
+    pub(crate) fn resume(&mut self, name: &str, turn: PrincipalTurn) {
         self.era = turn.era;
         self.next.insert(name.into(), turn.seq.saturating_add(1));
     }
@@ -162,25 +162,25 @@ impl Principals {
 mod tests {
     use super::*;
 
-    fn counted(counts: &mut Principals, names: &[&str]) -> Vec<(u64, u64)> {
+    fn counted(counts: &mut PrincipalCounts, names: &[&str]) -> Vec<(u64, u64)> {
         names.iter().map(|name| counts.count(name)).map(|turn| (turn.era, turn.seq)).collect()
     }
 
     #[test]
     fn everybody_counts_from_nought_without_a_gap() {
-        let mut counts = Principals::default();
+        let mut counts = PrincipalCounts::default();
         assert_eq!(counted(&mut counts, &["a", "b", "a", "a"]), [(0, 0), (0, 0), (0, 1), (0, 2)]);
     }
 
     #[test]
     fn when_there_are_too_many_an_era_ends() {
-        let mut counts = Principals { max: 2, ..Principals::default() };
+        let mut counts = PrincipalCounts { max: 2, ..PrincipalCounts::default() };
         assert_eq!(counted(&mut counts, &["a", "b", "a", "c", "a"]), [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0)]);
     }
 
     #[test]
     fn what_was_not_written_was_not_counted() {
-        let mut counts = Principals { max: 3, ..Principals::default() };
+        let mut counts = PrincipalCounts { max: 3, ..PrincipalCounts::default() };
         counted(&mut counts, &["a", "b", "a"]);
         for batch in [&["a", "c"][..], &["a", "a", "b", "a", "a"], &["c", "d", "a", "e", "f", "g", "h"], &[]] {
             counts.begin();
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn saved_counts_come_back_and_broken_ones_are_none() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Principals::load(dir.path()).is_none());
-        let mut counts = Principals::default();
+        assert!(PrincipalCounts::load(dir.path()).is_none());
+        let mut counts = PrincipalCounts::default();
         counted(&mut counts, &["a", "a"]);
         counts.save(dir.path(), 2, &[5; 32]).unwrap();
-        let (mut back, size, root) = Principals::load(dir.path()).unwrap();
+        let (mut back, size, root) = PrincipalCounts::load(dir.path()).unwrap();
         assert_eq!((size, root, back.count("a").seq), (2, [5; 32], 2));
         fs::write(dir.path().join(NAME), "{").unwrap();
-        assert!(Principals::load(dir.path()).is_none());
+        assert!(PrincipalCounts::load(dir.path()).is_none());
     }
 }

@@ -11,10 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, LogCheckpoint};
 use crate::log_mark::LogMark;
 use crate::merkle::{Hash, Nodes, inclusion_path, leaf_hash, verify_inclusion};
-use crate::note::{Note, NoteError, NoteKey};
+use crate::note::{NoteError, NoteKey, SignedNote};
 use crate::reader::LogReader;
 use crate::tree_file::TreeFile;
 
@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 
 /// A record and the way from it to a signed root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
+pub struct InclusionProof {
     /// The form of the proof.
     pub gantry_audit_proof: u32,
     /// The exact line.
@@ -46,7 +46,7 @@ pub enum ProofError {
     NotIncluded,
 }
 
-impl Proof {
+impl InclusionProof {
     /// Reads a proof.
     pub fn parse(text: &str) -> Result<Self, ProofError> {
         let proof: Self = serde_json::from_str(text).map_err(|_| ProofError::Malformed)?;
@@ -54,8 +54,8 @@ impl Proof {
     }
 
     /// Holds it against a public key: was this record in the log when the checkpoint was signed?
-    pub fn verify(&self, key: &NoteKey) -> Result<Checkpoint, ProofError> {
-        let checkpoint = Checkpoint::verified(&self.checkpoint, key).map_err(ProofError::Checkpoint)?;
+    pub fn verify(&self, key: &NoteKey) -> Result<LogCheckpoint, ProofError> {
+        let checkpoint = LogCheckpoint::verified(&self.checkpoint, key).map_err(ProofError::Checkpoint)?;
         let path: Option<Vec<Hash>> =
             self.path.iter().map(|step| STANDARD.decode(step).ok()?.try_into().ok()).collect();
         let leaf = leaf_hash(self.record.as_bytes());
@@ -73,9 +73,9 @@ pub(crate) fn sequence_of(id: &str, log: &str) -> Option<u64> {
 }
 
 /// Makes the proof of record `seq` under a checkpoint that covers it.
-pub(crate) fn make(reader: &LogReader, tree: &impl Nodes, seq: u64, note: &str) -> io::Result<Proof> {
+pub(crate) fn make(reader: &LogReader, tree: &impl Nodes, seq: u64, note: &str) -> io::Result<InclusionProof> {
     let invalid = |error: NoteError| io::Error::new(io::ErrorKind::InvalidData, error);
-    let checkpoint = Checkpoint::of(&Note::parse(note).map_err(invalid)?).map_err(invalid)?;
+    let checkpoint = LogCheckpoint::of(&SignedNote::parse(note).map_err(invalid)?).map_err(invalid)?;
     let path = inclusion_path(tree, seq, checkpoint.size)?;
     let entry = reader.read(seq, 1)?.pop().ok_or(io::ErrorKind::NotFound)?;
     // A proof that does not hold is never handed out: better to learn here that the log is damaged.
@@ -83,7 +83,7 @@ pub(crate) fn make(reader: &LogReader, tree: &impl Nodes, seq: u64, note: &str) 
         let message = "the audit log does not agree with its checkpoint: `gantry audit verify` says where";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    Ok(Proof {
+    Ok(InclusionProof {
         gantry_audit_proof: FORMAT,
         record: entry.line,
         index: seq,
@@ -94,14 +94,16 @@ pub(crate) fn make(reader: &LogReader, tree: &impl Nodes, seq: u64, note: &str) 
 
 /// Makes a proof from a directory that nobody needs to be writing; `None` if there is no such record, or no checkpoint
 /// covers it yet.
-pub fn prove_in(dir: &Path, id: &str) -> io::Result<Option<Proof>> {
+pub fn prove_in(dir: &Path, id: &str) -> io::Result<Option<InclusionProof>> {
     let (Some(mark), Some(note), Some(tree)) =
         (LogMark::read(dir)?, checkpoint::newest_to_read(dir)?, TreeFile::open_to_read(dir)?)
     else {
         return Ok(None);
     };
-    let size =
-        Note::parse(&note).ok().and_then(|note| Checkpoint::of(&note).ok()).map_or(0, |checkpoint| checkpoint.size);
+    let size = SignedNote::parse(&note)
+        .ok()
+        .and_then(|note| LogCheckpoint::of(&note).ok())
+        .map_or(0, |checkpoint| checkpoint.size);
     match sequence_of(id, &mark.id).filter(|seq| *seq < size) {
         Some(seq) => make(&LogReader::open(dir)?, &tree, seq, &note).map(Some),
         None => Ok(None),

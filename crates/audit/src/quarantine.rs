@@ -21,7 +21,7 @@ use crate::inspection::ForeignTail;
 use crate::line::SetAsideFile;
 use crate::log_mark::LogMark;
 use crate::options::LogOptions;
-use crate::recovery::{self, OpenError};
+use crate::recovery::{self, LogOpenError};
 use crate::segments;
 
 const HEAD: &str = "quarantine-";
@@ -34,12 +34,12 @@ const PENDING_MAX: usize = 100;
 
 /// Moves what stands after the end of the log in `dir`, if something does, into a file of its own, which the next opening of
 /// the log records. Nobody may be writing the log. Answers how many lines it was.
-pub fn set_aside(dir: &Path, options: &LogOptions) -> Result<Option<u64>, OpenError> {
-    if LogMark::read(dir).map_err(|_| OpenError::Format)?.is_none() {
+pub fn set_aside(dir: &Path, options: &LogOptions) -> Result<Option<u64>, LogOpenError> {
+    if LogMark::read(dir).map_err(|_| LogOpenError::Format)?.is_none() {
         return Ok(None);
     }
     let Some(foreign) = recovery::find(dir, options)?.inspected.foreign else { return Ok(None) };
-    move_tail(dir, foreign).map_err(OpenError::File)?;
+    move_tail(dir, foreign).map_err(LogOpenError::File)?;
     Ok(Some(foreign.lines))
 }
 

@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::segments::{self, Segment};
+use crate::segments::{self, LogSegment};
 
 /// A batch ends with the line that passes this many bytes.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One record as it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Its number in the log, from 0.
     pub seq: u64,
     /// The exact line, without the newline: what was hashed.
@@ -59,7 +59,7 @@ impl LogReader {
     }
 
     /// The records from number `from_seq` on, at most `max`; none if there are no more yet.
-    pub fn read(&self, from_seq: u64, max: usize) -> io::Result<Vec<Entry>> {
+    pub fn read(&self, from_seq: u64, max: usize) -> io::Result<Vec<LogEntry>> {
         let end = self.durable.as_ref().map_or(u64::MAX, |durable| durable.load(Ordering::Acquire));
         let mut entries = Vec::new();
         if from_seq >= end || max == 0 {
@@ -96,10 +96,10 @@ impl LogReader {
         Ok(entries)
     }
 
-    fn files_from(&self, number: u64) -> io::Result<Vec<Segment>> {
+    fn files_from(&self, number: u64) -> io::Result<Vec<LogSegment>> {
         let numbers = segments::numbers(&self.dir)?.into_iter().filter(|other| *other >= number);
         Ok(numbers
-            .map(|number| Segment { number, path: self.dir.join(segments::file_name(number)), first: None })
+            .map(|number| LogSegment { number, path: self.dir.join(segments::file_name(number)), first: None })
             .collect())
     }
 }
@@ -118,7 +118,7 @@ impl Want {
 }
 
 /// Takes what is wanted out of one file; answers where it ended.
-fn take(segment: &Segment, start: Option<u64>, want: &mut Want, entries: &mut Vec<Entry>) -> io::Result<u64> {
+fn take(segment: &LogSegment, start: Option<u64>, want: &mut Want, entries: &mut Vec<LogEntry>) -> io::Result<u64> {
     let mut file = File::open(&segment.path)?;
     let mut offset = match start {
         Some(offset) => offset,
@@ -139,7 +139,7 @@ fn take(segment: &Segment, start: Option<u64>, want: &mut Want, entries: &mut Ve
         want.next += 1;
         want.bytes = want.bytes.saturating_add(line.len());
         let text = String::from_utf8(std::mem::take(&mut line)).map_err(|_| out_of_place(seq))?;
-        entries.push(Entry { seq, line: text });
+        entries.push(LogEntry { seq, line: text });
     }
     Ok(offset)
 }
@@ -165,7 +165,7 @@ mod tests {
         dir
     }
 
-    fn numbers(entries: &[Entry]) -> Vec<u64> {
+    fn numbers(entries: &[LogEntry]) -> Vec<u64> {
         entries.iter().map(|entry| entry.seq).collect()
     }
 

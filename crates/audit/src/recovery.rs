@@ -17,28 +17,28 @@ use std::sync::Arc;
 
 use kernel::ports::clock::UnixMillis;
 
-use crate::checkpoint::{self, Checkpoint};
-use crate::inspection::{self, Inspected, Measure};
+use crate::checkpoint::{self, LogCheckpoint};
+use crate::inspection::{self, InspectedLog, InspectionBasis};
 use crate::key_file;
 use crate::line::{KEY_CHANGED, OwnWord};
 use crate::line_mac::MacKey;
 use crate::log_mark::{self, FORMAT, LogMark};
 use crate::merkle::root_of;
-use crate::note::{Note, NoteSigner};
+use crate::note::{NoteSigner, SignedNote};
 use crate::options::LogOptions;
-use crate::principals::{Principals, Turn};
+use crate::principals::{PrincipalCounts, PrincipalTurn};
 use crate::quarantine;
-use crate::reader::{Entry, LogReader};
+use crate::reader::{LogEntry, LogReader};
 use crate::segments::{self, LINE_BYTES_MAX};
 use crate::tree_file::TreeFile;
-use crate::writer::{Unsynced, Writer};
+use crate::writer::{LogWriter, UnsyncedWrites};
 
 /// Lines read at once while something is made again.
 const LINES_AT_ONCE: usize = 4_096;
 
 /// Why the log could not be opened. Says what to do; shows no path, because the caller knows which directory it named.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum LogOpenError {
     #[error("the audit directory cannot be created or read: check that it is a directory this user may write to")]
     Directory(#[source] io::Error),
     #[error("the newest audit file cannot be opened for appending: check its owner and mode, and the disk")]
@@ -67,21 +67,21 @@ pub enum OpenError {
 }
 
 /// Opens a log, or begins one.
-pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(OpenError::Directory)?;
+pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<LogWriter, LogOpenError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(LogOpenError::Directory)?;
     let now = options.clock.now();
-    let Found { mark, signer, newest, inspected } = find(dir, options)?;
+    let FoundLog { mark, signer, newest, inspected } = find(dir, options)?;
     if let Some(foreign) = inspected.foreign {
-        return Err(OpenError::Foreign { lines: foreign.lines, records: inspected.frontier.size() });
+        return Err(LogOpenError::Foreign { lines: foreign.lines, records: inspected.frontier.size() });
     }
-    let number = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied();
+    let number = segments::numbers(dir).map_err(LogOpenError::Directory)?.last().copied();
     let number = number.unwrap_or(mark.first_file).max(mark.first_file);
-    let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
-    let Inspected { tree, frontier, leaf, unread, .. } = inspected;
+    let (file, bytes) = open_file(dir, number).map_err(LogOpenError::File)?;
+    let InspectedLog { tree, frontier, leaf, unread, .. } = inspected;
     let size = frontier.size();
     let covered = newest.as_ref().map_or(0, |(checkpoint, _)| checkpoint.size);
-    let (principals, saved) = principals(dir, &tree, size).map_err(OpenError::File)?;
-    let mut writer = Writer {
+    let (principals, saved) = principals(dir, &tree, size).map_err(LogOpenError::File)?;
+    let mut writer = LogWriter {
         dir: dir.to_owned(),
         mark,
         key_file: options.key_file.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
         frontier,
         leaf,
         unread,
-        unsynced: Unsynced::none(size),
+        unsynced: UnsyncedWrites::none(size),
         principals,
         saved,
         is_ended: newest.as_ref().is_some_and(|(checkpoint, _)| checkpoint.is_end),
@@ -107,52 +107,52 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
     };
     resume(&mut writer, options, covered, now)?;
     // A log whose checkpoints are gone is refused, so the file's name must be durable before a second record is.
-    File::open(dir).and_then(|folder| folder.sync_all()).map_err(OpenError::Directory)?;
+    File::open(dir).and_then(|folder| folder.sync_all()).map_err(LogOpenError::Directory)?;
     Ok(writer)
 }
 
 /// What the log says of itself before anybody else writes to it.
-fn resume(writer: &mut Writer, options: &LogOptions, covered: u64, now: UnixMillis) -> Result<(), OpenError> {
+fn resume(writer: &mut LogWriter, options: &LogOptions, covered: u64, now: UnixMillis) -> Result<(), LogOpenError> {
     let size = writer.size();
     end_rotation(writer, options, now)?;
     if size == 0 {
         let mark = writer.mark.clone();
-        writer.append_own(OwnWord::Begun(&mark), now).map_err(OpenError::File)?;
+        writer.append_own(OwnWord::Begun(&mark), now).map_err(LogOpenError::File)?;
     } else if let Some(last) = size.checked_sub(1).filter(|last| *last >= covered && covered > 0) {
         tracing::warn!(
             first = covered,
             last,
             "AUDIT_LOG_RECOVERED: these records were in the audit log and no checkpoint covered them, as a crash leaves it"
         );
-        writer.append_own(OwnWord::Recovered { first: covered, last }, now).map_err(OpenError::File)?;
+        writer.append_own(OwnWord::Recovered { first: covered, last }, now).map_err(LogOpenError::File)?;
     }
-    let pending = quarantine::pending(&writer.dir).map_err(OpenError::Directory)?;
+    let pending = quarantine::pending(&writer.dir).map_err(LogOpenError::Directory)?;
     for file in &pending {
-        writer.append_own(OwnWord::SetAside(file.described()), now).map_err(OpenError::File)?;
+        writer.append_own(OwnWord::SetAside(file.described()), now).map_err(LogOpenError::File)?;
     }
-    writer.checkpoint(now).map_err(OpenError::File)?;
-    pending.iter().try_for_each(|file| file.recorded()).map_err(OpenError::Directory)
+    writer.checkpoint(now).map_err(LogOpenError::File)?;
+    pending.iter().try_for_each(|file| file.recorded()).map_err(LogOpenError::Directory)
 }
 
 /// What is there, before anything is changed.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundLog {
     mark: LogMark,
     signer: NoteSigner,
-    newest: Option<(Checkpoint, String)>,
-    pub(crate) inspected: Inspected,
+    newest: Option<(LogCheckpoint, String)>,
+    pub(crate) inspected: InspectedLog,
 }
 
 /// Looks at a log and the key that signs it.
-pub(crate) fn find(dir: &Path, options: &LogOptions) -> Result<Found, OpenError> {
-    let mark = match LogMark::read(dir).map_err(|_| OpenError::Format)? {
+pub(crate) fn find(dir: &Path, options: &LogOptions) -> Result<FoundLog, LogOpenError> {
+    let mark = match LogMark::read(dir).map_err(|_| LogOpenError::Format)? {
         Some(mark) if mark.format == FORMAT => mark,
-        Some(_) => return Err(OpenError::Format),
+        Some(_) => return Err(LogOpenError::Format),
         None => begin(dir, options)?,
     };
-    let signer = read_key(&options.key_file)?.ok_or(OpenError::Key(None))?;
+    let signer = read_key(&options.key_file)?.ok_or(LogOpenError::Key(None))?;
     let newest = newest_checkpoint(dir, &signer, &mark)?;
-    let measure = Measure {
+    let measure = InspectionBasis {
         mark: &mark,
         checkpoint: newest.as_ref().map(|(checkpoint, _)| checkpoint),
         mac: &MacKey::of(&signer),
@@ -162,42 +162,42 @@ pub(crate) fn find(dir: &Path, options: &LogOptions) -> Result<Found, OpenError>
     let size = inspected.frontier.size();
     // The first record is covered before a second one comes.
     match &newest {
-        None if size > 1 => Err(OpenError::Tampered),
-        Some((checkpoint, _)) if size > 0 && checkpoint.size == 0 => Err(OpenError::Tampered),
-        _ => Ok(Found { mark, signer, newest, inspected }),
+        None if size > 1 => Err(LogOpenError::Tampered),
+        Some((checkpoint, _)) if size > 0 && checkpoint.size == 0 => Err(LogOpenError::Tampered),
+        _ => Ok(FoundLog { mark, signer, newest, inspected }),
     }
 }
 
 /// A directory without a marker: new, or from before logs were numbered.
-fn begin(dir: &Path, options: &LogOptions) -> Result<LogMark, OpenError> {
-    if !segments::list(dir).map_err(OpenError::Directory)?.iter().all(|file| file.first.is_none()) {
-        return Err(OpenError::Mark);
+fn begin(dir: &Path, options: &LogOptions) -> Result<LogMark, LogOpenError> {
+    if !segments::list(dir).map_err(LogOpenError::Directory)?.iter().all(|file| file.first.is_none()) {
+        return Err(LogOpenError::Mark);
     }
-    let before = log_mark::former_files(dir).map_err(OpenError::Directory)?;
-    let last = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied().unwrap_or(0);
+    let before = log_mark::former_files(dir).map_err(LogOpenError::Directory)?;
+    let last = segments::numbers(dir).map_err(LogOpenError::Directory)?.last().copied().unwrap_or(0);
     let id = log_mark::fresh_id(&*options.entropy);
     let origin = format!("gantry-audit/{id}");
     let signer = key_file::fresh(&origin, &*options.entropy);
-    key_file::write(&options.key_file, &signer).map_err(|error| OpenError::Key(Some(error)))?;
+    key_file::write(&options.key_file, &signer).map_err(|error| LogOpenError::Key(Some(error)))?;
     let key = signer.verifier().to_string();
     let mark = LogMark { format: FORMAT, id, origin, key, first_file: last.saturating_add(1), before };
-    mark.write(dir).map_err(OpenError::Directory)?;
+    mark.write(dir).map_err(LogOpenError::Directory)?;
     Ok(mark)
 }
 
-fn read_key(path: &Path) -> Result<Option<NoteSigner>, OpenError> {
-    key_file::read(path).map_err(|error| OpenError::Key(Some(error)))
+fn read_key(path: &Path) -> Result<Option<NoteSigner>, LogOpenError> {
+    key_file::read(path).map_err(|error| LogOpenError::Key(Some(error)))
 }
 
 /// A rotation that a crash interrupted is ended one way or the other: the last record says which. It has the code of the former
 /// key, or the log would have been refused.
-fn end_rotation(writer: &mut Writer, options: &LogOptions, now: UnixMillis) -> Result<(), OpenError> {
+fn end_rotation(writer: &mut LogWriter, options: &LogOptions, now: UnixMillis) -> Result<(), LogOpenError> {
     let Some(next) = read_key(&key_file::next(&options.key_file))? else { return Ok(()) };
     let last = last_record(&writer.dir, writer.size());
     if last.is_some_and(|line| named_key(&line).is_some_and(|key| key == next.verifier().to_string())) {
-        writer.end_rotation(next, now).map_err(OpenError::File)
+        writer.end_rotation(next, now).map_err(LogOpenError::File)
     } else {
-        key_file::discard_next(&options.key_file).map_err(|error| OpenError::Key(Some(error)))
+        key_file::discard_next(&options.key_file).map_err(|error| LogOpenError::Key(Some(error)))
     }
 }
 
@@ -219,20 +219,20 @@ fn newest_checkpoint(
     dir: &Path,
     signer: &NoteSigner,
     mark: &LogMark,
-) -> Result<Option<(Checkpoint, String)>, OpenError> {
-    let Some(text) = checkpoint::newest(dir).map_err(OpenError::File)? else { return Ok(None) };
-    let note = Note::parse(&text).map_err(|_| OpenError::Tampered)?;
-    let checkpoint = Checkpoint::of(&note).map_err(|_| OpenError::Tampered)?;
+) -> Result<Option<(LogCheckpoint, String)>, LogOpenError> {
+    let Some(text) = checkpoint::newest(dir).map_err(LogOpenError::File)? else { return Ok(None) };
+    let note = SignedNote::parse(&text).map_err(|_| LogOpenError::Tampered)?;
+    let checkpoint = LogCheckpoint::of(&note).map_err(|_| LogOpenError::Tampered)?;
     let is_ours = note.verify(&signer.verifier()).is_ok() || signed_by_former(dir, &note, &checkpoint, signer);
     if !is_ours || checkpoint.origin != mark.origin {
-        return Err(OpenError::Tampered);
+        return Err(LogOpenError::Tampered);
     }
     Ok(Some((checkpoint, text)))
 }
 
 /// After a crash in a rotation the newest checkpoint is of the key that the last record it covers calls the former one: the
 /// former key has signed that record. What names itself the next key proves nothing.
-fn signed_by_former(dir: &Path, note: &Note, checkpoint: &Checkpoint, signer: &NoteSigner) -> bool {
+fn signed_by_former(dir: &Path, note: &SignedNote, checkpoint: &LogCheckpoint, signer: &NoteSigner) -> bool {
     let Some(line) = last_record(dir, checkpoint.size) else { return false };
     let names_ours = named_key(&line).is_some_and(|key| key == signer.verifier().to_string());
     let former = line.get("former_key").and_then(|key| key.as_str()?.parse().ok());
@@ -240,10 +240,10 @@ fn signed_by_former(dir: &Path, note: &Note, checkpoint: &Checkpoint, signer: &N
 }
 
 /// The counts: the saved ones if they belong to this log, and the lines since.
-fn principals(dir: &Path, tree: &TreeFile, size: u64) -> io::Result<(Principals, u64)> {
-    let saved = Principals::load(dir)
+fn principals(dir: &Path, tree: &TreeFile, size: u64) -> io::Result<(PrincipalCounts, u64)> {
+    let saved = PrincipalCounts::load(dir)
         .filter(|(_, at, root)| *at <= size && root_of(tree, *at).is_ok_and(|edge| edge.root() == *root));
-    let (mut counts, from) = saved.map_or_else(|| (Principals::default(), 0), |(counts, at, _)| (counts, at));
+    let (mut counts, from) = saved.map_or_else(|| (PrincipalCounts::default(), 0), |(counts, at, _)| (counts, at));
     each_line(dir, from, |batch| {
         for entry in batch {
             if let Ok(OfPrincipal {
@@ -253,8 +253,8 @@ fn principals(dir: &Path, tree: &TreeFile, size: u64) -> io::Result<(Principals,
                 principal_era,
             }) = serde_json::from_str(&entry.line)
             {
-                let turn = Turn { era: principal_era, seq };
-                let name = Principals::name(&tenant, &subject);
+                let turn = PrincipalTurn { era: principal_era, seq };
+                let name = PrincipalCounts::name(&tenant, &subject);
                 // The lines are the truth. Counting along would say the same, except in a log that was tampered with.
                 if counts.count(&name) != turn {
                     counts.resume(&name, turn);
@@ -276,7 +276,7 @@ struct OfPrincipal {
     principal_era: u64,
 }
 
-fn each_line(dir: &Path, from: u64, mut take: impl FnMut(&[Entry]) -> io::Result<()>) -> io::Result<()> {
+fn each_line(dir: &Path, from: u64, mut take: impl FnMut(&[LogEntry]) -> io::Result<()>) -> io::Result<()> {
     let reader = LogReader::open(dir)?;
     let mut next = from;
     loop {

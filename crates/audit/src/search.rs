@@ -107,7 +107,7 @@ impl<'a> Wanted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::Place;
+    use crate::stage::LogPlace;
 
     async fn notes(log: &FileLog, query: AuditQuery) -> (Vec<String>, Option<u64>) {
         let page =
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn questions_are_answered_newest_first_and_go_on_where_they_ended() {
-        let place = Place::new().with_records(&[7]).await;
+        let place = LogPlace::new().with_records(&[7]).await;
         let log = place.open();
         let all = |limit, before| AuditQuery { limit, before, ..AuditQuery::default() };
         assert_eq!(notes(&log, all(3, None)).await, (vec!["n6".into(), "n5".into(), "n4".into()], Some(5)));
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn everything_asked_for_must_hold() {
-        let place = Place::new().with_records(&[7]).await;
+        let place = LogPlace::new().with_records(&[7]).await;
         let log = place.open();
         let of = |query: AuditQuery| async { notes(&log, query).await.0.len() };
         let acme = || Some("acme".parse().unwrap());
@@ -147,13 +147,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_proof_says_whose_record_it_is() {
-        let place = Place::new().with_records(&[2]).await;
+        let place = LogPlace::new().with_records(&[2]).await;
         let log = place.open();
         let id = log.search(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap().records[0]["id"].clone();
         let proof = AuditLog::proof(&log, id.as_str().unwrap()).await.unwrap().unwrap();
         assert_eq!(proof.tenant.as_deref(), Some("acme"));
         let head = AuditLog::checkpoint(&log).await.unwrap();
         let key = head.key.parse().unwrap();
-        assert!(crate::Proof::parse(&proof.document.to_string()).unwrap().verify(&key).is_ok());
+        assert!(crate::InclusionProof::parse(&proof.document.to_string()).unwrap().verify(&key).is_ok());
     }
 }

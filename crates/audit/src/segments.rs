@@ -22,7 +22,7 @@ const HALVING_BYTES_MIN: u64 = 16 * 1024;
 
 /// One file of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct LogSegment {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
     /// The number of its first record; none while it is empty.
@@ -48,15 +48,15 @@ pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// The files of this log, in order; those from before the numbering are left out.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<Segment>> {
+pub(crate) fn list(dir: &Path) -> io::Result<Vec<LogSegment>> {
     let mut found = Vec::new();
     for number in numbers(dir)? {
         let path = dir.join(file_name(number));
         match first_line(&path)? {
-            None => found.push(Segment { number, path, first: None }),
+            None => found.push(LogSegment { number, path, first: None }),
             Some(line) => {
                 if let Some(first) = sequence(&line) {
-                    found.push(Segment { number, path, first: Some(first) });
+                    found.push(LogSegment { number, path, first: Some(first) });
                 }
             }
         }

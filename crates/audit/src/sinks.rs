@@ -1,7 +1,7 @@
 //! Copies of the audit log in other places: files, an HTTP receiver, Kafka. (AUD-003, AUD-005, AUD-008, AUD-009)
 //!
 //! The log itself is the outbox. A record is durable there before anybody hears of it, so a sink that is down, slow or
-//! wrongly set up never stops a call and never loses a record: its [`Courier`] stays where it is and goes on when it can.
+//! wrongly set up never stops a call and never loses a record: its [`SinkForwarder`] stays where it is and goes on when it can.
 //!
 //! ```text
 //! FileLog ──append──▶ audit-*.jsonl ──Source──▶ Courier ──batch──▶ Sink ──acknowledged──▶ Cursor (file)
@@ -24,19 +24,19 @@ use async_trait::async_trait;
 
 pub mod archive;
 mod backoff;
-mod courier;
 mod cursor;
 mod event;
 pub mod file;
+mod forwarder;
 pub mod http;
 mod source;
 mod status;
 
-pub use courier::{Courier, CourierHandle, CourierParts};
-pub use cursor::{Cursor, CursorError};
-pub use event::{Event, EventError, NO_TENANT};
-pub use source::{LogSource, Source};
-pub use status::{Lag, SinkState, SinkStatus, SinkWatcher, StatusFile, Unwatched};
+pub use cursor::{CursorError, SinkCursor};
+pub use event::{EventError, NO_TENANT, SinkEvent};
+pub use forwarder::{ForwarderHandle, ForwarderParts, SinkForwarder};
+pub use source::{LogSource, RecordSource};
+pub use status::{NoSinkObserver, SinkLag, SinkState, SinkStatus, SinkWatcher, StatusFile};
 
 /// How much is handed to a sink at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Default for BatchLimits {
 
 /// How a courier divides its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct ForwarderPace {
     /// When the log has grown again, it may grow for so long before it is read, so that a busy log is carried in large batches.
     pub gather: Duration,
     /// After a batch the courier rests so many times as long as the batch took: what calls have to do goes before.
@@ -64,7 +64,7 @@ pub struct Pace {
     pub lag_max: Duration,
 }
 
-impl Default for Pace {
+impl Default for ForwarderPace {
     /// Without rest.
     fn default() -> Self {
         Self { gather: Duration::from_millis(50), rests: 0, lag_max: Duration::ZERO }
@@ -73,7 +73,7 @@ impl Default for Pace {
 
 /// What becomes of a batch that was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BatchVerdict {
     /// It may be taken later, not before `after` if the receiver has named a time.
     Later { after: Option<Duration> },
     /// It will be refused again until somebody changes something.
@@ -86,7 +86,7 @@ pub enum Verdict {
 pub struct SinkError {
     /// So many events from the start of the batch were taken all the same.
     pub acknowledged: usize,
-    pub verdict: Verdict,
+    pub verdict: BatchVerdict,
     /// For whoever operates this server: no secret, no content of a record.
     pub reason: String,
 }
@@ -94,12 +94,12 @@ pub struct SinkError {
 impl SinkError {
     /// Another try may go well.
     pub fn later(reason: impl Into<String>) -> Self {
-        Self { acknowledged: 0, verdict: Verdict::Later { after: None }, reason: reason.into() }
+        Self { acknowledged: 0, verdict: BatchVerdict::Later { after: None }, reason: reason.into() }
     }
 
     /// Another try will go as this one did.
     pub fn refused(reason: impl Into<String>) -> Self {
-        Self { acknowledged: 0, verdict: Verdict::Refused, reason: reason.into() }
+        Self { acknowledged: 0, verdict: BatchVerdict::Refused, reason: reason.into() }
     }
 
     /// The same, after so many events were taken.
@@ -111,15 +111,15 @@ impl SinkError {
 
 /// Takes events to their place.
 #[async_trait]
-pub trait Sink: Send + Sync + fmt::Debug {
+pub trait RecordSink: Send + Sync + fmt::Debug {
     /// Takes the events, in order, and returns once they are safe where they went. Bounded in time by the sink.
     ///
     /// # Errors
     /// When not all were taken. What is not counted as acknowledged is handed over again.
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError>;
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError>;
 
     /// What an event counts for among the bytes of a batch.
-    fn bytes_of(&self, event: &Event) -> usize {
+    fn bytes_of(&self, event: &SinkEvent) -> usize {
         event.json().len()
     }
 

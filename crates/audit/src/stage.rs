@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use contract::ids::TraceId;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, Decided, Judged, Link, Who};
+use kernel::ports::audit_sink::{
+    AuditAction, AuditRecord, AuditSink as _, DecisionReason, DelegationLink, RecordedActor, RecordedDecision,
+};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::Usage;
+use kernel::ports::executor::ResourceUsage;
 
 use crate::{FileLog, LogOptions};
 
 /// A clock that goes when it is told to, in both directions.
 #[derive(Debug)]
-pub(crate) struct Hands(pub(crate) AtomicI64);
+pub(crate) struct DrivenClock(pub(crate) AtomicI64);
 
-impl Clock for Hands {
+impl Clock for DrivenClock {
     fn now(&self) -> UnixMillis {
         UnixMillis(self.0.load(Ordering::SeqCst))
     }
@@ -33,26 +35,27 @@ impl Clock for Hands {
 
 /// Never the same byte twice in a row, and every time the same bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Steps(AtomicU8);
+pub(crate) struct SequenceEntropy(AtomicU8);
 
-impl Entropy for Steps {
+impl Entropy for SequenceEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         bytes.iter_mut().for_each(|byte| *byte = self.0.fetch_add(1, Ordering::SeqCst));
     }
 }
 
 /// A folder with a log and, beside it, the key.
-pub(crate) struct Place {
+pub(crate) struct LogPlace {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) clock: Arc<Hands>,
+    pub(crate) clock: Arc<DrivenClock>,
     pub(crate) options: LogOptions,
 }
 
-impl Place {
+impl LogPlace {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(Hands(AtomicI64::new(1_800_000_000_000)));
-        let options = LogOptions::new(folder.path().join("audit.key"), clock.clone(), Arc::new(Steps::default()));
+        let clock = Arc::new(DrivenClock(AtomicI64::new(1_800_000_000_000)));
+        let options =
+            LogOptions::new(folder.path().join("audit.key"), clock.clone(), Arc::new(SequenceEntropy::default()));
         Self { folder, clock, options }
     }
 
@@ -96,24 +99,24 @@ pub(crate) fn record_of(note: &str, principal: usize) -> AuditRecord {
         action: AuditAction::InvocationFinished,
         trace_id: TraceId::from_bytes([7; 16]),
         invocation_id: None,
-        who: Some(Arc::new(Who {
+        who: Some(Arc::new(RecordedActor {
             tenant: "acme".parse().unwrap(),
             subject: subject.parse().unwrap(),
             user: Some("did:example:ann".parse().unwrap()),
             token_id: Some("t-2".into()),
-            chain: vec![Link { subject: "did:example:ann".parse().unwrap(), token_id: Some("t-1".into()) }],
+            chain: vec![DelegationLink { subject: "did:example:ann".parse().unwrap(), token_id: Some("t-1".into()) }],
         })),
         tool: Some("calculator".parse().unwrap()),
         version: None,
         status: None,
         code: None,
         parameters_digest: None,
-        judged: Some(Box::new(Judged {
-            decision: Some(Decided { allowed: true, reason: "token".into() }),
-            ..Judged::default()
+        judged: Some(Box::new(RecordedDecision {
+            decision: Some(DecisionReason { allowed: true, reason: "token".into() }),
+            ..RecordedDecision::default()
         })),
         duration_ms: Some(1),
-        usage: Some(Usage { memory_peak_mb: 9, ..Usage::default() }),
+        usage: Some(ResourceUsage { memory_peak_mb: 9, ..ResourceUsage::default() }),
         parameters: None,
         cost: None,
         note: Some(note.into()),

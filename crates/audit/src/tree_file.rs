@@ -32,7 +32,7 @@ pub(crate) struct TreeFile {
 
 /// Reads leaf after leaf, many at once. One out of order costs a read of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Leaves {
+pub(crate) struct LeafReader {
     /// Where in the file the window begins.
     start: u64,
     window: Vec<u8>,
@@ -113,7 +113,7 @@ impl Nodes for TreeFile {
     }
 }
 
-impl Leaves {
+impl LeafReader {
     /// The hash of a leaf; none if the file does not have it.
     pub(crate) fn leaf(&mut self, tree: &TreeFile, index: u64) -> Option<Hash> {
         let place = index.checked_mul(2)?.checked_sub(u64::from(index.count_ones()))?.checked_mul(HASH_BYTES)?;
@@ -170,7 +170,7 @@ mod tests {
             let path = inclusion_path(&tree, n, 200).unwrap();
             assert!(verify_inclusion(n, 200, &leaf_hash(&n.to_be_bytes()), &path, &frontier.root()));
         }
-        let mut leaves = Leaves::default();
+        let mut leaves = LeafReader::default();
         for n in (0..200_u64).chain([0, 199, 7, 8, 150]) {
             assert_eq!(leaves.leaf(&tree, n), Some(leaf_hash(&n.to_be_bytes())), "{n}");
         }

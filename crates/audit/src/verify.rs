@@ -17,11 +17,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, LogCheckpoint};
 use crate::export::ExportHead;
 use crate::log_mark::LogMark;
 use crate::merkle::Frontier;
-use crate::note::{Note, NoteKey};
+use crate::note::{NoteKey, SignedNote};
 use crate::segments::{self, next_line};
 use crate::tree_file::TreeFile;
 
@@ -33,7 +33,7 @@ mod signatures;
 mod tests;
 
 use checker::Checker;
-pub use fault::Fault;
+pub use fault::LogFault;
 use lines::Lines;
 use signatures::Signatures;
 
@@ -46,7 +46,7 @@ pub(crate) const FAULTS_MAX: usize = 100;
 
 /// What is believed beforehand.
 #[derive(Debug, Clone, Default)]
-pub struct Trust {
+pub struct VerifyTrust {
     /// Public keys from a safe place. Without any, those the log names itself: then it is only checked against itself.
     pub keys: Vec<NoteKey>,
     /// Checkpoints that somebody else has kept, as notes.
@@ -55,7 +55,7 @@ pub struct Trust {
 
 /// What was found.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Nothing is wrong.
     pub whole: bool,
     pub records: u64,
@@ -73,7 +73,7 @@ pub struct Report {
     pub keys: Vec<String>,
     /// Whether a key was handed in; if not, the log was checked against the key it names itself.
     pub key_given: bool,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<LogFault>,
     /// Records that a crash had left unsigned, and that were signed when the log was opened again.
     pub recovered: Vec<RecoveredRange>,
     /// What is strange and no fault.
@@ -90,7 +90,7 @@ pub struct RecoveredRange {
 }
 
 /// Checks the log in a directory.
-pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
+pub fn verify_dir(dir: &Path, trust: &VerifyTrust) -> io::Result<VerifyReport> {
     let mark = LogMark::read(dir)?;
     let mut signatures = Signatures::new(trust, mark.as_ref().map(|mark| mark.key.as_str()));
     signatures.own(&checkpoints_in(dir)?);
@@ -100,7 +100,7 @@ pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
     if let Some(mark) = &mark {
         former_files(dir, mark, &mut checker)?;
     } else {
-        checker.fault(Fault::NoMark);
+        checker.fault(LogFault::NoMark);
     }
     let first_file = mark.as_ref().map_or(0, |mark| mark.first_file);
     let mut lines = Lines::default();
@@ -116,13 +116,14 @@ pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
         }
     }
     // A server that starts while this reads takes the end back before it writes.
-    let newest = checkpoint::newest_to_read(dir)?.and_then(|note| Checkpoint::of(&Note::parse(&note).ok()?).ok());
+    let newest =
+        checkpoint::newest_to_read(dir)?.and_then(|note| LogCheckpoint::of(&SignedNote::parse(&note).ok()?).ok());
     let is_ended = newest.is_some_and(|newest| newest.is_end);
     Ok(checker.end(tree_leaves, is_ended))
 }
 
 /// Checks an export.
-pub fn verify_export(source: impl io::Read, trust: &Trust) -> io::Result<Report> {
+pub fn verify_export(source: impl io::Read, trust: &VerifyTrust) -> io::Result<VerifyReport> {
     let mut reader = BufReader::with_capacity(READ_BYTES, source);
     let mut line = Vec::new();
     let head = if next_line(&mut reader, &mut line)? { ExportHead::parse(&line) } else { None };
@@ -137,7 +138,7 @@ pub fn verify_export(source: impl io::Read, trust: &Trust) -> io::Result<Report>
         lines.each(|looked| checker.take(looked));
     }
     if lines.take_torn() {
-        checker.fault(Fault::Truncated { records: checker.records(), signed: head.to });
+        checker.fault(LogFault::Truncated { records: checker.records(), signed: head.to });
     }
     Ok(checker.end_of_export(&head))
 }
@@ -163,7 +164,7 @@ fn former_files(dir: &Path, mark: &LogMark, checker: &mut Checker) -> io::Result
     let now = crate::log_mark::former_files(dir)?;
     for former in &mark.before {
         if !now.contains(former) {
-            checker.fault(Fault::FormerFile { name: former.name.clone() });
+            checker.fault(LogFault::FormerFile { name: former.name.clone() });
         }
     }
     Ok(())

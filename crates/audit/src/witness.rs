@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const WAITING_MAX: usize = 16;
 
 /// Somebody who remembers checkpoints.
-pub trait Witness: Send + Sync + fmt::Debug {
+pub trait CheckpointWitness: Send + Sync + fmt::Debug {
     /// Tells it a signed checkpoint. Must not wait for long: it is called while the log is held.
     fn tell(&self, note: &str);
 }
@@ -59,7 +59,7 @@ impl FileWitness {
     }
 }
 
-impl Witness for FileWitness {
+impl CheckpointWitness for FileWitness {
     fn tell(&self, note: &str) {
         let (done, answer) = mpsc::sync_channel(1);
         if self.notes.try_send((note.to_owned(), done)).is_err() {
@@ -78,9 +78,9 @@ impl Witness for FileWitness {
 
 /// Several witnesses as one.
 #[derive(Debug)]
-pub struct Witnesses(pub Vec<Box<dyn Witness>>);
+pub struct WitnessGroup(pub Vec<Box<dyn CheckpointWitness>>);
 
-impl Witness for Witnesses {
+impl CheckpointWitness for WitnessGroup {
     fn tell(&self, note: &str) {
         self.0.iter().for_each(|witness| witness.tell(note));
     }

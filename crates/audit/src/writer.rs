@@ -6,7 +6,7 @@
 //! over it, so after a crash it is believed up to the newest checkpoint and the few lines after that are hashed again.
 //!
 //! A sync and a signature are taken apart into what needs the writer and what only waits for the disk ([`LineSync`],
-//! [`Signature`]), so that lines can be written while the disk works.
+//! [`PendingSignature`]), so that lines can be written while the disk works.
 //!
 //! Invariants
 //! - WRITE-1: what the frontier and the counts say is what is written; `synced` says what is durable.
@@ -27,25 +27,25 @@ use std::sync::Arc;
 use kernel::ports::audit_sink::AuditRecord;
 use kernel::ports::clock::UnixMillis;
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, LogCheckpoint};
 use crate::key_file;
-use crate::line::{self, OwnWord, Stamp};
+use crate::line::{self, OwnWord, RecordStamp};
 use crate::line_mac::MacKey;
 use crate::log_mark::LogMark;
 use crate::merkle::{Frontier, Hash, leaf_hash};
 use crate::note::NoteSigner;
-use crate::principals::Principals;
+use crate::principals::PrincipalCounts;
 use crate::recovery::open_file;
 use crate::room;
 use crate::tree_file::TreeFile;
-use crate::witness::Witness;
+use crate::witness::CheckpointWitness;
 
 /// The counts of principals are saved after this many records, and at the end.
 pub(crate) const SAVE_RECORDS: u64 = 65_536;
 
 /// A log that is open for appending.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct LogWriter {
     pub(crate) dir: PathBuf,
     pub(crate) mark: LogMark,
     pub(crate) key_file: PathBuf,
@@ -64,8 +64,8 @@ pub(crate) struct Writer {
     pub(crate) leaf: Hash,
     /// Lines before this edge have not been held against it yet (`line_check`).
     pub(crate) unread: Frontier,
-    pub(crate) unsynced: Unsynced,
-    pub(crate) principals: Principals,
+    pub(crate) unsynced: UnsyncedWrites,
+    pub(crate) principals: PrincipalCounts,
     /// After how many records the counts were saved.
     pub(crate) saved: u64,
     /// The newest checkpoint, and how many records it covers.
@@ -74,14 +74,14 @@ pub(crate) struct Writer {
     pub(crate) is_ended: bool,
     /// The time of the newest checkpoint: later ones never say an earlier one, whatever the clock does.
     pub(crate) signed_at: UnixMillis,
-    pub(crate) witness: Option<Arc<dyn Witness>>,
+    pub(crate) witness: Option<Arc<dyn CheckpointWitness>>,
     /// Something was half written and must be cut off first.
     pub(crate) torn: bool,
 }
 
 /// What was written and is not known to be durable.
 #[derive(Debug)]
-pub(crate) struct Unsynced {
+pub(crate) struct UnsyncedWrites {
     /// How many records are durable.
     synced: u64,
     /// Written since, in the newest file.
@@ -110,14 +110,14 @@ pub(crate) struct LineSync {
 
 /// A checkpoint that needs the disk only.
 #[derive(Debug)]
-pub(crate) struct Signature {
+pub(crate) struct PendingSignature {
     lines: LineSync,
     tree: Arc<TreeFile>,
     signer: Arc<NoteSigner>,
     root: Hash,
     at: UnixMillis,
     notes: PathBuf,
-    witness: Option<Arc<dyn Witness>>,
+    witness: Option<Arc<dyn CheckpointWitness>>,
     is_end: bool,
 }
 
@@ -129,7 +129,7 @@ struct Batch {
     leaf: Hash,
 }
 
-impl Writer {
+impl LogWriter {
     /// How many records there are.
     pub(crate) fn size(&self) -> u64 {
         self.frontier.size()
@@ -160,7 +160,7 @@ impl Writer {
 
     /// Appends a record of the log about itself.
     pub(crate) fn append_own(&mut self, word: OwnWord<'_>, now: UnixMillis) -> io::Result<()> {
-        let stamp = Stamp { log: &self.mark.id, seq: self.size(), turn: None };
+        let stamp = RecordStamp { log: &self.mark.id, seq: self.size(), turn: None };
         let mut batch = self.begin_batch(0);
         line::write_own(word, now, stamp, &mut batch.lines)?;
         batch.take_in(0, &self.mac);
@@ -172,10 +172,10 @@ impl Writer {
         let mut name = String::new();
         for record in records {
             let turn = record.who.as_deref().map(|who| {
-                Principals::write_name(who.tenant.as_str(), who.subject.as_str(), &mut name);
+                PrincipalCounts::write_name(who.tenant.as_str(), who.subject.as_str(), &mut name);
                 self.principals.count(&name)
             });
-            let stamp = Stamp { log: &self.mark.id, seq: batch.frontier.size(), turn };
+            let stamp = RecordStamp { log: &self.mark.id, seq: batch.frontier.size(), turn };
             let start = batch.lines.len();
             line::write(record, stamp, &mut batch.lines)?;
             batch.take_in(start, &self.mac);
@@ -307,9 +307,9 @@ impl Writer {
     }
 
     /// Begins to sign what was written so far.
-    pub(crate) fn begin_signature(&mut self, now: UnixMillis) -> io::Result<Signature> {
+    pub(crate) fn begin_signature(&mut self, now: UnixMillis) -> io::Result<PendingSignature> {
         self.signed_at = self.signed_at.max(now);
-        Ok(Signature {
+        Ok(PendingSignature {
             lines: self.begin_sync()?,
             tree: Arc::clone(&self.tree),
             signer: Arc::clone(&self.signer),
@@ -322,7 +322,7 @@ impl Writer {
     }
 
     /// Takes in what came of a signature. One after the other only: sizes of checkpoints never shrink.
-    pub(crate) fn end_signature(&mut self, signature: &Signature, done: Signed) -> io::Result<String> {
+    pub(crate) fn end_signature(&mut self, signature: &PendingSignature, done: SignOutcome) -> io::Result<String> {
         self.end_sync(&signature.lines, done.lines)?;
         let note = done.note?;
         self.newest = Some((signature.lines.size, note.clone()));
@@ -344,7 +344,7 @@ impl Writer {
     /// The last checkpoint of this run, which says that it is the last, and the counts.
     pub(crate) fn close(&mut self, now: UnixMillis) -> io::Result<()> {
         if !self.is_ended {
-            let signature = Signature { is_end: true, ..self.begin_signature(now)? };
+            let signature = PendingSignature { is_end: true, ..self.begin_signature(now)? };
             let done = signature.run();
             self.end_signature(&signature, done)?;
         }
@@ -375,7 +375,7 @@ impl Writer {
     }
 }
 
-impl Unsynced {
+impl UnsyncedWrites {
     /// Nothing is: the log has so many records, and their hashes.
     pub(crate) fn none(size: u64) -> Self {
         Self { synced: size, lines: Vec::new(), hashes: Vec::new(), hashed: size, is_doubtful: false }
@@ -396,20 +396,20 @@ impl LineSync {
 
 /// What came of a signature.
 #[derive(Debug)]
-pub(crate) struct Signed {
+pub(crate) struct SignOutcome {
     lines: io::Result<()>,
     note: io::Result<String>,
 }
 
-impl Signature {
+impl PendingSignature {
     /// Waits for the disk, signs, and keeps the note.
-    pub(crate) fn run(&self) -> Signed {
+    pub(crate) fn run(&self) -> SignOutcome {
         let lines = self.lines.run();
         let note = match &lines {
             Ok(()) => self.sign(),
             Err(error) => Err(error.kind().into()),
         };
-        Signed { lines, note }
+        SignOutcome { lines, note }
     }
 
     /// How many records it covers.
@@ -419,7 +419,7 @@ impl Signature {
 
     fn sign(&self) -> io::Result<String> {
         self.tree.sync()?;
-        let note = Checkpoint::sign(&self.signer, self.lines.size, &self.root, self.at, self.is_end);
+        let note = LogCheckpoint::sign(&self.signer, self.lines.size, &self.root, self.at, self.is_end);
         checkpoint::append_note(&self.notes, &note)?;
         if let Some(witness) = &self.witness {
             witness.tell(&note);

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_audit::conformance::{QuickClock, Receiver};
-use gantry_audit::sinks::Sink;
-use gantry_audit::sinks::file::{FileSink, Rotation};
+use gantry_audit::conformance::{QuickClock, SinkReceiver};
+use gantry_audit::sinks::RecordSink;
+use gantry_audit::sinks::file::{FileRotation, FileSink};
 use gantry_audit::sinks::http::{HttpMode, HttpSink};
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use kernel::ports::secret_source::NoSecrets;
@@ -29,9 +29,9 @@ impl Folder {
 }
 
 #[async_trait]
-impl Receiver for Folder {
-    async fn sink(&self) -> Arc<dyn Sink> {
-        let rotation = Rotation { bytes: 20_000, compress: false, ..Rotation::default() };
+impl SinkReceiver for Folder {
+    async fn sink(&self) -> Arc<dyn RecordSink> {
+        let rotation = FileRotation { bytes: 20_000, compress: false, ..FileRotation::default() };
         Arc::new(FileSink::new(self.place(), rotation, Arc::new(QuickClock::default())))
     }
 
@@ -112,8 +112,8 @@ fn whole(headers: &[(&str, String)], data: Value) -> Value {
 }
 
 #[async_trait]
-impl Receiver for Server {
-    async fn sink(&self) -> Arc<dyn Sink> {
+impl SinkReceiver for Server {
+    async fn sink(&self) -> Arc<dyn RecordSink> {
         Arc::new(HttpSink {
             url: "https://siem.example/events".into(),
             mode: self.mode,

@@ -23,9 +23,9 @@ use kernel::ports::did_resolver::{DidError, DidResolver};
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use reqwest::Url;
 
-use ::outbound::Guard;
+use ::outbound::AddressGuard;
 
-use crate::outbound::{Bounds, FetchError, get_guarded};
+use crate::outbound::{AnswerBounds, FetchError, get_guarded};
 
 mod hosts;
 mod location;
@@ -50,10 +50,10 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(5);
 /// Resolves `did:web` on listed hosts.
 #[derive(Debug)]
 pub struct DidWeb {
-    guard: Guard,
+    guard: AddressGuard,
     hosts: HostList,
     clock: Arc<dyn Clock>,
-    bounds: Bounds,
+    bounds: AnswerBounds,
     remembered: Cache<Subject, Remembered>,
 }
 
@@ -67,16 +67,16 @@ struct Remembered {
 impl DidWeb {
     /// For the hosts that may be asked: `example.com` (any port), `example.com:8443` (this port), `*.example.com` (what is
     /// below). With an empty list every `did:web` is unknown. `guard` says to which addresses they may lead
-    /// ([`Guard::for_listed_hosts`]).
+    /// ([`AddressGuard::for_listed_hosts`]).
     ///
     /// # Errors
     /// An entry is not a host.
-    pub fn new(guard: Guard, hosts: &[String], clock: Arc<dyn Clock>) -> Result<Self, HostListError> {
+    pub fn new(guard: AddressGuard, hosts: &[String], clock: Arc<dyn Clock>) -> Result<Self, HostListError> {
         Ok(Self {
             guard,
             hosts: HostList::new(hosts)?,
             clock,
-            bounds: Bounds { time: FETCH_TIME_MAX, bytes_max: DOCUMENT_BYTES_MAX },
+            bounds: AnswerBounds { time: FETCH_TIME_MAX, bytes_max: DOCUMENT_BYTES_MAX },
             remembered: Cache::new(REMEMBERED_MAX),
         })
     }

@@ -20,14 +20,14 @@ use std::time::Duration;
 
 use contract::json::{JsonLimits, read};
 use kernel::ports::policy_engine::EngineError;
-use policy::Upstream;
+use policy::PolicyUpstream;
 use reqwest::Url;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::address::{self, AddressError};
 use crate::bearer_token::BearerToken;
-use crate::outbound::{Bounds, Outbound};
+use crate::outbound::{AnswerBounds, AuthorityClient};
 
 mod answer;
 mod authorize;
@@ -81,15 +81,15 @@ pub enum EngineSetupError {
 /// The way to one endpoint and back.
 #[derive(Debug)]
 struct Endpoint {
-    out: Outbound,
+    out: AuthorityClient,
     url: Url,
-    bounds: Bounds,
+    bounds: AnswerBounds,
     token: Option<BearerToken>,
 }
 
 impl Endpoint {
     fn new<'a>(
-        out: &Outbound,
+        out: &AuthorityClient,
         settings: &EngineSettings,
         path: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, EngineSetupError> {
@@ -101,7 +101,7 @@ impl Endpoint {
         if settings.timeout < Duration::from_millis(1) || settings.timeout > TIMEOUT_MAX {
             return Err(EngineSetupError::Timeout);
         }
-        let bounds = Bounds { time: settings.timeout, bytes_max: ANSWER_BYTES_MAX };
+        let bounds = AnswerBounds { time: settings.timeout, bytes_max: ANSWER_BYTES_MAX };
         Ok(Self { out: out.clone(), url, bounds, token: settings.token.clone() })
     }
 
@@ -130,9 +130,9 @@ struct UpstreamServer<'a> {
     addresses: &'a [String],
 }
 
-impl<'a> From<Upstream<'a>> for UpstreamServer<'a> {
-    fn from(upstream: Upstream<'a>) -> Self {
-        let Upstream { server, transport, command, addresses } = upstream;
+impl<'a> From<PolicyUpstream<'a>> for UpstreamServer<'a> {
+    fn from(upstream: PolicyUpstream<'a>) -> Self {
+        let PolicyUpstream { server, transport, command, addresses } = upstream;
         Self { server, transport, command, addresses }
     }
 }
@@ -146,7 +146,8 @@ mod tests {
     use super::*;
 
     fn endpoint(settings: &EngineSettings) -> Result<String, EngineSetupError> {
-        Endpoint::new(&Outbound::new().unwrap(), settings, ["v1", "authorize"]).map(|endpoint| endpoint.url.into())
+        Endpoint::new(&AuthorityClient::new().unwrap(), settings, ["v1", "authorize"])
+            .map(|endpoint| endpoint.url.into())
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
     fn settings_do_not_show_their_token() {
         let mut settings = EngineSettings::new("https://abac.example.com");
         settings.token = Some(BearerToken::new("s3cret").unwrap());
-        let engine = AuthorizeEngine::new(&Outbound::new().unwrap(), &settings).unwrap();
+        let engine = AuthorizeEngine::new(&AuthorityClient::new().unwrap(), &settings).unwrap();
         assert!(!format!("{settings:?}{engine:?}").contains("s3cret"));
     }
 }

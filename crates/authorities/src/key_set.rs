@@ -15,7 +15,7 @@ use tokio::fs;
 use tokio::io::AsyncReadExt as _;
 
 use crate::address::{self, AddressError};
-use crate::outbound::{Bounds, Outbound};
+use crate::outbound::{AnswerBounds, AuthorityClient};
 
 /// Longest key set.
 const KEY_SET_BYTES_MAX: usize = 256 << 10;
@@ -25,9 +25,9 @@ const FETCH_TIME_MAX: Duration = Duration::from_secs(2);
 /// A key set behind a URL: https, or http on this machine.
 #[derive(Debug)]
 pub struct KeySetUrl {
-    out: Outbound,
+    out: AuthorityClient,
     url: Url,
-    bounds: Bounds,
+    bounds: AnswerBounds,
 }
 
 impl KeySetUrl {
@@ -35,9 +35,9 @@ impl KeySetUrl {
     ///
     /// # Errors
     /// The address is not one that keys may come from.
-    pub fn new(out: &Outbound, url: &str) -> Result<Self, AddressError> {
+    pub fn new(out: &AuthorityClient, url: &str) -> Result<Self, AddressError> {
         let url = address::checked(url, false)?;
-        Ok(Self { out: out.clone(), url, bounds: Bounds { time: FETCH_TIME_MAX, bytes_max: KEY_SET_BYTES_MAX } })
+        Ok(Self { out: out.clone(), url, bounds: AnswerBounds { time: FETCH_TIME_MAX, bytes_max: KEY_SET_BYTES_MAX } })
     }
 
     /// Waits less than the two seconds it would wait otherwise; never more.

@@ -8,7 +8,7 @@
 //! - [`AuthorizeEngine`], [`CheckPermissionEngine`] and [`OpaEngine`] ask a policy engine in one of three shapes
 //!   (AUTH-006, X-12).
 //!
-//! All of them share one [`Outbound`] client.
+//! All of them share one [`AuthorityClient`] client.
 //!
 //! Not here: what the answers mean. Keys are read by `policy`, and who is asked when, and how often, is the kernel's.
 
@@ -24,4 +24,4 @@ pub use bearer_token::{BearerToken, BearerTokenError};
 pub use did_web::{DidWeb, HostListError};
 pub use engine::{AuthorizeEngine, CheckPermissionEngine, EngineSettings, EngineSetupError, OpaEngine};
 pub use key_set::{KeySetFile, KeySetUrl};
-pub use outbound::{Outbound, OutboundError};
+pub use outbound::{AuthorityClient, OutboundError};

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use ::outbound::{ClientOptions, Denied, Guard, operators_client, pinned_client};
+use ::outbound::{AddressGuard, ClientOptions, DeniedAddress, operators_client, pinned_client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 
@@ -26,7 +26,7 @@ const IDLE_CONNECTIONS_MAX: usize = 8;
 
 /// A client for requests to authorities. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
-pub struct Outbound {
+pub struct AuthorityClient {
     client: Client,
 }
 
@@ -35,7 +35,7 @@ pub use ::outbound::BuildError as OutboundError;
 
 /// How long an answer may take, first byte of the request to last byte of the answer, and how long it may be.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct AnswerBounds {
     pub(crate) time: Duration,
     pub(crate) bytes_max: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) enum FetchError {
     NotConnected,
     /// It leads where it must not lead, or nowhere.
     #[error("{0}")]
-    Denied(Denied),
+    Denied(DeniedAddress),
     #[error("the answer broke off")]
     BrokenOff,
     #[error("the answer has status {0}")]
@@ -58,7 +58,7 @@ pub(crate) enum FetchError {
     TooLong(usize),
 }
 
-impl Outbound {
+impl AuthorityClient {
     /// Builds the client.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Outbound {
     }
 
     /// Fetches a document.
-    pub(crate) async fn get(&self, url: &Url, bounds: Bounds) -> Result<Vec<u8>, FetchError> {
+    pub(crate) async fn get(&self, url: &Url, bounds: AnswerBounds) -> Result<Vec<u8>, FetchError> {
         read(self.client.get(url.clone()), bounds).await
     }
 
@@ -83,7 +83,7 @@ impl Outbound {
         url: &Url,
         token: Option<&BearerToken>,
         json: Vec<u8>,
-        bounds: Bounds,
+        bounds: AnswerBounds,
     ) -> Result<Vec<u8>, FetchError> {
         let mut request = self.client.post(url.clone()).body(json);
         request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -95,7 +95,7 @@ impl Outbound {
 }
 
 /// Fetches a document from where the guard lets a request go (OUT-4).
-pub(crate) async fn get_guarded(guard: &Guard, url: &Url, bounds: Bounds) -> Result<Vec<u8>, FetchError> {
+pub(crate) async fn get_guarded(guard: &AddressGuard, url: &Url, bounds: AnswerBounds) -> Result<Vec<u8>, FetchError> {
     let target = guard.target(url.as_str()).map_err(FetchError::Denied)?;
     let judging = tokio::time::timeout(bounds.time, guard.addresses(&target));
     let addresses = judging.await.map_err(|_| FetchError::TimedOut(bounds.time))?.map_err(FetchError::Denied)?;
@@ -105,7 +105,7 @@ pub(crate) async fn get_guarded(guard: &Guard, url: &Url, bounds: Bounds) -> Res
 }
 
 /// OUT-2, OUT-3.
-async fn read(request: RequestBuilder, bounds: Bounds) -> Result<Vec<u8>, FetchError> {
+async fn read(request: RequestBuilder, bounds: AnswerBounds) -> Result<Vec<u8>, FetchError> {
     let request = request.header(ACCEPT, HeaderValue::from_static("application/json")).timeout(bounds.time);
     let mut response = request.send().await.map_err(|error| failed(&error, bounds))?;
     if response.status() != StatusCode::OK {
@@ -121,7 +121,7 @@ async fn read(request: RequestBuilder, bounds: Bounds) -> Result<Vec<u8>, FetchE
     Ok(answer)
 }
 
-fn failed(error: &reqwest::Error, bounds: Bounds) -> FetchError {
+fn failed(error: &reqwest::Error, bounds: AnswerBounds) -> FetchError {
     // In this order: a connection that took too long is both.
     if error.is_connect() {
         FetchError::NotConnected

@@ -17,7 +17,7 @@ use crate::commands::Command;
     max_term_width = 120,
     after_help = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct GantryArguments {
     #[command(flatten)]
     pub(crate) global: GlobalFlags,
     #[command(subcommand)]
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        GantryArguments::command().debug_assert();
     }
 
     #[test]
     fn flags_that_name_a_server_are_refused_by_commands_that_talk_to_none() {
-        let idle = |line: &[&str]| idle_flag(&Arguments::command().try_get_matches_from(line).unwrap());
+        let idle = |line: &[&str]| idle_flag(&GantryArguments::command().try_get_matches_from(line).unwrap());
         let expected = |flag, command: &str| Some((flag, command.to_owned()));
         assert_eq!(idle(&["gantry", "--server", "http://h", "audit", "verify"]), expected("--server", "audit verify"));
         assert_eq!(idle(&["gantry", "audit", "verify", "--token", "t"]), expected("--token", "audit verify"));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn commands_that_talk_to_no_server_are_commands() {
-        let all = Arguments::command();
+        let all = GantryArguments::command();
         for line in WITHOUT_SERVER {
             let found = line.split(' ').try_fold(&all, |command, name| command.find_subcommand(name));
             assert!(found.is_some(), "{line}");
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn global_flags_are_taken_before_and_after_the_command() {
         for line in [["gantry", "--json", "doctor"], ["gantry", "doctor", "--json"]] {
-            assert!(Arguments::try_parse_from(line).unwrap().global.json);
+            assert!(GantryArguments::try_parse_from(line).unwrap().global.json);
         }
     }
 }

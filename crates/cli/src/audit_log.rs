@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{FileLog, FileWitness, LogOptions, Witness, Witnesses};
+use audit::{CheckpointWitness, FileLog, FileWitness, LogOptions, WitnessGroup};
 use kernel::RecorderHandle;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
@@ -13,8 +13,8 @@ use outbound::{ClientOptions, operators_client};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
-use crate::failure::Failure;
+use crate::config::GantryConfig;
+use crate::failure::CommandFailure;
 
 /// Where the key that signs checkpoints is, in the data directory.
 const KEY_FILE: &str = "keys/audit.key";
@@ -29,28 +29,31 @@ const WITNESS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the log of a data directory is opened with. Tells the witness file only: a command that ends at once sends nothing.
 pub(crate) fn options(
-    config: &Config,
+    config: &GantryConfig,
     data_dir: &Path,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
 ) -> LogOptions {
     let mut options = LogOptions::new(data_dir.join(KEY_FILE), clock, entropy);
-    options.witness = config.audit.witness_file().map(|path| Arc::new(FileWitness::new(path)) as Arc<dyn Witness>);
+    options.witness =
+        config.audit.witness_file().map(|path| Arc::new(FileWitness::new(path)) as Arc<dyn CheckpointWitness>);
     options
 }
 
 /// The same for a server, which also sends checkpoints away.
 pub(crate) fn served_options(
-    config: &Config,
+    config: &GantryConfig,
     data_dir: &Path,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-) -> Result<LogOptions, Failure> {
+) -> Result<LogOptions, CommandFailure> {
     let mut options = options(config, data_dir, Arc::clone(&clock), entropy);
     if let Some(url) = config.audit.witness_url() {
-        let mut all: Vec<Box<dyn Witness>> = vec![Box::new(UrlWitness::start(url, clock)?)];
-        all.extend(config.audit.witness_file().map(|path| Box::new(FileWitness::new(path)) as Box<dyn Witness>));
-        options.witness = Some(Arc::new(Witnesses(all)));
+        let mut all: Vec<Box<dyn CheckpointWitness>> = vec![Box::new(UrlWitness::start(url, clock)?)];
+        all.extend(
+            config.audit.witness_file().map(|path| Box::new(FileWitness::new(path)) as Box<dyn CheckpointWitness>),
+        );
+        options.witness = Some(Arc::new(WitnessGroup(all)));
     }
     Ok(options)
 }
@@ -117,9 +120,9 @@ struct UrlWitness {
 }
 
 impl UrlWitness {
-    fn start(url: &str, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+    fn start(url: &str, clock: Arc<dyn Clock>) -> Result<Self, CommandFailure> {
         let wrong = |error: String| {
-            Failure::new(format!("`[audit] witness_url` cannot be used: {error}"))
+            CommandFailure::new(format!("`[audit] witness_url` cannot be used: {error}"))
                 .hint("give the URL of an HTTP service")
         };
         let url: reqwest::Url = url.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -135,7 +138,7 @@ impl UrlWitness {
     }
 }
 
-impl Witness for UrlWitness {
+impl CheckpointWitness for UrlWitness {
     fn tell(&self, note: &str) {
         if self.notes.try_send(note.to_owned()).is_err() {
             tracing::warn!(

@@ -15,8 +15,8 @@
 //!
 //! Not here: what is in it (`commands::backup`), where it goes (`commands::restore`).
 
-mod reading;
-mod writing;
+mod reader;
+mod writer;
 
 use contract::hex::lower_hex;
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use std::io::{self, Read};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub(crate) use reading::BackupReader;
-pub(crate) use writing::BackupWriter;
+pub(crate) use reader::BackupReader;
+pub(crate) use writer::BackupWriter;
 
 /// The form that this program writes and reads.
 pub(crate) const FORMAT: u32 = 1;
@@ -44,7 +44,7 @@ pub(crate) enum StoreKind {
 
 /// What a backup is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct BackupHead {
     pub(crate) format: u32,
     /// The release that made it.
     pub(crate) gantry: String,
@@ -74,19 +74,19 @@ pub(crate) struct TableDigest {
 
 /// The last file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Digests {
+pub(crate) struct BackupDigests {
     pub(crate) files: BTreeMap<String, FileDigest>,
     pub(crate) tables: BTreeMap<String, TableDigest>,
 }
 
 /// Reads through to something and notes what went by.
-pub(crate) struct Hashing<R> {
+pub(crate) struct HashingReader<R> {
     inner: R,
     sha: Sha256,
     bytes: u64,
 }
 
-impl<R: Read> Hashing<R> {
+impl<R: Read> HashingReader<R> {
     pub(crate) fn new(inner: R) -> Self {
         Self { inner, sha: Sha256::new(), bytes: 0 }
     }
@@ -97,7 +97,7 @@ impl<R: Read> Hashing<R> {
     }
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.sha.update(buffer.get(..read).unwrap_or_default());
@@ -115,9 +115,9 @@ mod tests {
         flate2::read::GzDecoder::new(bytes).read_to_end(&mut text).ok().map(|_| text)
     }
 
-    fn head() -> Head {
+    fn head() -> BackupHead {
         let (gantry, made_at) = ("0.1.0".into(), "2026-01-01T00:00:00Z".into());
-        Head {
+        BackupHead {
             format: FORMAT,
             gantry,
             made_at,

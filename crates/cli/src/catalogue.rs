@@ -5,23 +5,27 @@ use kernel::registry::ListFilter;
 use serde_json::Value;
 
 use crate::client::{ClientError, segment};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::offline::OfflineRegistry;
 use crate::tool_reference::ToolReference;
 
 /// One page of tools: of a tier, or of what the token may know. Without a server only the latter can be told.
-pub(crate) async fn list(context: &Context, filter: &ListFilter, tier: Option<&str>) -> Result<Value, Failure> {
+pub(crate) async fn list(
+    context: &CommandContext,
+    filter: &ListFilter,
+    tier: Option<&str>,
+) -> Result<Value, CommandFailure> {
     match ask(context, &list_path(filter, tier)).await? {
         Some(answer) => Ok(answer),
-        None if tier.is_some() => Err(Failure::new(format!("no server answers at {}", context.server_url()))
+        None if tier.is_some() => Err(CommandFailure::new(format!("no server answers at {}", context.server_url()))
             .hint("tiers depend on who asks: start a server with `gantry serve`, or leave --tier out")),
         None => Ok(OfflineRegistry::open(context).await?.list(filter)),
     }
 }
 
 /// The best hits.
-pub(crate) async fn search(context: &Context, query: &str, limit: usize) -> Result<Value, Failure> {
+pub(crate) async fn search(context: &CommandContext, query: &str, limit: usize) -> Result<Value, CommandFailure> {
     match ask(context, &format!("/v1/tools/search?q={}&limit={limit}", segment(query))).await? {
         Some(answer) => Ok(answer),
         None => OfflineRegistry::open(context).await?.search(query, limit).await,
@@ -29,7 +33,7 @@ pub(crate) async fn search(context: &Context, query: &str, limit: usize) -> Resu
 }
 
 /// One tool with all its versions, or one version.
-pub(crate) async fn show(context: &Context, tool: &ToolReference) -> Result<Value, Failure> {
+pub(crate) async fn show(context: &CommandContext, tool: &ToolReference) -> Result<Value, CommandFailure> {
     let name = segment(&tool.tool);
     let Some(version) = &tool.version else {
         return match ask(context, &format!("/v1/tools/{name}")).await? {
@@ -40,14 +44,14 @@ pub(crate) async fn show(context: &Context, tool: &ToolReference) -> Result<Valu
     match ask(context, &format!("/v1/tools/{name}/versions/{}", segment(version))).await? {
         Some(answer) => Ok(answer),
         None => {
-            let spec = VersionSpec::parse(version).map_err(|error| Failure::usage(error.to_string()))?;
+            let spec = VersionSpec::parse(version).map_err(|error| CommandFailure::usage(error.to_string()))?;
             OfflineRegistry::open(context).await?.version(&tool.tool, &spec)
         }
     }
 }
 
 /// How the versions of a tool fare, or the one that is asked for. Only a running server knows, and not every one does.
-pub(crate) async fn health(context: &Context, tool: &ToolReference) -> Option<Value> {
+pub(crate) async fn health(context: &CommandContext, tool: &ToolReference) -> Option<Value> {
     let answer = context.client().ok()?.get(&format!("/v1/tools/{}/health", segment(&tool.tool))).await.ok()?;
     let versions = answer.get("versions")?.as_array()?.iter();
     let wanted = |version: &&Value| {
@@ -57,7 +61,7 @@ pub(crate) async fn health(context: &Context, tool: &ToolReference) -> Option<Va
 }
 
 /// `None`: no server runs, and none was asked for by name.
-async fn ask(context: &Context, path: &str) -> Result<Option<Value>, Failure> {
+async fn ask(context: &CommandContext, path: &str) -> Result<Option<Value>, CommandFailure> {
     match context.client()?.get(path).await {
         Ok(answer) => Ok(Some(answer)),
         Err(ClientError::NotRunning { .. }) if context.may_go_offline() => Ok(None),

@@ -1,4 +1,4 @@
-//! The CLI's way to a server: REST with a token, errors as [`Failure`]s.
+//! The CLI's way to a server: REST with a token, errors as [`CommandFailure`]s.
 //!
 //! Nobody listening is told apart from everything else, because some commands can then work from the data directory.
 //!
@@ -10,7 +10,7 @@ use outbound::{ClientOptions, operators_client_with_tls};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::server_trust::{ServerTrust, tls_error};
 
 /// To connect; a local server answers in less than a millisecond.
@@ -25,7 +25,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Talks to one server.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ServerClient {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
@@ -38,10 +38,10 @@ pub(crate) enum ClientError {
     /// Nobody listens there.
     NotRunning { base: String },
     /// There is an answer, and it is no; or the talk broke off.
-    Failed(Failure),
+    Failed(CommandFailure),
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CommandFailure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::NotRunning { base } => Self::new(format!("no server answers at {base}"))
@@ -51,12 +51,12 @@ impl From<ClientError> for Failure {
     }
 }
 
-impl Client {
+impl ServerClient {
     /// For the server at `base`.
-    pub(crate) fn new(base: &str, token: Option<String>, trust: ServerTrust) -> Result<Self, Failure> {
+    pub(crate) fn new(base: &str, token: Option<String>, trust: ServerTrust) -> Result<Self, CommandFailure> {
         let url = reqwest::Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) else {
-            return Err(Failure::usage(format!("`{base}` is not the address of a server"))
+            return Err(CommandFailure::usage(format!("`{base}` is not the address of a server"))
                 .hint("write for example --server http://127.0.0.1:7300"));
         };
         let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
@@ -65,7 +65,7 @@ impl Client {
     }
 
     /// What reaches the same server in the same way, for talks of another kind that keep up to `idle` connections.
-    pub(crate) fn connector(&self, idle: usize) -> Result<reqwest::Client, Failure> {
+    pub(crate) fn connector(&self, idle: usize) -> Result<reqwest::Client, CommandFailure> {
         connected(&self.trust, false, idle)
     }
 
@@ -182,7 +182,7 @@ impl Client {
         let document: Option<Value> = serde_json::from_slice(bytes).ok();
         match document {
             Some(document) if status.is_success() => Ok(document),
-            Some(document) => Err(match Failure::from_problem(document) {
+            Some(document) => Err(match CommandFailure::from_problem(document) {
                 Some(failure) => ClientError::Failed(self.advised(status, failure)),
                 None => self.stranger(&format!("answered with status {status}")),
             }),
@@ -191,7 +191,7 @@ impl Client {
     }
 
     /// A refused token needs another hint here than it does for an agent.
-    fn advised(&self, status: StatusCode, failure: Failure) -> Failure {
+    fn advised(&self, status: StatusCode, failure: CommandFailure) -> CommandFailure {
         if status != StatusCode::UNAUTHORIZED {
             failure
         } else if self.token.is_none() {
@@ -211,7 +211,7 @@ impl Client {
 
     fn no_answer(&self, error: &reqwest::Error) -> ClientError {
         if let Some(reason) = tls_error(error) {
-            ClientError::Failed(Failure::new(format!("there is no TLS with {}: {reason}", self.base)).hint(
+            ClientError::Failed(CommandFailure::new(format!("there is no TLS with {}: {reason}", self.base)).hint(
                 "check the address, the authority (--ca), and the certificate to show (--client-cert), if the server \
                      demands one",
             ))
@@ -219,12 +219,12 @@ impl Client {
             ClientError::NotRunning { base: self.base.clone() }
         } else if error.is_timeout() {
             ClientError::Failed(
-                Failure::new(format!("the server at {} did not answer in time", self.base))
+                CommandFailure::new(format!("the server at {} did not answer in time", self.base))
                     .hint("what was asked may still be under way; `gantry doctor` looks at the server"),
             )
         } else {
             ClientError::Failed(
-                Failure::new(format!("the connection to {} broke off before the answer", self.base))
+                CommandFailure::new(format!("the connection to {} broke off before the answer", self.base))
                     .hint("look at the server's log"),
             )
         }
@@ -232,14 +232,14 @@ impl Client {
 
     fn stranger(&self, what: &str) -> ClientError {
         ClientError::Failed(
-            Failure::new(format!("what listens at {} is not a Gantry server: it {what}", self.base))
+            CommandFailure::new(format!("what listens at {} is not a Gantry server: it {what}", self.base))
                 .hint("name the right one with --server URL"),
         )
     }
 }
 
 /// No redirect is followed: a token must not travel to wherever an answer points.
-fn connected(trust: &ServerTrust, environment_proxy: bool, idle: usize) -> Result<reqwest::Client, Failure> {
+fn connected(trust: &ServerTrust, environment_proxy: bool, idle: usize) -> Result<reqwest::Client, CommandFailure> {
     let options = ClientOptions {
         connect: Some(CONNECT_TIMEOUT),
         idle_per_host: idle,
@@ -247,7 +247,7 @@ fn connected(trust: &ServerTrust, environment_proxy: bool, idle: usize) -> Resul
         ..ClientOptions::default()
     };
     operators_client_with_tls(options, trust.config()?)
-        .map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))
+        .map_err(|_| CommandFailure::new("the HTTP client cannot be set up on this machine"))
 }
 
 /// One segment of a path, whatever is in it.
@@ -304,7 +304,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         std::thread::spawn(move || impatient(&listener));
-        let client = Client::new(&base, None, ServerTrust::default()).unwrap();
+        let client = ServerClient::new(&base, None, ServerTrust::default()).unwrap();
         for _ in 0..3 {
             assert!(client.get("/v1/servers").await.is_ok());
         }
@@ -313,18 +313,18 @@ mod tests {
     #[test]
     fn only_addresses_of_servers_are_taken() {
         for bad in ["", "localhost", "ftp://x", "/tmp", "http://"] {
-            assert!(Client::new(bad, None, ServerTrust::default()).is_err(), "{bad}");
+            assert!(ServerClient::new(bad, None, ServerTrust::default()).is_err(), "{bad}");
         }
-        let client = Client::new("http://[::1]:7300/", None, ServerTrust::default()).unwrap();
+        let client = ServerClient::new("http://[::1]:7300/", None, ServerTrust::default()).unwrap();
         assert_eq!(client.base(), "http://[::1]:7300");
     }
 
     #[test]
     fn answers_of_strangers_are_told_apart_from_refusals() {
-        let client = Client::new("http://127.0.0.1:1", None, ServerTrust::default()).unwrap();
+        let client = ServerClient::new("http://127.0.0.1:1", None, ServerTrust::default()).unwrap();
         let text = |status, body: &str| match client.document(status, body.as_bytes()) {
             Ok(_) => "fine".to_owned(),
-            Err(error) => Failure::from(error).message,
+            Err(error) => CommandFailure::from(error).message,
         };
         assert_eq!(text(StatusCode::OK, "{}"), "fine");
         assert!(text(StatusCode::OK, "<html>").contains("not a Gantry server"));

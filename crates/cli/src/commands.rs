@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod activation;
 mod agent;
@@ -38,7 +38,7 @@ const STACK_BYTES: usize = 16 << 20;
 
 /// What became of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandOutcome {
     Done,
     /// It did its work, and the answer is "not well": exit code 1 without an error.
     Unfit,
@@ -47,46 +47,46 @@ pub(crate) enum Outcome {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(serve::Serve),
-    Mcp(mcp::Mcp),
-    Call(call::Call),
+    Serve(serve::ServeCommand),
+    Mcp(mcp::McpCommand),
+    Call(call::CallCommand),
     #[command(subcommand)]
-    Jobs(jobs::Jobs),
+    Jobs(jobs::JobsCommand),
     #[command(subcommand)]
-    Tool(tool::Tool),
+    Tool(tool::ToolCommand),
     #[command(subcommand)]
-    Server(server::Server),
+    Server(server::ServerCommand),
     #[command(subcommand)]
-    Breakers(breakers::Breakers),
+    Breakers(breakers::BreakersCommand),
     #[command(subcommand)]
-    Import(import::Import),
+    Import(import::ImportCommand),
     #[command(subcommand)]
-    Token(token::Token),
+    Token(token::TokenCommand),
     #[command(subcommand)]
-    Keys(keys::Keys),
-    LogLevel(log_level::LogLevel),
+    Keys(keys::KeysCommand),
+    LogLevel(log_level::LogLevelCommand),
     #[command(subcommand)]
-    Audit(audit::Audit),
+    Audit(audit::AuditCommand),
     #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyCommand),
     #[command(subcommand)]
-    Tenant(tenant::Tenant),
+    Tenant(tenant::TenantCommand),
     #[command(subcommand)]
-    Agent(agent::Agent),
+    Agent(agent::AgentCommand),
     #[command(subcommand)]
-    Activation(activation::Activation),
+    Activation(activation::ActivationCommand),
     #[command(subcommand)]
-    Webhook(webhook::Webhook),
-    Usage(usage::Usage),
+    Webhook(webhook::WebhookCommand),
+    Usage(usage::UsageCommand),
     #[command(subcommand)]
-    Migrate(migrate::Migrate),
-    Worker(worker::Worker),
-    Instances(instances::Instances),
-    Health(health::Health),
-    Backup(backup::Backup),
-    Restore(restore::Restore),
-    Doctor(doctor::Doctor),
-    Completions(completions::Completions),
+    Migrate(migrate::MigrateCommand),
+    Worker(worker::WorkerLinkCommand),
+    Instances(instances::InstancesCommand),
+    Health(health::HealthCommand),
+    Backup(backup::BackupCommand),
+    Restore(restore::RestoreCommand),
+    Doctor(doctor::DoctorCommand),
+    Completions(completions::CompletionsCommand),
     #[command(hide = true)]
     ConfigReference(config_reference::ConfigReference),
 }
@@ -104,7 +104,7 @@ impl Command {
     }
 
     /// Does it.
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Serve(command) => return Box::pin(command.run(context)).await,
             Self::Worker(command) => return Box::pin(command.run(context)).await,
@@ -124,7 +124,7 @@ impl Command {
             Self::Keys(command) => command.run(context).await?,
             Self::Breakers(command) => command.run(context).await?,
             Self::LogLevel(command) => command.run(context).await?,
-            Self::Instances(_) => instances::Instances::run(context).await?,
+            Self::Instances(_) => instances::InstancesCommand::run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,
@@ -134,6 +134,6 @@ impl Command {
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

@@ -15,7 +15,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::plain_file;
 
 pub(crate) mod audit;
@@ -51,9 +51,9 @@ pub(crate) mod usage;
 pub(crate) mod visibility;
 pub(crate) mod webhooks;
 
-use key::{Key, Value};
+use key::{ConfigKey, KeyValue};
 pub(crate) use settings::ConfigFile;
-use settings::{Problem, Settings};
+use settings::{ConfigProblem, EffectiveSettings};
 
 /// The file that is read when `--config` names none.
 pub(crate) const DEFAULT_FILE: &str = "gantry.toml";
@@ -61,7 +61,7 @@ pub(crate) const DEFAULT_FILE: &str = "gantry.toml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Every section's keys, in the order of the reference page.
-const KEYS: &[&[&Key]] = &[
+const KEYS: &[&[&ConfigKey]] = &[
     server::KEYS,
     store::KEYS,
     shared_state::KEYS,
@@ -94,7 +94,7 @@ const KEYS: &[&[&Key]] = &[
 
 /// The configuration in force.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub(crate) struct GantryConfig {
     pub(crate) server: server::ServerSection,
     pub(crate) store: store::StoreSection,
     pub(crate) shared_state: shared_state::SharedStateSection,
@@ -134,10 +134,10 @@ pub(crate) struct Config {
     /// The file it was read from, as the user wrote it.
     pub(crate) file: Option<PathBuf>,
     /// Where each value came from.
-    pub(crate) settings: Settings,
+    pub(crate) settings: EffectiveSettings,
 }
 
-impl Config {
+impl GantryConfig {
     /// Where packages are installed that MCP servers are started from.
     pub(crate) fn packages_dir(&self, data_dir: &Path) -> PathBuf {
         self.upstreams_packages.clone().unwrap_or_else(|| data_dir.join("packages"))
@@ -147,8 +147,8 @@ impl Config {
     pub(crate) fn load(
         file: Option<&Path>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static Key, Value)>,
-    ) -> Result<Self, Failure> {
+        flags: Vec<(&'static ConfigKey, KeyValue)>,
+    ) -> Result<Self, CommandFailure> {
         let file = find_file(file)?;
         Self::from_sources(file.as_ref(), environment, flags).map_err(|problems| not_usable(&problems))
     }
@@ -156,17 +156,17 @@ impl Config {
     /// The same without any file.
     pub(crate) fn without_file(
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static Key, Value)>,
-    ) -> Result<Self, Failure> {
+        flags: Vec<(&'static ConfigKey, KeyValue)>,
+    ) -> Result<Self, CommandFailure> {
         Self::from_sources(None, environment, flags).map_err(|problems| not_usable(&problems))
     }
 
     pub(crate) fn from_sources(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static Key, Value)>,
-    ) -> Result<Self, Vec<Problem>> {
-        let settings = Settings::gather(file, environment, flags)?;
+        flags: Vec<(&'static ConfigKey, KeyValue)>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        let settings = EffectiveSettings::gather(file, environment, flags)?;
         let mut problems = Vec::new();
         let server = server::ServerSection::read(&settings, &mut problems);
         let store = store::StoreSection::read(&settings, &mut problems);
@@ -184,7 +184,7 @@ impl Config {
         if jobs.concurrency == 0 && server.as_ref().is_some_and(|server| server.limits.probes_only) {
             let nothing =
                 "a worker (`[server] worker_only`) that does no jobs does nothing: let it do at least one at once";
-            problems.push(Problem::new("[jobs] concurrency", nothing.to_owned()));
+            problems.push(ConfigProblem::new("[jobs] concurrency", nothing.to_owned()));
         }
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
@@ -252,7 +252,7 @@ fn is_section(name: &str) -> bool {
     sections().any(|section| section == name)
 }
 
-fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, Failure> {
+fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, CommandFailure> {
     let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
     let name = path.display().to_string();
     let file = match plain_file::open(path) {
@@ -264,12 +264,12 @@ fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, Failure> {
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| unreadable(&name, &error))?;
     if u64::try_from(text.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
         let folder = folder_of(path).ok_or_else(|| {
-            Failure::new(format!("the folder of the configuration file `{name}` has a name that is not text"))
+            CommandFailure::new(format!("the folder of the configuration file `{name}` has a name that is not text"))
                 .hint("put the file into a folder with a name in UTF-8")
         })?;
         return Ok(Some(ConfigFile { name, folder, text }));
     }
-    Err(Failure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
+    Err(CommandFailure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
         .hint("check that it is the file you mean"))
 }
 
@@ -281,13 +281,13 @@ fn folder_of(file: &Path) -> Option<PathBuf> {
     folder.to_str().is_some().then_some(folder)
 }
 
-fn unreadable(name: &str, error: &std::io::Error) -> Failure {
-    Failure::new(format!("configuration file `{name}` cannot be read: {error}"))
+fn unreadable(name: &str, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::new(format!("configuration file `{name}` cannot be read: {error}"))
         .hint("check the path and its permissions, or leave --config out")
 }
 
-fn not_usable(problems: &[Problem]) -> Failure {
-    Failure::new("the configuration cannot be used").reasons(problems.iter().map(ToString::to_string).collect()).hint(
+fn not_usable(problems: &[ConfigProblem]) -> CommandFailure {
+    CommandFailure::new("the configuration cannot be used").reasons(problems.iter().map(ToString::to_string).collect()).hint(
         "every key is explained in docs/configuration.md; `gantry doctor --settings` shows what is in force and why",
     )
 }
@@ -296,9 +296,9 @@ fn not_usable(problems: &[Problem]) -> Failure {
 mod tests {
     use super::*;
 
-    fn config(text: &str) -> Result<Config, Vec<Problem>> {
+    fn config(text: &str) -> Result<GantryConfig, Vec<ConfigProblem>> {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new())
+        GantryConfig::from_sources(Some(&file), &BTreeMap::new(), Vec::new())
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::GlobalFlags;
-use crate::client::Client;
-use crate::config::Config;
-use crate::config::key::{Key, Value};
+use crate::client::ServerClient;
+use crate::config::GantryConfig;
+use crate::config::key::{ConfigKey, KeyValue};
 use crate::data_dir::DataDir;
-use crate::failure::Failure;
-use crate::printer::{Printer, Wishes};
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, PrinterOptions};
 use crate::secret_file;
 use crate::server_trust::ServerTrust;
 
@@ -20,13 +20,13 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:7300";
 
 /// The surroundings of a command.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct CommandContext {
     pub(crate) global: GlobalFlags,
     pub(crate) printer: Printer,
     environment: BTreeMap<String, String>,
 }
 
-impl Context {
+impl CommandContext {
     /// From flags and the process's environment.
     pub(crate) fn new(global: GlobalFlags) -> Self {
         // Variables that are not text are none of ours; a `GANTRY_…` one among them would have to be a mistake.
@@ -36,7 +36,8 @@ impl Context {
         // no-color.org: present and not empty.
         let no_color = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = environment.get("TERM").is_some_and(|value| value == "dumb");
-        let wishes = Wishes { json: global.json, quiet: global.quiet, no_color: global.no_color || no_color || dumb };
+        let wishes =
+            PrinterOptions { json: global.json, quiet: global.quiet, no_color: global.no_color || no_color || dumb };
         Self { printer: Printer::new(wishes), environment, global }
     }
 
@@ -67,10 +68,10 @@ impl Context {
     }
 
     /// The configuration in force, with what the command's own flags say.
-    pub(crate) fn config(&self, flags: Vec<(&'static Key, Value)>) -> Result<Config, Failure> {
+    pub(crate) fn config(&self, flags: Vec<(&'static ConfigKey, KeyValue)>) -> Result<GantryConfig, CommandFailure> {
         let config = match self.global.no_config {
-            true => Config::without_file(&self.environment, flags)?,
-            false => Config::load(self.global.config.as_deref(), &self.environment, flags)?,
+            true => GantryConfig::without_file(&self.environment, flags)?,
+            false => GantryConfig::load(self.global.config.as_deref(), &self.environment, flags)?,
         };
         for suspicion in &config.settings.suspicions {
             self.printer.warn(suspicion);
@@ -102,15 +103,15 @@ impl Context {
     }
 
     /// A client that shows the token.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<ServerClient, CommandFailure> {
         let url = self.server_url();
-        Client::new(&url, self.token()?, self.trust_in(&url))
+        ServerClient::new(&url, self.token()?, self.trust_in(&url))
     }
 
     /// A client that shows none.
-    pub(crate) fn anonymous_client(&self) -> Result<Client, Failure> {
+    pub(crate) fn anonymous_client(&self) -> Result<ServerClient, CommandFailure> {
         let url = self.server_url();
-        Client::new(&url, None, self.trust_in(&url))
+        ServerClient::new(&url, None, self.trust_in(&url))
     }
 
     /// By what the server at this address is recognised.
@@ -124,11 +125,11 @@ impl Context {
     }
 
     /// The token that was given by flag, variable or file; never the admin token by itself.
-    pub(crate) fn given_token(&self) -> Result<Option<String>, Failure> {
+    pub(crate) fn given_token(&self) -> Result<Option<String>, CommandFailure> {
         if let Some(token) = self.global.token.as_deref().map(str::trim) {
             // An unset variable in a script must not turn into the administrator.
             if token.is_empty() {
-                return Err(Failure::usage(
+                return Err(CommandFailure::usage(
                     "the token is empty: --token and GANTRY_TOKEN need one, or must be left out",
                 ));
             }
@@ -137,7 +138,7 @@ impl Context {
         self.global.token_file.as_deref().map(token_in).transpose()
     }
 
-    fn token(&self) -> Result<Option<String>, Failure> {
+    fn token(&self) -> Result<Option<String>, CommandFailure> {
         match self.given_token()? {
             Some(token) => Ok(Some(token)),
             // The admin token is for the server of its own data directory, or for one that was named.
@@ -148,11 +149,11 @@ impl Context {
 }
 
 /// The token in a file.
-pub(crate) fn token_in(path: &Path) -> Result<String, Failure> {
+pub(crate) fn token_in(path: &Path) -> Result<String, CommandFailure> {
     match secret_file::read(path) {
         Ok(Some(secret)) => Ok(secret.text.trim().to_owned()),
-        Ok(None) => Err(Failure::new(format!("there is no token file `{}`", path.display()))
+        Ok(None) => Err(CommandFailure::new(format!("there is no token file `{}`", path.display()))
             .hint("check --token-file; `gantry token mint` makes tokens")),
-        Err(error) => Err(Failure::new(error.to_string()).hint(error.remedy())),
+        Err(error) => Err(CommandFailure::new(error.to_string()).hint(error.remedy())),
     }
 }

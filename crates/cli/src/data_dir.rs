@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::ports::entropy::Entropy;
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
 use policy::SigningKey;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::secret_file::{self, SecretFileError, SecretText};
 use crate::store_seal::StoreKey;
 
@@ -61,7 +61,7 @@ pub(crate) struct RunningServer {
 }
 
 /// A secret of the data directory, and what to say about its file.
-pub(crate) struct Kept<T> {
+pub(crate) struct DataDirSecret<T> {
     pub(crate) value: T,
     pub(crate) warning: Option<String>,
 }
@@ -108,28 +108,28 @@ impl DataDir {
     }
 
     /// Makes the directory and its folders, for their owner only.
-    pub(crate) fn create(&self) -> Result<(), Failure> {
+    pub(crate) fn create(&self) -> Result<(), CommandFailure> {
         self.create_folder(&self.path.join("keys"))
     }
 
     /// Makes and answers the folder of tools that the server keeps.
-    pub(crate) fn tools_dir(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn tools_dir(&self) -> Result<PathBuf, CommandFailure> {
         let folder = self.path.join("tools");
         self.create_folder(&folder)?;
         Ok(folder)
     }
 
     /// Makes the folder of former keys.
-    pub(crate) fn create_retired(&self) -> Result<(), Failure> {
+    pub(crate) fn create_retired(&self) -> Result<(), CommandFailure> {
         self.create_folder(&self.retired_keys_dir())?;
         // The folder must be as durable as what is about to be written into it.
         let synced = std::fs::File::open(self.path.join("keys")).and_then(|keys| keys.sync_all());
-        synced.map_err(|error| Failure::new(format!("the folder of keys cannot be synced: {error}")))
+        synced.map_err(|error| CommandFailure::new(format!("the folder of keys cannot be synced: {error}")))
     }
 
-    fn create_folder(&self, folder: &Path) -> Result<(), Failure> {
+    fn create_folder(&self, folder: &Path) -> Result<(), CommandFailure> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
-            Failure::new(format!("the data directory `{}` cannot be made: {error}", self.path.display()))
+            CommandFailure::new(format!("the data directory `{}` cannot be made: {error}", self.path.display()))
                 .hint("name another one with --data-dir, or check the owner and mode of its parent")
         })
     }
@@ -147,49 +147,52 @@ impl DataDir {
     // ------------------------------------------------------------------------------------------------------- secrets
 
     /// The signing key, if there is one.
-    pub(crate) fn signing_key(&self) -> Result<Option<Kept<SigningKey>>, Failure> {
+    pub(crate) fn signing_key(&self) -> Result<Option<DataDirSecret<SigningKey>>, CommandFailure> {
         let path = self.signing_key_file();
         let Some(secret) = read(&path)? else { return Ok(None) };
         let value = SigningKey::from_pem(&secret.text).map_err(|error| garbled(&path, &error.to_string()))?;
-        Ok(Some(Kept { value, warning: warning(&path, &secret) }))
+        Ok(Some(DataDirSecret { value, warning: warning(&path, &secret) }))
     }
 
     /// The admin token, if there is one.
-    pub(crate) fn admin_token(&self) -> Result<Option<Kept<String>>, Failure> {
+    pub(crate) fn admin_token(&self) -> Result<Option<DataDirSecret<String>>, CommandFailure> {
         let path = self.admin_token_file();
         let Some(secret) = read(&path)? else { return Ok(None) };
         let value = secret.text.trim().to_owned();
         if !is_admin_token(&value) {
             return Err(garbled(&path, "it does not hold an admin token"));
         }
-        Ok(Some(Kept { value, warning: warning(&path, &secret) }))
+        Ok(Some(DataDirSecret { value, warning: warning(&path, &secret) }))
     }
 
     /// The signing key; made if there is none.
-    pub(crate) fn signing_key_or_new(&self, entropy: &dyn Entropy) -> Result<Kept<SigningKey>, Failure> {
+    pub(crate) fn signing_key_or_new(
+        &self,
+        entropy: &dyn Entropy,
+    ) -> Result<DataDirSecret<SigningKey>, CommandFailure> {
         if let Some(kept) = self.signing_key()? {
             return Ok(kept);
         }
         let mut seed = [0u8; 32];
         entropy.fill(&mut seed);
         let key = SigningKey::from_seed(&seed);
-        let pem = key.to_pem().map_err(|error| Failure::new(error.to_string()))?;
+        let pem = key.to_pem().map_err(|error| CommandFailure::new(error.to_string()))?;
         secret_file::write(&self.signing_key_file(), &pem).map_err(|error| refused(&error))?;
-        Ok(Kept { value: key, warning: None })
+        Ok(DataDirSecret { value: key, warning: None })
     }
 
     /// The admin token; made if there is none.
-    pub(crate) fn admin_token_or_new(&self, entropy: &dyn Entropy) -> Result<Kept<String>, Failure> {
+    pub(crate) fn admin_token_or_new(&self, entropy: &dyn Entropy) -> Result<DataDirSecret<String>, CommandFailure> {
         if let Some(kept) = self.admin_token()? {
             return Ok(kept);
         }
         let token = new_admin_token(entropy);
         secret_file::write(&self.admin_token_file(), &format!("{token}\n")).map_err(|error| refused(&error))?;
-        Ok(Kept { value: token, warning: None })
+        Ok(DataDirSecret { value: token, warning: None })
     }
 
     /// What the secrets of webhooks are derived from; made if there is none.
-    pub(crate) fn webhook_root_or_new(&self, entropy: &dyn Entropy) -> Result<Secret, Failure> {
+    pub(crate) fn webhook_root_or_new(&self, entropy: &dyn Entropy) -> Result<SecretValue, CommandFailure> {
         let path = self.webhook_root_file();
         let text = match read(&path)? {
             Some(kept) => kept.text.trim().to_owned(),
@@ -200,19 +203,19 @@ impl DataDir {
             }
         };
         root_of(&text)
-            .and_then(|root| Secret::new(root.to_vec()))
+            .and_then(|root| SecretValue::new(root.to_vec()))
             .ok_or_else(|| garbled(&path, "it does not hold the root of webhook secrets"))
     }
 
     /// The key that seals what must not be readable in the store, if there is one.
-    pub(crate) fn store_key(&self) -> Result<Option<StoreKey>, Failure> {
+    pub(crate) fn store_key(&self) -> Result<Option<StoreKey>, CommandFailure> {
         let path = self.store_key_file();
         let Some(kept) = read(&path)? else { return Ok(None) };
         StoreKey::parse(&kept.text).map(Some).ok_or_else(|| garbled(&path, "it does not hold the key of the store"))
     }
 
     /// The same; made if there is none.
-    pub(crate) fn store_key_or_new(&self, entropy: &dyn Entropy) -> Result<StoreKey, Failure> {
+    pub(crate) fn store_key_or_new(&self, entropy: &dyn Entropy) -> Result<StoreKey, CommandFailure> {
         if let Some(key) = self.store_key()? {
             return Ok(key);
         }
@@ -234,17 +237,17 @@ impl DataDir {
     }
 
     /// Says where the running server is, for as long as what this gives is kept.
-    pub(crate) fn announce(&self, server: &RunningServer) -> Result<Announced, Failure> {
+    pub(crate) fn announce(&self, server: &RunningServer) -> Result<ServerNote, CommandFailure> {
         let path = self.server_file();
         let text = serde_json::to_string(server).unwrap_or_default();
         secret_file::write(&path, &text).map_err(|error| refused(&error))?;
         let unlockable = |_| {
-            Failure::new("the note about the running server could not be locked")
+            CommandFailure::new("the note about the running server could not be locked")
                 .hint("the data directory must be on a file system that knows locks")
         };
         let held = std::fs::File::open(&path).map_err(unlockable)?;
         held.lock().map_err(unlockable)?;
-        Ok(Announced { path, _held: held })
+        Ok(ServerNote { path, _held: held })
     }
 
     /// Where the certificate of the running server is.
@@ -253,7 +256,7 @@ impl DataDir {
     }
 
     /// Says which certificates the running server shows, so that commands recognise it.
-    pub(crate) fn tell_certificates(&self, certificates: &[String]) -> Result<(), Failure> {
+    pub(crate) fn tell_certificates(&self, certificates: &[String]) -> Result<(), CommandFailure> {
         secret_file::write(&self.certificate_file(), &certificates.concat()).map_err(|error| refused(&error))
     }
 
@@ -264,12 +267,12 @@ impl DataDir {
 
 /// The note of a running server. Whoever holds it is the server of this data directory.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct ServerNote {
     path: PathBuf,
     _held: std::fs::File,
 }
 
-impl Announced {
+impl ServerNote {
     /// Takes the note back.
     pub(crate) fn withdraw(self) {
         // A note that stays behind is no longer held, and counts as none.
@@ -305,18 +308,18 @@ pub(crate) fn is_admin_token(text: &str) -> bool {
 }
 
 /// The text of a secret's file, if there is one.
-pub(crate) fn read(path: &Path) -> Result<Option<SecretText>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Option<SecretText>, CommandFailure> {
     secret_file::read(path).map_err(|error| refused(&error))
 }
 
 /// The refusal for a secret that cannot be read or written.
-pub(crate) fn refused(error: &SecretFileError) -> Failure {
-    Failure::new(error.to_string()).hint(error.remedy())
+pub(crate) fn refused(error: &SecretFileError) -> CommandFailure {
+    CommandFailure::new(error.to_string()).hint(error.remedy())
 }
 
 /// The refusal for a secret that makes no sense.
-pub(crate) fn garbled(path: &Path, problem: &str) -> Failure {
-    Failure::new(format!("`{}` cannot be used: {problem}", path.display())).hint(
+pub(crate) fn garbled(path: &Path, problem: &str) -> CommandFailure {
+    CommandFailure::new(format!("`{}` cannot be used: {problem}", path.display())).hint(
         "restore it from a backup; or move it away, then the next start makes a new one and everything signed or issued \
          with the old one ends",
     )

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::registry_store::{
-    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
 use kernel::registry::Lifecycle;
 
@@ -62,21 +62,23 @@ impl RegistryStore for DraftRegistry {
         Ok(stored)
     }
 
-    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
         let published = self.store.publish(version.clone()).await?;
         let mut drafts = self.drafts();
         match published {
-            Published::Different { published } if drafts.len() >= DRAFTS_MAX => Ok(Published::Different { published }),
-            Published::Different { .. } => {
+            PublishOutcome::Different { published } if drafts.len() >= DRAFTS_MAX => {
+                Ok(PublishOutcome::Different { published })
+            }
+            PublishOutcome::Different { .. } => {
                 drafts.insert(key(&version), version);
-                Ok(Published::New)
+                Ok(PublishOutcome::New)
             }
             // What was published first is in force again.
-            Published::Same => {
+            PublishOutcome::Same => {
                 drafts.remove(&key(&version));
-                Ok(Published::Same)
+                Ok(PublishOutcome::Same)
             }
-            Published::New => Ok(Published::New),
+            PublishOutcome::New => Ok(PublishOutcome::New),
         }
     }
 
@@ -91,11 +93,11 @@ impl RegistryStore for DraftRegistry {
         self.store.change_lifecycle(tenant, tool, version, from, to).await
     }
 
-    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
         self.store.quarantines().await
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         self.store.put_quarantine(quarantine).await
     }
 

@@ -15,7 +15,7 @@ const TOOL_LINES_MAX: usize = 40;
 
 /// What the exit code says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     /// 1: the operation failed or was refused.
     Failed,
     /// 2: the command was not used rightly.
@@ -24,19 +24,19 @@ pub(crate) enum Exit {
 
 /// Why a command did not succeed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     /// The row of the error table, where there is one.
     pub(crate) code: Option<String>,
     pub(crate) message: String,
     /// Every single reason, where there are several.
     pub(crate) reasons: Vec<String>,
     pub(crate) hint: Option<String>,
-    pub(crate) exit: Exit,
+    pub(crate) exit: ExitStatus,
     /// What the server said in full, for `--json`.
     document: Option<Box<Value>>,
 }
 
-impl Failure {
+impl CommandFailure {
     /// The operation failed.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -44,14 +44,14 @@ impl Failure {
             message: message.into(),
             reasons: Vec::new(),
             hint: None,
-            exit: Exit::Failed,
+            exit: ExitStatus::Failed,
             document: None,
         }
     }
 
     /// The command was not used rightly.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, ..Self::new(message) }
+        Self { exit: ExitStatus::Usage, ..Self::new(message) }
     }
 
     /// Names the row of the error table.
@@ -101,7 +101,7 @@ impl Failure {
             message: without_reasons(&text("message")?, &reasons),
             reasons,
             hint: text("resolution"),
-            exit: Exit::Failed,
+            exit: ExitStatus::Failed,
             document: None,
         };
         Some(Self { document: Some(Box::new(document)), ..failure })
@@ -124,7 +124,7 @@ impl Failure {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for CommandFailure {
     fn from(refusal: Refusal) -> Self {
         let reasons = refusal.details.as_deref().map(reasons_in).unwrap_or_default();
         Self {
@@ -132,7 +132,7 @@ impl From<Refusal> for Failure {
             hint: Some(refusal.resolution().to_owned()),
             message: without_reasons(&refusal.message, &reasons),
             reasons,
-            exit: Exit::Failed,
+            exit: ExitStatus::Failed,
             document: None,
         }
     }
@@ -190,7 +190,7 @@ mod tests {
         let problem = json!({ "status": "error", "error": {
             "code": "E3105", "message": "the manifest is not admitted", "resolution": "mend it", "details": details,
         } });
-        let (local, remote) = (Failure::from(refusal), Failure::from_problem(problem.clone()).unwrap());
+        let (local, remote) = (CommandFailure::from(refusal), CommandFailure::from_problem(problem.clone()).unwrap());
         assert_eq!(local.reasons, ["/version: is missing", "x"]);
         assert_eq!(
             (&local.code, &local.message, &local.reasons, &local.hint),
@@ -204,7 +204,7 @@ mod tests {
         let problem = |details: Value, output: Value| {
             let document =
                 json!({ "error": { "code": "E3401", "message": "failed", "details": details }, "output": output });
-            Failure::from_problem(document).unwrap().tool_words()
+            CommandFailure::from_problem(document).unwrap().tool_words()
         };
         let blocks = json!({ "content": [{ "type": "text", "text": "denied\nfor you" }, { "type": "image" }, 7] });
         assert_eq!(problem(blocks.clone(), Value::Null), ["denied", "for you"]);
@@ -236,16 +236,16 @@ mod tests {
     fn a_refusal_in_the_form_of_oauth_is_one_of_ours_if_it_has_our_code() {
         let ours =
             json!({ "error": "invalid_scope", "error_description": "too much", "code": "E3206", "trace_id": "x" });
-        let failure = Failure::from_problem(ours.clone()).unwrap();
+        let failure = CommandFailure::from_problem(ours.clone()).unwrap();
         assert_eq!((failure.code.as_deref(), failure.message.as_str()), (Some("E3206"), "too much"));
         assert_eq!(failure.to_json(), ours);
-        assert_eq!(Failure::from_problem(json!({ "error": "invalid_scope", "error_description": "x" })), None);
+        assert_eq!(CommandFailure::from_problem(json!({ "error": "invalid_scope", "error_description": "x" })), None);
     }
 
     #[test]
     fn an_answer_of_some_other_server_is_not_taken_for_ours() {
         for other in [json!({}), json!({ "error": "nope" }), json!([1]), Value::Null] {
-            assert_eq!(Failure::from_problem(other), None);
+            assert_eq!(CommandFailure::from_problem(other), None);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Points at which a test ends the process, as `kill -9` would. In debug builds only; a release has none.
 //!
-//! `GANTRY_FAULT_POINT=settling:3` ends it the third time that a call comes to the step `settling` (`Step`).
+//! `GANTRY_FAULT_POINT=settling:3` ends it the third time that a call comes to the step `settling` (`EffectStep`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, StaleAnswer, Step, Traced};
+use kernel::ports::observer::{EffectStep, FinishedCall, LedgerEvent, Observer, StaleAnswer, ToolSpeech, TracedCall};
 use kernel::ports::shared_state::BreakerKey;
 use kernel::resilience::BreakerMode;
 
@@ -18,7 +18,7 @@ const VARIABLE: &str = "GANTRY_FAULT_POINT";
 #[derive(Debug)]
 struct FaultPoint {
     behind: Arc<dyn Observer>,
-    step: Step,
+    step: EffectStep,
     left: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ struct FaultPoint {
 pub(crate) fn before(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
     let Ok(asked) = std::env::var(VARIABLE) else { return observer };
     let (word, count) = asked.split_once(':').unwrap_or((&asked, "1"));
-    let step = Step::ALL.into_iter().find(|step| step.as_str() == word);
+    let step = EffectStep::ALL.into_iter().find(|step| step.as_str() == word);
     let (Some(step), Ok(count)) = (step, count.parse::<u64>()) else {
         tracing::error!(%asked, "{VARIABLE} names no step");
         return observer;
@@ -37,7 +37,7 @@ pub(crate) fn before(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
 }
 
 impl Observer for FaultPoint {
-    fn step(&self, step: Step) {
+    fn step(&self, step: EffectStep) {
         if step == self.step && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Nothing may run after this point: no destructor, no other thread's next write.
             let _ended = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
@@ -48,7 +48,7 @@ impl Observer for FaultPoint {
         self.behind.step(step);
     }
 
-    fn invocation_finished(&self, event: &Finished<'_>) {
+    fn invocation_finished(&self, event: &FinishedCall<'_>) {
         self.behind.invocation_finished(event);
     }
     fn registry_swapped(&self, tools: usize, versions: usize) {
@@ -104,7 +104,7 @@ impl Observer for FaultPoint {
     fn ledger_owed(&self, ends: usize) {
         self.behind.ledger_owed(ends);
     }
-    fn tool_spoke(&self, event: &Spoken<'_>) {
+    fn tool_spoke(&self, event: &ToolSpeech<'_>) {
         self.behind.tool_spoke(event);
     }
     fn records(&self, context: &TraceContext) -> Option<bool> {
@@ -113,7 +113,7 @@ impl Observer for FaultPoint {
     fn audit_delivered(&self, waited: std::time::Duration) {
         self.behind.audit_delivered(waited);
     }
-    fn invocation_traced(&self, trace: Box<Traced>) {
+    fn invocation_traced(&self, trace: Box<TracedCall>) {
         self.behind.invocation_traced(trace);
     }
 }

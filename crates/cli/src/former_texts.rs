@@ -5,7 +5,7 @@
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
 use serde_json::Value;
-use store::moving::{ClearColumn, Instead};
+use store::transfer::{ClearColumn, Replacement};
 
 use crate::store_seal::{SEALED_PAYLOAD, SEALED_SOMEHOW, StoreSeals};
 use crate::{sealed_deliveries, sealed_runs, sealed_servers};
@@ -15,15 +15,19 @@ const SEALED_SPEC: &str = r#"{"sealed":"gantry-sealed:"#;
 
 /// The columns of the store that are sealed, and what a backup without keys has in place of what is not.
 pub(crate) fn clear_columns() -> Vec<ClearColumn> {
-    let jobs =
-        ClearColumn { table: "job_bodies", column: "payload", sealed: SEALED_PAYLOAD, instead: Instead::Text("null") };
+    let jobs = ClearColumn {
+        table: "job_bodies",
+        column: "payload",
+        sealed: SEALED_PAYLOAD,
+        instead: Replacement::Text("null"),
+    };
     let texts = TextPlace::ALL.map(|place| {
         let (table, column, _) = place.columns();
         let instead = match place {
             // Without its description a server would be gone; only what it must not show is taken out.
-            TextPlace::ServerSpec => Instead::Made(without_settings),
+            TextPlace::ServerSpec => Replacement::Made(without_settings),
             TextPlace::RunInput | TextPlace::RunOutput | TextPlace::RunError | TextPlace::DeliveryBody => {
-                Instead::Text(place.nothing())
+                Replacement::Text(place.nothing())
             }
         };
         ClearColumn { table, column, sealed: beginning(place), instead }
@@ -102,7 +106,7 @@ mod tests {
         for column in clear_columns() {
             let sealed = format!("{}1:AAAA", column.sealed);
             assert_eq!(column.forgotten(&sealed), None, "{column:?}");
-            let Instead::Text(nothing) = column.instead else { continue };
+            let Replacement::Text(nothing) = column.instead else { continue };
             assert_eq!(column.forgotten(nothing), None, "{column:?}");
             assert_eq!(column.forgotten("planted").as_deref(), Some(nothing), "{column:?}");
         }

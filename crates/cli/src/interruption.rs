@@ -4,11 +4,12 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// What the work comes to; `None` if it was broken off. It is dropped then, wherever it waits.
-pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> Result<Option<T>, Failure> {
-    let open = |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be listened to: {error}")));
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> Result<Option<T>, CommandFailure> {
+    let open =
+        |kind| signal(kind).map_err(|error| CommandFailure::new(format!("signals cannot be listened to: {error}")));
     let (mut terminate, mut interrupt) = (open(SignalKind::terminate())?, open(SignalKind::interrupt())?);
     Ok(tokio::select! {
         done = work => Some(done),

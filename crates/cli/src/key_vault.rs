@@ -24,7 +24,7 @@ use policy::{SigningKey, VerifyingKey};
 use serde_json::Value;
 
 use crate::data_dir::DataDir;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{public_key_file, secret_file};
 
 /// Former keys that are kept: a rotation every two weeks, and tokens that live a year.
@@ -48,26 +48,26 @@ impl DataDirVault {
 
     /// Writes the public halves of former keys that are not there yet, given newest first. What cannot be written does no
     /// harm where the keys come from elsewhere.
-    pub(crate) fn note_retired(&self, keys: &[VerifyingKey]) -> Result<(), Failure> {
+    pub(crate) fn note_retired(&self, keys: &[VerifyingKey]) -> Result<(), CommandFailure> {
         self.data_dir.create_retired()?;
         // The oldest first, because the age of the files is their order.
         for key in keys.iter().rev() {
             let path = self.file_of(key);
             if let Some(text) = public_pem(key).filter(|_| !path.try_exists().unwrap_or(false)) {
-                secret_file::write(&path, &text).map_err(|error| Failure::new(error.to_string()))?;
+                secret_file::write(&path, &text).map_err(|error| CommandFailure::new(error.to_string()))?;
             }
         }
         self.prune();
         Ok(())
     }
 
-    pub(crate) fn replace_now(&self, pem: &str, new_id: &str) -> Result<(), Failure> {
+    pub(crate) fn replace_now(&self, pem: &str, new_id: &str) -> Result<(), CommandFailure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let broken = |error: secret_file::SecretFileError| Failure::new(error.to_string());
+        let broken = |error: secret_file::SecretFileError| CommandFailure::new(error.to_string());
         if let Some(former) = self.data_dir.signing_key()?.filter(|former| former.value.id() != new_id) {
             let key = former.value.verifying_key();
             self.data_dir.create_retired()?;
-            let text = public_pem(&key).ok_or_else(|| Failure::new("the former key has no public half"))?;
+            let text = public_pem(&key).ok_or_else(|| CommandFailure::new("the former key has no public half"))?;
             secret_file::write(&self.file_of(&key), &text).map_err(broken)?;
         }
         secret_file::write(&self.data_dir.signing_key_file(), pem).map_err(broken)?;
@@ -101,12 +101,12 @@ impl KeyVault for DataDirVault {
 }
 
 /// The public halves of former keys, newest first.
-pub(crate) fn retired_keys(data_dir: &DataDir) -> Result<Vec<VerifyingKey>, Failure> {
+pub(crate) fn retired_keys(data_dir: &DataDir) -> Result<Vec<VerifyingKey>, CommandFailure> {
     let dir = data_dir.retired_keys_dir();
     let files = match files_in(&dir) {
         Ok(files) => files,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::new(format!("`{}` cannot be read: {error}", dir.display()))),
+        Err(error) => return Err(CommandFailure::new(format!("`{}` cannot be read: {error}", dir.display()))),
     };
     let read = |path: &PathBuf| {
         let name = public_key_file::name_of(path).unwrap_or_default();
@@ -116,7 +116,7 @@ pub(crate) fn retired_keys(data_dir: &DataDir) -> Result<Vec<VerifyingKey>, Fail
 }
 
 /// The public halves of the present key and of those it followed, the present one first.
-pub(crate) fn own_keys(data_dir: &DataDir, present: &SigningKey) -> Result<Vec<VerifyingKey>, Failure> {
+pub(crate) fn own_keys(data_dir: &DataDir, present: &SigningKey) -> Result<Vec<VerifyingKey>, CommandFailure> {
     let former = retired_keys(data_dir)?.into_iter().filter(|key| key.id() != present.id());
     Ok(std::iter::once(present.verifying_key()).chain(former).collect())
 }

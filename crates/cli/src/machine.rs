@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The machine's clocks.
 #[derive(Debug)]
@@ -69,10 +69,10 @@ impl std::fmt::Debug for Pool {
 
 impl OsEntropy {
     /// Tries the source once: a machine without randomness must not start.
-    pub(crate) fn open() -> Result<Self, Failure> {
+    pub(crate) fn open() -> Result<Self, CommandFailure> {
         let mut bytes = [0u8; POOL_BYTES];
         getrandom::fill(&mut bytes).map_err(|_| {
-            Failure::new("the operating system has no source of randomness").hint(
+            CommandFailure::new("the operating system has no source of randomness").hint(
                 "keys and ids would be guessable, so Gantry does not start; check /dev/urandom and the seccomp profile",
             )
         })?;

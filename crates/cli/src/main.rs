@@ -16,6 +16,7 @@ mod draft_registry;
 mod failure;
 #[cfg(debug_assertions)]
 mod fault_points;
+mod folder_watcher;
 mod former_texts;
 mod interruption;
 mod key_vault;
@@ -32,7 +33,7 @@ mod printer;
 mod progress_bar;
 mod public_key_file;
 mod reach;
-mod redacting;
+mod redactor;
 mod sealed_checkpoints;
 mod sealed_deliveries;
 mod sealed_jobs;
@@ -52,16 +53,15 @@ mod test_kernel;
 mod tls_files;
 mod tool_folders;
 mod tool_reference;
-mod watching;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
-use arguments::Arguments;
-use commands::Outcome;
-use context::Context;
-use failure::{Exit, Failure};
+use arguments::GantryArguments;
+use commands::CommandOutcome;
+use context::CommandContext;
+use failure::{CommandFailure, ExitStatus};
 
 /// Calls are many small allocations; this allocator makes them cheaper than the system's.
 #[global_allocator]
@@ -75,11 +75,12 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == LAUNCHER_ARGUMENT) {
         return sandbox::serve_launcher();
     }
-    let matches = Arguments::command().get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let context = Context::new(arguments.global);
+    let matches = GantryArguments::command().get_matches();
+    let arguments = GantryArguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let context = CommandContext::new(arguments.global);
     if let Some((flag, command)) = arguments::idle_flag(&matches) {
-        let failure = Failure::usage(format!("`{flag}` does nothing for `gantry {command}`, which talks to no server"));
+        let failure =
+            CommandFailure::usage(format!("`{flag}` does nothing for `gantry {command}`, which talks to no server"));
         context
             .printer
             .failure(&failure.hint("leave it out; `--data-dir` says which installation of this machine is meant"));
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
     let runtime = match arguments.command.runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            context.printer.failure(&Failure::new(format!("the runtime cannot start: {error}")));
+            context.printer.failure(&CommandFailure::new(format!("the runtime cannot start: {error}")));
             return ExitCode::from(1);
         }
     };
@@ -96,13 +97,13 @@ fn main() -> ExitCode {
     // Whatever still runs has had its time to drain; blocking threads are not waited for.
     runtime.shutdown_background();
     match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Unfit) => ExitCode::from(1),
+        Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Unfit) => ExitCode::from(1),
         Err(failure) => {
             context.printer.failure(&failure);
             ExitCode::from(match failure.exit {
-                Exit::Failed => 1,
-                Exit::Usage => 2,
+                ExitStatus::Failed => 1,
+                ExitStatus::Usage => 2,
             })
         }
     }

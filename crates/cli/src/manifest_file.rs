@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use contract::error::ErrorCode;
 use contract::manifest::{Manifest, ManifestError, ManifestFormat};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::plain_file;
 
 /// The names a folder's manifest may have.
@@ -46,7 +46,7 @@ impl ManifestFileError {
     }
 }
 
-impl From<ManifestFileError> for Failure {
+impl From<ManifestFileError> for CommandFailure {
     fn from(error: ManifestFileError) -> Self {
         match &error {
             ManifestFileError::Refused { name, .. } => Self::new(format!("`{name}` is not admitted"))

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use contract::version::VersionSpec;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::Unwatched;
+use kernel::ports::observer::NoObserver;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
-use kernel::registry::{ListFilter, Registry, Tool};
+use kernel::registry::{ListFilter, RegisteredTool, Registry};
 use policy::WhyUnavailable;
 use serde_json::{Value, json};
 use server::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 use store::sqlite::SqliteStore;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::machine::SystemClock;
 
 /// The registry of a data directory.
@@ -33,10 +33,10 @@ pub(crate) struct OfflineRegistry {
 
 impl OfflineRegistry {
     /// Opens the store of the data directory.
-    pub(crate) async fn open(context: &Context) -> Result<Self, Failure> {
+    pub(crate) async fn open(context: &CommandContext) -> Result<Self, CommandFailure> {
         let config = context.config(Vec::new())?;
         if let Some(database) = config.store.database() {
-            return Err(Failure::new(format!(
+            return Err(CommandFailure::new(format!(
                 "no server answers at {}, and {} is read by servers only",
                 context.server_url(),
                 database.shown()
@@ -45,23 +45,24 @@ impl OfflineRegistry {
         }
         let file = config.store.file(context.data_dir().path());
         let store = SqliteStore::open_read_only(&file).map_err(|error| {
-            Failure::new(format!("no server answers at {}, and {error}", context.server_url()))
+            CommandFailure::new(format!("no server answers at {}, and {error}", context.server_url()))
                 .hint("start one with `gantry serve`, or name a server or data directory with --server or --data-dir")
         })?;
         let store = Arc::new(store);
-        let upstreams = UpstreamStore::load(&*store).await.map_err(|error| Failure::from(error.refusal()))?;
+        let upstreams = UpstreamStore::load(&*store).await.map_err(|error| CommandFailure::from(error.refusal()))?;
         let of_home = upstreams.servers.into_iter().filter(|server| server.tenant.is_home());
         let servers = of_home.map(|server| server.name).collect();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let (truth, search) = (Arc::clone(&store) as Arc<dyn RegistryStore>, store as Arc<dyn ToolSearch>);
-        let registry = Registry::open(truth, search, Arc::clone(&clock), Arc::new(Unwatched))
-            .await
-            .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
+        let registry =
+            Registry::open(truth, search, Arc::clone(&clock), Arc::new(NoObserver)).await.map_err(|error| {
+                CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory")
+            })?;
         context.printer.note("no server is running: read from the data directory");
         Ok(Self { registry, servers, clock })
     }
 
-    fn is_history(&self, tool: &Tool) -> bool {
+    fn is_history(&self, tool: &RegisteredTool) -> bool {
         tool.server().is_some_and(|server| !self.servers.contains(server))
     }
 
@@ -76,7 +77,7 @@ impl OfflineRegistry {
     }
 
     /// As `GET /v1/tools/search`.
-    pub(crate) async fn search(&self, query: &str, limit: usize) -> Result<Value, Failure> {
+    pub(crate) async fn search(&self, query: &str, limit: usize) -> Result<Value, CommandFailure> {
         let now = self.clock.now();
         let hits = self.registry.search(&TenantId::home(), query, limit, |tool| !self.is_history(tool)).await?;
         let results = hits.iter().map(|listed| SearchResult::of(listed, now)).collect();
@@ -84,18 +85,18 @@ impl OfflineRegistry {
     }
 
     /// As `GET /v1/tools/{id}`.
-    pub(crate) fn tool(&self, name: &str) -> Result<Value, Failure> {
+    pub(crate) fn tool(&self, name: &str) -> Result<Value, CommandFailure> {
         let snapshot = self.registry.snapshot();
         let home = TenantId::home();
         let tool = snapshot.find(&home, name).ok_or_else(|| snapshot.not_found(&home, name, |_| true))?;
         let now = self.clock.now();
-        let current = tool.current(now).ok_or_else(|| Failure::new(format!("tool `{name}` has no versions")))?;
+        let current = tool.current(now).ok_or_else(|| CommandFailure::new(format!("tool `{name}` has no versions")))?;
         let why_unavailable = self.is_history(tool).then_some(WhyUnavailable::ServerRemoved);
         Ok(json!(ToolDetail::of(tool, current, why_unavailable, now)))
     }
 
     /// As `GET /v1/tools/{id}/versions/{version}`.
-    pub(crate) fn version(&self, name: &str, spec: &VersionSpec) -> Result<Value, Failure> {
+    pub(crate) fn version(&self, name: &str, spec: &VersionSpec) -> Result<Value, CommandFailure> {
         let snapshot = self.registry.snapshot();
         let home = TenantId::home();
         let tool = snapshot.find(&home, name).ok_or_else(|| snapshot.not_found(&home, name, |_| true))?;

@@ -25,12 +25,12 @@ use kernel::ports::vector_store::VectorStore;
 use kernel::ports::version_use::VersionUseStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
-use store::moving::MoveError;
-use store::postgres::{Connections, OpenError, PostgresStore, password_has_raw_signs, without_password};
-use store::sqlite::{Options, SqliteStore};
+use store::postgres::{PoolNumbers, PostgresOpenError, PostgresStore, password_has_raw_signs, without_password};
+use store::sqlite::{SqliteOptions, SqliteStore};
+use store::transfer::MoveError;
 
 use crate::config::store::StoreSection;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// An open store.
 pub(crate) struct OpenStore {
@@ -61,7 +61,7 @@ enum Behind {
 
 impl OpenStore {
     /// Opens it for reading and writing, and migrates it if need be.
-    pub(crate) async fn open(section: &StoreSection, data_dir: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn open(section: &StoreSection, data_dir: &Path) -> Result<Self, CommandFailure> {
         match section.database() {
             Some(database) => {
                 let store = PostgresStore::open(&database.url, &database.options())
@@ -71,8 +71,8 @@ impl OpenStore {
                 Ok(Self::of(&store, Behind::Database(Arc::clone(&store))))
             }
             None => {
-                let store = SqliteStore::open(&section.file(data_dir), &Options::default())
-                    .map_err(|error| Failure::new(error.to_string()))?;
+                let store = SqliteStore::open(&section.file(data_dir), &SqliteOptions::default())
+                    .map_err(|error| CommandFailure::new(error.to_string()))?;
                 let store = Arc::new(store);
                 Ok(Self::of(&store, Behind::File(Arc::clone(&store))))
             }
@@ -132,11 +132,11 @@ impl OpenStore {
     }
 
     /// What tells of changes that other instances make in the same store; none if there can be no others.
-    pub(crate) async fn news(&self) -> Result<Option<Arc<dyn ChangeBus>>, Failure> {
+    pub(crate) async fn news(&self) -> Result<Option<Arc<dyn ChangeBus>>, CommandFailure> {
         match &self.behind {
             Behind::File(_) => Ok(None),
             Behind::Database(store) => {
-                let bus = store.bus().await.map_err(|error| Failure::new(error.to_string()))?;
+                let bus = store.bus().await.map_err(|error| CommandFailure::new(error.to_string()))?;
                 Ok(Some(Arc::new(bus)))
             }
         }
@@ -183,7 +183,7 @@ impl OpenStore {
     }
 
     /// How many connections are in use, if there are any.
-    pub(crate) fn connections(&self) -> Option<Connections> {
+    pub(crate) fn connections(&self) -> Option<PoolNumbers> {
         match &self.behind {
             Behind::File(_) => None,
             Behind::Database(store) => Some(store.connections()),
@@ -200,9 +200,9 @@ impl OpenStore {
 }
 
 /// What a database that cannot be used is refused with: which, why, and what to do.
-pub(crate) fn unusable(url: &str, error: &OpenError) -> Failure {
-    let is_about_the_address = matches!(error, OpenError::Address(_) | OpenError::Unreachable(_));
-    Failure::new(format!("{}: {}", without_password(url), described(error))).hint(
+pub(crate) fn unusable(url: &str, error: &PostgresOpenError) -> CommandFailure {
+    let is_about_the_address = matches!(error, PostgresOpenError::Address(_) | PostgresOpenError::Unreachable(_));
+    CommandFailure::new(format!("{}: {}", without_password(url), described(error))).hint(
         if is_about_the_address && password_has_raw_signs(url) {
             "in a password some signs mean something else: write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F and `%` as %25"
         } else {
@@ -212,10 +212,10 @@ pub(crate) fn unusable(url: &str, error: &OpenError) -> Failure {
 }
 
 /// The same where a whole store was to be moved from or to the database.
-pub(crate) fn not_moved(url: &str, error: &MoveError) -> Failure {
+pub(crate) fn not_moved(url: &str, error: &MoveError) -> CommandFailure {
     match error {
         MoveError::Postgres(error) => unusable(url, error),
-        other => Failure::new(other.to_string()),
+        other => CommandFailure::new(other.to_string()),
     }
 }
 

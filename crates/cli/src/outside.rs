@@ -5,40 +5,40 @@
 use std::sync::Arc;
 
 use authorities::{
-    AuthorizeEngine, BearerToken, CheckPermissionEngine, DidWeb, EngineSettings, EngineSetupError, KeySetFile,
-    KeySetUrl, OpaEngine, Outbound,
+    AuthorityClient, AuthorizeEngine, BearerToken, CheckPermissionEngine, DidWeb, EngineSettings, EngineSetupError,
+    KeySetFile, KeySetUrl, OpaEngine,
 };
 use kernel::ExternalIssuer;
 use kernel::ports::clock::Clock;
 use kernel::ports::did_resolver::DidResolver;
 use kernel::ports::key_source::KeySource;
 use kernel::ports::policy_engine::PolicyEngine;
-use outbound::{GateLimits, Guard, Resolver, SystemResolver};
+use outbound::{AddressGuard, GateLimits, HostResolver, SystemResolver};
 use policy::VerifyingKey;
 
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::config::identity::{self, KeySetPlace, TrustedIssuer};
-use crate::config::key::Key;
+use crate::config::key::ConfigKey;
 use crate::config::policy::{self as policy_section, EngineChoice, EngineShape};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::public_key_file;
 
 /// Everybody outside whose word counts.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub(crate) struct OutsideAuthorities {
     pub(crate) issuer: Option<ExternalIssuer>,
     pub(crate) did_resolver: Option<Arc<dyn DidResolver>>,
     pub(crate) engine: Option<Arc<dyn PolicyEngine>>,
 }
 
-impl Outside {
+impl OutsideAuthorities {
     /// As the configuration says, or what is wrong with it.
-    pub(crate) fn from_config(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, Failure> {
+    pub(crate) fn from_config(config: &GantryConfig, clock: &Arc<dyn Clock>) -> Result<Self, CommandFailure> {
         let identity = &config.identity;
         if identity.trusted.is_none() && identity.did_web_hosts.is_empty() && config.policy.engine.is_none() {
             return Ok(Self { issuer: None, did_resolver: None, engine: None });
         }
-        let out = Outbound::new().map_err(|error| Failure::new(error.to_string()))?;
+        let out = AuthorityClient::new().map_err(|error| CommandFailure::new(error.to_string()))?;
         Ok(Self {
             issuer: identity.trusted.as_ref().map(|trusted| issuer(trusted, &out)).transpose()?,
             did_resolver: did_web(config, clock)?,
@@ -48,7 +48,7 @@ impl Outside {
 }
 
 /// The keys that were given as files, each under the name of its file and under its thumbprint.
-pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>, Failure> {
+pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>, CommandFailure> {
     let mut keys: Vec<VerifyingKey> = Vec::new();
     for path in &trusted.key_files {
         let name = public_key_file::name_of(path).ok_or_else(|| {
@@ -72,7 +72,7 @@ pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>,
     Ok(keys)
 }
 
-fn issuer(trusted: &TrustedIssuer, out: &Outbound) -> Result<ExternalIssuer, Failure> {
+fn issuer(trusted: &TrustedIssuer, out: &AuthorityClient) -> Result<ExternalIssuer, CommandFailure> {
     let source: Option<Arc<dyn KeySource>> = match &trusted.key_set {
         None => None,
         Some(KeySetPlace::File(path)) => Some(Arc::new(KeySetFile::new(path))),
@@ -90,19 +90,19 @@ fn issuer(trusted: &TrustedIssuer, out: &Outbound) -> Result<ExternalIssuer, Fai
     })
 }
 
-fn did_web(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<dyn DidResolver>>, Failure> {
+fn did_web(config: &GantryConfig, clock: &Arc<dyn Clock>) -> Result<Option<Arc<dyn DidResolver>>, CommandFailure> {
     let hosts = &config.identity.did_web_hosts;
     if hosts.is_empty() {
         return Ok(None);
     }
-    let names: Arc<dyn Resolver> = Arc::new(SystemResolver);
-    let guard = Guard::for_listed_hosts(&config.egress.open_networks, GateLimits::default(), names);
+    let names: Arc<dyn HostResolver> = Arc::new(SystemResolver);
+    let guard = AddressGuard::for_listed_hosts(&config.egress.open_networks, GateLimits::default(), names);
     let resolver = DidWeb::new(guard, hosts, Arc::clone(clock))
         .map_err(|error| unusable(&identity::DID_WEB_HOSTS, &error.to_string()))?;
     Ok(Some(Arc::new(resolver)))
 }
 
-fn engine(choice: &EngineChoice, out: &Outbound) -> Result<Arc<dyn PolicyEngine>, Failure> {
+fn engine(choice: &EngineChoice, out: &AuthorityClient) -> Result<Arc<dyn PolicyEngine>, CommandFailure> {
     let token = choice.token.as_deref().map(BearerToken::new).transpose();
     let mut settings = EngineSettings::new(&choice.url);
     settings.timeout = choice.timeout;
@@ -121,8 +121,8 @@ fn engine(choice: &EngineChoice, out: &Outbound) -> Result<Arc<dyn PolicyEngine>
     })
 }
 
-fn unusable(key: &Key, problem: &str) -> Failure {
-    Failure::new(format!("{}: {problem}", key.title())).hint("every key is explained in docs/configuration.md")
+fn unusable(key: &ConfigKey, problem: &str) -> CommandFailure {
+    CommandFailure::new(format!("{}: {problem}", key.title())).hint("every key is explained in docs/configuration.md")
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_is_told_with_its_key() {
-        let out = Outbound::new().unwrap();
+        let out = AuthorityClient::new().unwrap();
         let url = |url: &str| issuer(&trusted(Vec::new(), Some(KeySetPlace::Url(url.into()))), &out);
         assert!(url("https://issuer.example.com/keys").is_ok());
         assert!(url("http://issuer.example.com/keys").unwrap_err().message.contains("[identity] jwks_url"));

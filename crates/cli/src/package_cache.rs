@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use upstreams::import::{InstalledPackage, PackageRequest};
 use upstreams::package::{PACKAGE_ROOT, PackagePin, PackageRegistry};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 mod installer;
 mod npm;
@@ -96,7 +96,7 @@ struct Installed {
 
 /// A package that was installed, or was there.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct FilledPackage {
     pub(crate) installed: InstalledPackage,
     /// What somebody should know.
     pub(crate) warnings: Vec<String>,
@@ -118,7 +118,7 @@ impl PackageCache {
         request: &PackageRequest,
         scripts: bool,
         progress: &dyn InstallProgress,
-    ) -> Result<Filled, Failure> {
+    ) -> Result<FilledPackage, CommandFailure> {
         self.create()?;
         let place = self.begin()?;
         let unpacked = match request.registry {
@@ -128,18 +128,19 @@ impl PackageCache {
         let digest = digest_of(&unpacked.lock, scripts);
         let Unpacked { name, version, .. } = unpacked;
         let pin = PackagePin { registry: request.registry, name, version, digest, written: request.written.clone() };
-        let below = pin.folder().ok_or_else(|| Failure::new("the package has a name or version that is none"))?;
+        let below =
+            pin.folder().ok_or_else(|| CommandFailure::new("the package has a name or version that is none"))?;
         let folder = self.keep(&place, &pin, &below, scripts)?;
         let skipped = &unpacked.skipped_scripts;
         let warnings = if skipped.is_empty() { Vec::new() } else { vec![scripts_warning(skipped)] };
         let inside = |path: &Path| Path::new(PACKAGE_ROOT).join(path).display().to_string();
         let command = inside(&unpacked.command);
         let leading = unpacked.leading.iter().map(|path| inside(path)).collect();
-        Ok(Filled { installed: InstalledPackage { pin, folder, command, leading }, warnings })
+        Ok(FilledPackage { installed: InstalledPackage { pin, folder, command, leading }, warnings })
     }
 
     /// Moves what was installed to where it is found (CACHE-1). Answers where that is.
-    fn keep(&self, place: &Filling, pin: &PackagePin, below: &Path, scripts: bool) -> Result<PathBuf, Failure> {
+    fn keep(&self, place: &Filling, pin: &PackagePin, below: &Path, scripts: bool) -> Result<PathBuf, CommandFailure> {
         let folder = self.root.join(below);
         let record = CachedPackage {
             registry: pin.registry,
@@ -168,7 +169,7 @@ impl PackageCache {
     }
 
     /// Everything that is there.
-    pub(crate) fn list(&self) -> Result<Vec<CachedPackage>, Failure> {
+    pub(crate) fn list(&self) -> Result<Vec<CachedPackage>, CommandFailure> {
         let mut found = Vec::new();
         for registry in [PackageRegistry::Npm, PackageRegistry::Pypi] {
             let top = Path::new(registry.as_str());
@@ -188,7 +189,7 @@ impl PackageCache {
     }
 
     /// Takes a package away: under another name first, so that nobody finds a part of it.
-    pub(crate) fn remove(&self, package: &CachedPackage) -> Result<(), Failure> {
+    pub(crate) fn remove(&self, package: &CachedPackage) -> Result<(), CommandFailure> {
         let place = self.begin()?;
         let removed = fs::rename(self.root.join(&package.folder), &place.folder).and_then(|()| {
             // Folders of names that have no version any more; those that have one are not empty.
@@ -203,7 +204,7 @@ impl PackageCache {
     }
 
     /// From now on nothing is taken away that no server names.
-    pub(crate) fn adding(&self) -> Result<AddingGuard, Failure> {
+    pub(crate) fn adding(&self) -> Result<AddingGuard, CommandFailure> {
         self.create()?;
         let file = self.lock_file(ADDING_LOCK)?;
         file.lock_shared().map_err(|error| self.unusable(&error))?;
@@ -211,7 +212,7 @@ impl PackageCache {
     }
 
     /// From now on nobody adds anything. `None`: somebody does.
-    pub(crate) fn alone(&self) -> Result<Option<AddingGuard>, Failure> {
+    pub(crate) fn alone(&self) -> Result<Option<AddingGuard>, CommandFailure> {
         self.create()?;
         let file = self.lock_file(ADDING_LOCK)?;
         match file.try_lock() {
@@ -222,7 +223,7 @@ impl PackageCache {
     }
 
     /// A place to install into, and nothing of installations that were broken off.
-    fn begin(&self) -> Result<Filling, Failure> {
+    fn begin(&self) -> Result<Filling, CommandFailure> {
         let guard = self.lock_file(BEGIN_LOCK)?;
         guard.lock().map_err(|error| self.unusable(&error))?;
         self.clear_abandoned().map_err(|error| self.unusable(&error))?;
@@ -238,7 +239,7 @@ impl PackageCache {
                 Err(error) => return Err(self.unusable(&error)),
             }
         }
-        Err(Failure::new(format!("more than {FILLING_MAX} packages are being installed at once")))
+        Err(CommandFailure::new(format!("more than {FILLING_MAX} packages are being installed at once")))
     }
 
     /// Takes away what processes have left that are no more.
@@ -257,7 +258,7 @@ impl PackageCache {
         Ok(())
     }
 
-    fn create(&self) -> Result<(), Failure> {
+    fn create(&self) -> Result<(), CommandFailure> {
         self.create_folder(&self.root).map_err(|error| self.unusable(&error))
     }
 
@@ -279,7 +280,7 @@ impl PackageCache {
         Ok(())
     }
 
-    fn lock_file(&self, name: &str) -> Result<File, Failure> {
+    fn lock_file(&self, name: &str) -> Result<File, CommandFailure> {
         let path = self.root.join(name);
         let opened = File::options().create(true).truncate(false).write(true).open(&path);
         let file = opened.map_err(|error| self.unusable(&error))?;
@@ -287,7 +288,7 @@ impl PackageCache {
         Ok(file)
     }
 
-    fn entries(&self, below: &Path) -> Result<Vec<PathBuf>, Failure> {
+    fn entries(&self, below: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
         let entries = match fs::read_dir(self.root.join(below)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -316,9 +317,9 @@ impl PackageCache {
         std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
     }
 
-    fn unusable(&self, error: &io::Error) -> Failure {
+    fn unusable(&self, error: &io::Error) -> CommandFailure {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        Failure::new(format!("the folder of packages `{}` cannot be used: {error}", self.root.display())).hint(
+        CommandFailure::new(format!("the folder of packages `{}` cannot be used: {error}", self.root.display())).hint(
             if full {
                 "`gantry server packages --prune` takes away what no server uses"
             } else {

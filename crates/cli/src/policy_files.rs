@@ -3,17 +3,17 @@
 //! Cedar counts lines in the whole text; people want the line of their file. [`PolicyText`] remembers where each file
 //! begins and tells places as `file:line:column`.
 //!
-//! Not here: what the text means (`policy::Policies`), and putting it in force ([`following`]).
+//! Not here: what the text means (`policy::Policies`), and putting it in force ([`follower`]).
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use policy::{POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::plain_file;
 
-pub(crate) mod following;
+pub(crate) mod follower;
 
 /// The extension of files with policies.
 const EXTENSION: &str = "cedar";
@@ -35,7 +35,7 @@ struct Part {
 
 impl PolicyText {
     /// Reads files and folders, in the order given; a folder's files in the order of their names.
-    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, CommandFailure> {
         let mut whole = Self::default();
         for path in paths {
             for file in files_of(path)? {
@@ -47,16 +47,16 @@ impl PolicyText {
     }
 
     /// Every problem of the text, each with its place; empty if it can be put in force.
-    pub(crate) fn compile(&self) -> Result<Policies, Vec<Placed>> {
+    pub(crate) fn compile(&self) -> Result<Policies, Vec<PlacedFinding>> {
         Policies::compile(&self.text).map_err(|problems| problems.iter().map(|problem| self.place(problem)).collect())
     }
 
     /// A finding with the file it is in.
-    pub(crate) fn place(&self, problem: &PolicyProblem) -> Placed {
+    pub(crate) fn place(&self, problem: &PolicyProblem) -> PlacedFinding {
         let line = problem.position.line;
         let part = self.parts.iter().rev().find(|part| part.lines_before < line).or_else(|| self.parts.first());
         let (file, before) = part.map_or(("policies", 0), |part| (part.name.as_str(), part.lines_before));
-        Placed {
+        PlacedFinding {
             file: file.to_owned(),
             line: line.saturating_sub(before).max(1),
             column: problem.position.column,
@@ -66,7 +66,7 @@ impl PolicyText {
         }
     }
 
-    fn add(&mut self, name: String, text: &str) -> Result<(), Failure> {
+    fn add(&mut self, name: String, text: &str) -> Result<(), CommandFailure> {
         self.parts.push(Part { name, lines_before: self.text.matches('\n').count() });
         self.text.push_str(text);
         // So that the next file begins on a line of its own, even after a comment without an end.
@@ -74,8 +74,10 @@ impl PolicyText {
             self.text.push('\n');
         }
         if self.text.len() > POLICY_TEXT_BYTES_MAX {
-            return Err(Failure::new(format!("the policies are longer than {POLICY_TEXT_BYTES_MAX} bytes together"))
-                .hint("check that these are the files you mean"));
+            return Err(CommandFailure::new(format!(
+                "the policies are longer than {POLICY_TEXT_BYTES_MAX} bytes together"
+            ))
+            .hint("check that these are the files you mean"));
         }
         Ok(())
     }
@@ -84,7 +86,7 @@ impl PolicyText {
 /// A finding with its place, as compilers write it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {}{message}{}", self.about(), self.advice())]
-pub(crate) struct Placed {
+pub(crate) struct PlacedFinding {
     pub(crate) file: String,
     pub(crate) line: usize,
     pub(crate) column: usize,
@@ -93,7 +95,7 @@ pub(crate) struct Placed {
     pub(crate) help: Option<String>,
 }
 
-impl Placed {
+impl PlacedFinding {
     fn about(&self) -> String {
         self.policy.as_ref().map(|policy| format!("policy `{policy}`: ")).unwrap_or_default()
     }
@@ -112,9 +114,9 @@ impl Placed {
 }
 
 /// The files behind a path. A folder without any is a mistake: its policies would be none, and none permit nothing.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     let unreadable = |error: std::io::Error| {
-        Failure::new(format!("policies cannot be read from `{}`: {error}", path.display()))
+        CommandFailure::new(format!("policies cannot be read from `{}`: {error}", path.display()))
             .hint("name a .cedar file or a folder of them")
     };
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -129,19 +131,19 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     if files.is_empty() {
-        return Err(Failure::new(format!("there are no .{EXTENSION} files in `{}`", path.display()))
+        return Err(CommandFailure::new(format!("there are no .{EXTENSION} files in `{}`", path.display()))
             .hint("policies that permit nothing would refuse every call; write at least one"));
     }
     files.sort();
     Ok(files)
 }
 
-fn text_of(file: &Path) -> Result<String, Failure> {
+fn text_of(file: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let most = u64::try_from(POLICY_TEXT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let read = plain_file::open(file).and_then(|opened| opened.take(most).read_to_string(&mut text));
     read.map_err(|error| {
-        Failure::new(format!("policies cannot be read from `{}`: {error}", file.display()))
+        CommandFailure::new(format!("policies cannot be read from `{}`: {error}", file.display()))
             .hint("policies are UTF-8 text; check the path and its permissions")
     })?;
     Ok(text)

@@ -14,14 +14,14 @@ use std::io::{IsTerminal, Write};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Tables are never squeezed below this.
 const COLUMNS_MIN: u16 = 80;
 
 /// Styles of text on a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Style {
+pub(crate) enum TextStyle {
     Bold,
     Dim,
     Red,
@@ -30,7 +30,7 @@ pub(crate) enum Style {
     Cyan,
 }
 
-impl Style {
+impl TextStyle {
     fn code(self) -> &'static str {
         match self {
             Self::Bold => "1",
@@ -45,7 +45,7 @@ impl Style {
 
 /// What was asked of the printer by flags and environment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct PrinterOptions {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) no_color: bool,
@@ -54,14 +54,14 @@ pub(crate) struct Wishes {
 /// Prints.
 #[derive(Debug, Clone)]
 pub(crate) struct Printer {
-    wishes: Wishes,
+    wishes: PrinterOptions,
     stdout_is_terminal: bool,
     stderr_is_terminal: bool,
 }
 
 impl Printer {
     /// For this process's streams.
-    pub(crate) fn new(wishes: Wishes) -> Self {
+    pub(crate) fn new(wishes: PrinterOptions) -> Self {
         Self {
             wishes,
             stdout_is_terminal: std::io::stdout().is_terminal(),
@@ -108,7 +108,7 @@ impl Printer {
 
     /// Something a person should know besides the result; also said when quiet.
     pub(crate) fn warn(&self, text: &str) {
-        err(&format!("{} {text}", self.on_stderr("warning:", Style::Yellow)));
+        err(&format!("{} {text}", self.on_stderr("warning:", TextStyle::Yellow)));
     }
 
     /// Replaces the line that is being written to, for a person who waits.
@@ -128,7 +128,7 @@ impl Printer {
 
     /// What somebody at the terminal answers; `None` if nobody does.
     pub(crate) fn ask(&self, question: &str) -> Option<String> {
-        let question = self.on_stderr(question, Style::Bold);
+        let question = self.on_stderr(question, TextStyle::Bold);
         let mut stderr = std::io::stderr().lock();
         // A question that cannot be shown is not answered either.
         write!(stderr, "{question} ").and_then(|()| stderr.flush()).ok()?;
@@ -138,7 +138,7 @@ impl Printer {
     }
 
     /// Why a command did not succeed.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub(crate) fn failure(&self, failure: &CommandFailure) {
         if self.wishes.json {
             out(&pretty(&failure.to_json()));
         }
@@ -146,16 +146,16 @@ impl Printer {
             Some(code) => format!("error[{code}]:"),
             None => "error:".to_owned(),
         };
-        err(&format!("{} {}", self.on_stderr(&head, Style::Red), visible(&failure.message)));
+        err(&format!("{} {}", self.on_stderr(&head, TextStyle::Red), visible(&failure.message)));
         for reason in &failure.reasons {
             err(&format!("  - {}", visible(reason)));
         }
         // In a frame: these are a stranger's words, and none of ours.
         for line in &failure.tool_words() {
-            err(&format!("  {} {}", self.on_stderr("│", Style::Dim), visible(line)));
+            err(&format!("  {} {}", self.on_stderr("│", TextStyle::Dim), visible(line)));
         }
         if let Some(hint) = &failure.hint {
-            err(&format!("{} {}", self.on_stderr("hint:", Style::Cyan), visible(hint)));
+            err(&format!("{} {}", self.on_stderr("hint:", TextStyle::Cyan), visible(hint)));
         }
     }
 
@@ -188,12 +188,12 @@ impl Printer {
     }
 
     /// Styles text for stdout, if stdout wants it.
-    pub(crate) fn style(&self, text: &str, style: Style) -> String {
+    pub(crate) fn style(&self, text: &str, style: TextStyle) -> String {
         paint(text, style, self.stdout_is_terminal && !self.wishes.no_color && !self.wishes.json)
     }
 
     /// Styles text for stderr, if stderr wants it.
-    pub(crate) fn on_stderr(&self, text: &str, style: Style) -> String {
+    pub(crate) fn on_stderr(&self, text: &str, style: TextStyle) -> String {
         paint(text, style, self.stderr_is_terminal && !self.wishes.no_color)
     }
 }
@@ -218,7 +218,7 @@ pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-fn paint(text: &str, style: Style, wanted: bool) -> String {
+fn paint(text: &str, style: TextStyle, wanted: bool) -> String {
     if wanted { format!("\u{1b}[{}m{text}\u{1b}[0m", style.code()) } else { text.to_owned() }
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     fn piped() -> Printer {
-        Printer { wishes: Wishes::default(), stdout_is_terminal: false, stderr_is_terminal: false }
+        Printer { wishes: PrinterOptions::default(), stdout_is_terminal: false, stderr_is_terminal: false }
     }
 
     #[test]
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn colours_are_for_terminals_that_want_them() {
         let terminal = Printer { stdout_is_terminal: true, ..piped() };
-        assert!(terminal.style("x", Style::Bold).contains('\u{1b}'));
-        let plain = Printer { wishes: Wishes { no_color: true, ..Wishes::default() }, ..terminal };
-        assert_eq!(plain.style("x", Style::Bold), "x");
-        assert_eq!(piped().style("x", Style::Bold), "x");
+        assert!(terminal.style("x", TextStyle::Bold).contains('\u{1b}'));
+        let plain = Printer { wishes: PrinterOptions { no_color: true, ..PrinterOptions::default() }, ..terminal };
+        assert_eq!(plain.style("x", TextStyle::Bold), "x");
+        assert_eq!(piped().style("x", TextStyle::Bold), "x");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use policy::VerifyingKey;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::plain_file;
 
 /// A public key of any kind we take is shorter.
@@ -19,20 +19,20 @@ pub(crate) fn name_of(path: &Path) -> Option<&str> {
 }
 
 /// The text of a file with a key.
-pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
+pub(crate) fn text_of(path: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = plain_file::open(path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
     match read {
         Ok(_) => Ok(text),
-        Err(error) => Err(Failure::new(format!("the key file `{}` cannot be read: {error}", path.display()))
+        Err(error) => Err(CommandFailure::new(format!("the key file `{}` cannot be read: {error}", path.display()))
             .hint("check the path and its permissions")),
     }
 }
 
 /// The key in a text, under a name.
-pub(crate) fn key_in(path: &Path, text: &str, name: &str) -> Result<VerifyingKey, Failure> {
+pub(crate) fn key_in(path: &Path, text: &str, name: &str) -> Result<VerifyingKey, CommandFailure> {
     VerifyingKey::from_public_pem(text, name).map_err(|error| {
-        Failure::new(format!("`{}` cannot be used as a key: {error}", path.display()))
+        CommandFailure::new(format!("`{}` cannot be used as a key: {error}", path.display()))
             .hint("it must hold one public key: RSA of at least 2048 bits, P-256 or Ed25519, as BEGIN PUBLIC KEY")
     })
 }

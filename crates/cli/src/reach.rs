@@ -17,21 +17,21 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use executors::{Masks, Reach};
+use executors::{OperatorReach, PathMasks};
 
 use crate::config::path_settings::{PathRole, paths_in};
-use crate::config::{Config, DEFAULT_FILE};
+use crate::config::{DEFAULT_FILE, GantryConfig};
 
 /// Where people's homes are.
 const HOMES: [&str; 2] = ["/root", "/home"];
 
 /// What any tool may be given at most.
-pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Reach {
+pub(crate) fn reach(config: &GantryConfig, data_dir: &Path, home: Option<&Path>) -> OperatorReach {
     let section = &config.sandbox;
     // Who may write where tools or policies are loaded from may do everything.
     let control = paths_in(&config.settings, PathRole::Control);
     let blocked = section.blocked_paths.iter().cloned().chain(control);
-    Reach {
+    OperatorReach {
         allowed_paths: section.allowed_paths.as_ref().map(|paths| paths.iter().map(|path| canonical(path)).collect()),
         blocked_paths: blocked.flat_map(|path| [absolute(&path), canonical(&path)]).collect(),
         homes: homes(home).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
@@ -48,7 +48,7 @@ pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Re
 }
 
 /// The empty folder and file that cover the server's own data in folders of MCP servers. They lie in the data directory.
-pub(crate) fn masks(config: &Config, data_dir: &Path) -> io::Result<Masks> {
+pub(crate) fn masks(config: &GantryConfig, data_dir: &Path) -> io::Result<PathMasks> {
     let place = data_dir.join("mask");
     let (folder, file) = (place.join("folder"), place.join("file"));
     for made in [&place, &folder] {
@@ -66,7 +66,7 @@ pub(crate) fn masks(config: &Config, data_dir: &Path) -> io::Result<Masks> {
         return Err(io::Error::other("the mask is not empty"));
     }
     let config_file = config.file.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    Ok(Masks { folder: canonical(&folder), file: canonical(&file), config_file: canonical(&config_file) })
+    Ok(PathMasks { folder: canonical(&folder), file: canonical(&file), config_file: canonical(&config_file) })
 }
 
 /// REACH-3. A home that is the root of everything is none.
@@ -76,7 +76,7 @@ fn homes(home: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// REACH-1.
-fn own_places(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
+fn own_places(config: &GantryConfig, data_dir: &Path) -> Vec<PathBuf> {
     let store = config.store.file(data_dir);
     // SQLite keeps two files beside its own, and they hold the newest writes.
     let beside = ["-wal", "-shm"].map(|ending| {
@@ -114,9 +114,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn reach_with(variables: &[(&str, &str)], data_dir: &Path) -> Reach {
+    fn reach_with(variables: &[(&str, &str)], data_dir: &Path) -> OperatorReach {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
-        reach(&Config::from_sources(None, &environment, Vec::new()).unwrap(), data_dir, None)
+        reach(&GantryConfig::from_sources(None, &environment, Vec::new()).unwrap(), data_dir, None)
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn masks_are_empty_or_there_are_none() {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
+        let config = GantryConfig::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
         for _ in 0..2 {
             let masks = masks(&config, dir.path()).unwrap();
             assert!(masks.folder.is_absolute() && masks.folder.is_dir() && masks.file.is_file());
@@ -175,14 +175,14 @@ mod tests {
         std::fs::create_dir(root.join("etc")).unwrap();
         std::fs::write(&name, "").unwrap();
         let file = crate::config::ConfigFile { name: name.clone(), folder: root.clone(), text: String::new() };
-        let config = Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let config = GantryConfig::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         assert!(reach(&config, &root.join("data"), None).private_paths.contains(&PathBuf::from(name)));
     }
 
     #[test]
     fn the_home_of_the_servers_user_is_a_home_and_the_root_of_everything_is_none() {
         let of = |home: &str| {
-            let config = Config::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
+            let config = GantryConfig::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
             reach(&config, Path::new("/srv/data"), Some(Path::new(home))).homes
         };
         assert!(of("/opt/gantry").contains(&PathBuf::from("/opt/gantry")));

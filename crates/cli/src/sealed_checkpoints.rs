@@ -15,7 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
+    CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
+    SealedCheckpoint,
 };
 use kernel::ports::registry_store::StoreError;
 use policy::CallOwner;
@@ -64,7 +65,7 @@ impl CheckpointStore for SealedCheckpoints {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         let Some(seal) = &self.seal else { return self.inner.save(checkpoint, fence, keep).await };
         let payload = seal.seal_bytes(&what(checkpoint), &checkpoint.payload);
         let payload = payload.ok_or_else(|| StoreError::Corrupt(Box::new(NotSealed)))?;
@@ -106,7 +107,7 @@ impl CheckpointStore for SealedCheckpoints {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError> {
+    ) -> Result<PromoteOutcome, StoreError> {
         self.inner.promote(tenant, invocation, id, keep, if_idle).await
     }
 
@@ -116,7 +117,7 @@ impl CheckpointStore for SealedCheckpoints {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError> {
         self.inner.settle(tenant, invocation, owner, fence, ending).await
     }

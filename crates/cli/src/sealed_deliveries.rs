@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::webhook_store::{
-    Added, Attempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord, DeliveryState,
-    NewDelivery, Noted, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
+    AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
+    DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
 
 use crate::store_seal::StoreSeals;
@@ -40,7 +40,7 @@ pub(crate) fn what(tenant: &TenantId, row: &str) -> String {
 
 #[async_trait]
 impl WebhookStore for SealedDeliveries {
-    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, StoreError> {
         self.inner.add_webhook(webhook, most).await
     }
 
@@ -92,9 +92,9 @@ impl WebhookStore for SealedDeliveries {
         &self,
         tenant: &TenantId,
         id: DeliveryId,
-        attempt: &Attempt,
+        attempt: &DeliveryAttempt,
         state: DeliveryState,
-    ) -> Result<Noted, StoreError> {
+    ) -> Result<NoteOutcome, StoreError> {
         self.inner.note_attempt(tenant, id, attempt, state).await
     }
 
@@ -111,7 +111,7 @@ impl WebhookStore for SealedDeliveries {
         self.inner.deliveries(filter, before, most).await
     }
 
-    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
         self.inner.attempts(tenant, id).await
     }
 

@@ -9,15 +9,16 @@
 //!   worker takes it, and by [`SealedJobs::seal_former`].
 //! - PAYLOAD-2: a payload that cannot be opened is none, and its job fails; it holds up no other.
 //!
-//! Not here: where the keys come from (`commands/serve/wiring.rs`).
+//! Not here: where the keys come from (`commands/serve/assembly.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
-    JobPage, JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
+    AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
+    JobFilter, JobKey, JobPage, JobStore, NewJob, OwnerId, PAGE_MAX, RenewOutcome, TakeOutcome, TakeRules, TakenJob,
+    WriteOutcome,
 };
 use kernel::ports::registry_store::StoreError;
 use serde_json::Value;
@@ -140,7 +141,7 @@ impl JobStore for SealedJobs {
         self.inner.enlist(owner, lease, alone).await
     }
 
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError> {
         self.inner.renew(owner, lease).await
     }
 
@@ -148,19 +149,19 @@ impl JobStore for SealedJobs {
         self.inner.resign(owner).await
     }
 
-    async fn enqueue(&self, mut job: NewJob) -> Result<Enqueued, StoreError> {
+    async fn enqueue(&self, mut job: NewJob) -> Result<EnqueueOutcome, StoreError> {
         job.payload = self.sealed(&job.key, job.payload)?;
         self.inner.enqueue(job).await
     }
 
-    async fn adopt(&self, mut job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, mut job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         job.payload = self.sealed(&job.key, job.payload)?;
         self.inner.adopt(job, owner).await
     }
 
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
         let taken = self.inner.take(owner, rules).await?;
-        Ok(Taken { jobs: self.opened_jobs(taken.jobs).await, ..taken })
+        Ok(TakeOutcome { jobs: self.opened_jobs(taken.jobs).await, ..taken })
     }
 
     async fn take_over(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, StoreError> {
@@ -171,16 +172,18 @@ impl JobStore for SealedJobs {
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         self.inner.report(key, fence, percent, phase).await
     }
 
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         let end = match end {
-            End::DoneKeeping { result, payload } => End::DoneKeeping { result, payload: self.sealed(key, payload)? },
+            AttemptEnd::DoneKeeping { result, payload } => {
+                AttemptEnd::DoneKeeping { result, payload: self.sealed(key, payload)? }
+            }
             other => other,
         };
         self.inner.finish(key, fence, end).await
@@ -191,7 +194,7 @@ impl JobStore for SealedJobs {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let found = match found {
             Ok(FoundResult { result, payload }) => Ok(FoundResult { result, payload: self.sealed(key, payload)? }),
             other => other,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, WorkflowRuns};
+use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, WorkflowRuns};
 use serde_json::Value;
 
 use crate::store_seal::StoreSeals;
@@ -50,7 +50,7 @@ pub(crate) fn what(tenant: &TenantId, row: &str, member: &str) -> String {
 
 #[async_trait]
 impl WorkflowRuns for SealedRuns {
-    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
+    async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
         let input = self.sealed(&what(&run.tenant, &run.id.to_string(), "input"), &run.input)?;
         self.inner.begin_run(&NewRun { input, ..run.clone() }).await
     }

@@ -21,7 +21,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::installation_store::InstallationStore;
 use kernel::ports::registry_store::StoreError;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::store_keys::{self, COPY_IT};
 use crate::store_seal::{StoreKey, StoreSeal, is_sealed};
 
@@ -65,7 +65,7 @@ impl SealedSecrets {
         inner: Arc<dyn InstallationStore>,
         key: Option<&StoreKey>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let seal = key.map(|key| StoreSeal::new(key, Arc::clone(&entropy))).transpose()?;
         let secrets = Self { inner, seal };
         let kept = secrets.inner.secrets().await.map_err(|error| unread(&error))?;
@@ -78,7 +78,7 @@ impl SealedSecrets {
         }
         for (name, value) in &kept {
             if secrets.seal.is_some() && !is_sealed(value) {
-                secrets.settled(name, value.clone()).await.map_err(|error| Failure::new(error.to_string()))?;
+                secrets.settled(name, value.clone()).await.map_err(|error| CommandFailure::new(error.to_string()))?;
             }
         }
         Ok(secrets)
@@ -145,24 +145,24 @@ pub(crate) fn what(name: &str) -> String {
 }
 
 /// The table of secrets cannot be read.
-pub(crate) fn unread(error: &StoreError) -> Failure {
-    Failure::new(format!("the secrets of this installation cannot be read: {error}"))
+pub(crate) fn unread(error: &StoreError) -> CommandFailure {
+    CommandFailure::new(format!("the secrets of this installation cannot be read: {error}"))
         .hint("docs/postgres.md says what a database for Gantry needs")
 }
 
-fn refused(error: &SealError) -> Failure {
+fn refused(error: &SealError) -> CommandFailure {
     let hint = match error {
         SealError::NoKey(_) | SealError::Broken(_) => COPY_IT,
         SealError::Restless(_) | SealError::NotSealed(_) => "start it again",
     };
-    Failure::new(error.to_string()).hint(hint)
+    CommandFailure::new(error.to_string()).hint(hint)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::OsEntropy;
-    use crate::shared_keys::tests::Shelf;
+    use crate::shared_keys::tests::KeyShelf;
 
     const SEALED: &str = "gantry-sealed:1:";
     const SEALED_SOMEHOW: &str = "gantry-sealed:";
@@ -171,18 +171,18 @@ mod tests {
         StoreKey::parse(&format!("{number:02x}").repeat(32)).unwrap()
     }
 
-    async fn open(shelf: &Arc<Shelf>, key: Option<StoreKey>) -> Result<SealedSecrets, Failure> {
+    async fn open(shelf: &Arc<KeyShelf>, key: Option<StoreKey>) -> Result<SealedSecrets, CommandFailure> {
         let entropy = Arc::new(OsEntropy::open().unwrap());
         SealedSecrets::open(Arc::clone(shelf) as _, key.as_ref(), entropy).await
     }
 
-    async fn raw(shelf: &Shelf) -> BTreeMap<String, String> {
+    async fn raw(shelf: &KeyShelf) -> BTreeMap<String, String> {
         shelf.secrets().await.unwrap()
     }
 
     #[tokio::test]
     async fn what_is_kept_is_sealed_and_read_by_whoever_has_the_key() {
-        let shelf: Arc<Shelf> = Arc::default();
+        let shelf: Arc<KeyShelf> = Arc::default();
         let (one, other) = (open(&shelf, Some(key(1))).await.unwrap(), open(&shelf, Some(key(1))).await.unwrap());
         assert_eq!(one.keep("token", "hunter2").await.unwrap(), "hunter2");
         assert_eq!(other.keep("token", "another").await.unwrap(), "hunter2", "the first one wins");
@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_there_before_the_key_is_sealed_at_the_next_start() {
-        let shelf: Arc<Shelf> = Arc::default();
+        let shelf: Arc<KeyShelf> = Arc::default();
         let before = open(&shelf, None).await.unwrap();
         before.keep("token", "hunter2").await.unwrap();
         assert_eq!(raw(&shelf).await["token"], "hunter2", "without a key it is as it always was");
@@ -214,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_the_key_and_with_another_the_start_is_refused_and_nothing_is_changed() {
-        let shelf: Arc<Shelf> = Arc::default();
+        let shelf: Arc<KeyShelf> = Arc::default();
         let right = open(&shelf, Some(key(1))).await.unwrap();
         right.keep("token", "hunter2").await.unwrap();
         shelf.keep("plain", "as it is").await.unwrap();
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_value_that_was_changed_or_belongs_to_another_name_is_none() {
-        let shelf: Arc<Shelf> = Arc::default();
+        let shelf: Arc<KeyShelf> = Arc::default();
         let secrets = open(&shelf, Some(key(1))).await.unwrap();
         secrets.keep("token", "hunter2").await.unwrap();
         let sealed = raw(&shelf).await["token"].clone();
@@ -239,7 +239,7 @@ mod tests {
             format!("{SEALED}***"),
             format!("{SEALED_SOMEHOW}2:AAAA"),
         ] {
-            let shelf: Arc<Shelf> = Arc::default();
+            let shelf: Arc<KeyShelf> = Arc::default();
             shelf.keep("other", &forged).await.unwrap();
             assert!(open(&shelf, Some(key(1))).await.is_err(), "{forged}");
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_that_seal_at_once_agree() {
-        let shelf: Arc<Shelf> = Arc::default();
+        let shelf: Arc<KeyShelf> = Arc::default();
         shelf.keep("token", "hunter2").await.unwrap();
         let starts = (0..20).map(|_| open(&shelf, Some(key(1))));
         for started in futures_util::future::join_all(starts).await {

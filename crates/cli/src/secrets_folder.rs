@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
+use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
 
 use crate::secret_file::{self, SecretFileError};
 
@@ -23,14 +23,14 @@ impl SecretsFolder {
         Self { dir }
     }
 
-    fn read(dir: &Path, tenant: &str, name: &str) -> Result<Secret, SecretError> {
+    fn read(dir: &Path, tenant: &str, name: &str) -> Result<SecretValue, SecretError> {
         // Names of tenants and credentials are words; whatever could lead elsewhere is no name.
         let is_word = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\\', '\0']);
         if !is_word(tenant) || !is_word(name) {
             return Err(SecretError::Missing);
         }
         match secret_file::read(&dir.join(tenant).join(name)) {
-            Ok(Some(secret)) => Secret::new(secret.text).ok_or(SecretError::Missing),
+            Ok(Some(secret)) => SecretValue::new(secret.text).ok_or(SecretError::Missing),
             Ok(None) => Err(SecretError::Missing),
             Err(error @ (SecretFileError::Open { .. } | SecretFileError::NotText { .. })) => {
                 Err(SecretError::Unusable(format!("{error}: {}", error.remedy()).into()))
@@ -42,7 +42,7 @@ impl SecretsFolder {
 
 #[async_trait]
 impl SecretSource for SecretsFolder {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError> {
         let (dir, tenant, name) = (self.dir.clone(), tenant.as_str().to_owned(), name.to_owned());
         let read = tokio::task::spawn_blocking(move || Self::read(&dir, &tenant, &name)).await;
         read.unwrap_or_else(|error| Err(SecretError::Unavailable(Box::new(io::Error::other(error)))))

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::data_dir::{DataDir, refused};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{secret_file, tls_files};
 
 /// What a command knows about its server and can show to it.
@@ -33,11 +33,11 @@ pub(crate) struct ServerTrust {
 
 impl ServerTrust {
     /// TLS as this says.
-    pub(crate) fn config(&self) -> Result<ClientConfig, Failure> {
+    pub(crate) fn config(&self) -> Result<ClientConfig, CommandFailure> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|_| Failure::new("TLS cannot be set up on this machine"))?;
+            .map_err(|_| CommandFailure::new("TLS cannot be set up on this machine"))?;
         let builder = match (&self.authorities, &self.own) {
             (None, Some((data_dir, url))) => {
                 let verifier = OwnServer { data_dir: data_dir.clone(), url: url.clone(), provider };
@@ -48,19 +48,20 @@ impl ServerTrust {
         let Some((certificate, key)) = &self.identity else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(&tls_files::public(certificate)?)
             .filter(|chain| !chain.is_empty())
-            .ok_or_else(|| Failure::usage(format!("`{}` holds no certificate", certificate.display())))?;
+            .ok_or_else(|| CommandFailure::usage(format!("`{}` holds no certificate", certificate.display())))?;
         let secret = secret_file::read(key).map_err(|error| refused(&error))?;
-        let unusable = || Failure::usage(format!("`{}` holds no private key for that certificate", key.display()));
+        let unusable =
+            || CommandFailure::usage(format!("`{}` holds no private key for that certificate", key.display()));
         let key =
             PrivateKeyDer::from_pem_slice(secret.ok_or_else(unusable)?.text.as_bytes()).map_err(|_| unusable())?;
         builder.with_client_auth_cert(chain, key).map_err(|_| unusable())
     }
 
-    fn roots(&self) -> Result<RootCertStore, Failure> {
+    fn roots(&self) -> Result<RootCertStore, CommandFailure> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         if let Some(path) = &self.authorities {
             let unusable =
-                || Failure::usage(format!("--ca: `{}` holds no certificate of an authority", path.display()));
+                || CommandFailure::usage(format!("--ca: `{}` holds no certificate of an authority", path.display()));
             let found = certificates(&tls_files::public(path)?).filter(|found| !found.is_empty());
             for certificate in found.ok_or_else(unusable)? {
                 roots.add(certificate).map_err(|_| unusable())?;

@@ -223,16 +223,16 @@ pub(crate) mod tests {
 
     /// A store that is a map.
     #[derive(Debug, Default)]
-    pub(crate) struct Shelf(Mutex<BTreeMap<String, String>>);
+    pub(crate) struct KeyShelf(Mutex<BTreeMap<String, String>>);
 
-    impl Shelf {
+    impl KeyShelf {
         fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
             act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
         }
     }
 
     #[async_trait]
-    impl InstallationStore for Shelf {
+    impl InstallationStore for KeyShelf {
         async fn secrets(&self) -> Result<BTreeMap<String, String>, StoreError> {
             Ok(self.with(|all| all.clone()))
         }
@@ -282,7 +282,7 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_two_that_rotate_at_once_one_does_and_the_former_key_stays_known() {
         let house = tempfile::tempdir().unwrap();
-        let shelf: Arc<dyn InstallationStore> = Arc::new(Shelf::default());
+        let shelf: Arc<dyn InstallationStore> = Arc::new(KeyShelf::default());
         shelf.keep(SIGNING_KEYS, &KeyRing::new(&key(0), &[]).unwrap().text()).await.unwrap();
         let instance = |name: &str| {
             let data = DataDir::at(house.path().join(name));

@@ -22,7 +22,7 @@ use kernel::ports::installation_store::InstallationStore;
 
 use crate::config::store::{SealKeyPlace, StoreSection};
 use crate::data_dir::DataDir;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::sealed_secrets::{unread, what};
 use crate::store_seal::{NOT_SEALED, StoreKey, StoreSeal, is_sealed};
 
@@ -47,7 +47,7 @@ impl StoreKeys {
         shared: Option<&dyn InstallationStore>,
         data_dir: &DataDir,
         entropy: &Arc<dyn Entropy>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let given = config.seal_key.as_ref().map(SealKeyPlace::key).transpose()?;
         let Some(shared) = shared else {
             return match given {
@@ -71,12 +71,18 @@ impl StoreKeys {
         }
         match data_dir.store_key()? {
             Some(key) => Ok(Self { key: Some(key), former: None }),
-            None => Err(Failure::new("the database is sealed, and this instance does not have its key").hint(COPY_IT)),
+            None => {
+                Err(CommandFailure::new("the database is sealed, and this instance does not have its key")
+                    .hint(COPY_IT))
+            }
         }
     }
 
     /// What seals and what opens what was sealed before, for one user of the store.
-    pub(crate) fn seals(&self, entropy: &Arc<dyn Entropy>) -> Result<(Option<StoreSeal>, Option<StoreSeal>), Failure> {
+    pub(crate) fn seals(
+        &self,
+        entropy: &Arc<dyn Entropy>,
+    ) -> Result<(Option<StoreSeal>, Option<StoreSeal>), CommandFailure> {
         let seal =
             |key: &Option<StoreKey>| key.as_ref().map(|key| StoreSeal::new(key, Arc::clone(entropy))).transpose();
         Ok((seal(&self.key)?, seal(&self.former)?))
@@ -93,7 +99,7 @@ async fn begun(
     shared: &dyn InstallationStore,
     data_dir: &DataDir,
     entropy: &Arc<dyn Entropy>,
-) -> Result<StoreKey, Failure> {
+) -> Result<StoreKey, CommandFailure> {
     let was_there = data_dir.store_key()?.is_some();
     // STORE-KEY-2.
     let key = data_dir.store_key_or_new(&**entropy)?;
@@ -110,14 +116,15 @@ pub(crate) async fn claim(
     shared: &dyn InstallationStore,
     key: &StoreKey,
     entropy: &Arc<dyn Entropy>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let seal = StoreSeal::new(key, Arc::clone(entropy))?;
-    let check =
-        seal.seal(&what(KEY_CHECK), CHECKED).ok_or_else(|| Failure::new("the key of the store cannot be used"))?;
+    let check = seal
+        .seal(&what(KEY_CHECK), CHECKED)
+        .ok_or_else(|| CommandFailure::new("the key of the store cannot be used"))?;
     let kept = shared.keep(KEY_CHECK, &check).await.map_err(|error| unread(&error))?;
     match seal.open(&what(KEY_CHECK), &kept) {
         Some(text) if text == CHECKED => Ok(()),
-        _ => Err(Failure::new("the database is sealed with another key than this instance has").hint(COPY_IT)),
+        _ => Err(CommandFailure::new("the database is sealed with another key than this instance has").hint(COPY_IT)),
     }
 }
 
@@ -125,7 +132,7 @@ pub(crate) async fn claim(
 mod tests {
     use super::*;
     use crate::machine::OsEntropy;
-    use crate::shared_keys::tests::Shelf;
+    use crate::shared_keys::tests::KeyShelf;
 
     fn entropy() -> Arc<dyn Entropy> {
         Arc::new(OsEntropy::open().unwrap())
@@ -137,13 +144,13 @@ mod tests {
         data
     }
 
-    async fn keys(shelf: &Shelf, data: &DataDir) -> Result<StoreKeys, Failure> {
+    async fn keys(shelf: &KeyShelf, data: &DataDir) -> Result<StoreKeys, CommandFailure> {
         StoreKeys::of(&StoreSection::unset(), Some(shelf), data, &entropy()).await
     }
 
     #[tokio::test]
     async fn who_begins_a_database_makes_its_key_and_others_need_that_one() {
-        let (folder, shelf) = (tempfile::tempdir().unwrap(), Shelf::default());
+        let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
         let (first, second) = (house(&folder, "first"), house(&folder, "second"));
         let made = keys(&shelf, &first).await.unwrap().key.unwrap();
         assert_eq!(first.store_key().unwrap().unwrap(), made);
@@ -157,7 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_two_that_begin_together_one_has_the_key() {
-        let (folder, shelf) = (tempfile::tempdir().unwrap(), Shelf::default());
+        let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
         let (first, second) = (house(&folder, "first"), house(&folder, "second"));
         // Both have seen that nothing was there.
         begun(&shelf, &first, &entropy()).await.unwrap();
@@ -168,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_database_from_before_stays_as_it_is_until_a_key_is_given() {
-        let (folder, shelf) = (tempfile::tempdir().unwrap(), Shelf::default());
+        let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
         shelf.keep("admin_token", "as it is").await.unwrap();
         let data = house(&folder, "first");
         assert!(keys(&shelf, &data).await.unwrap().key.is_none());

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// A store by its address.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub(crate) enum StorePlace {
 
 impl StorePlace {
     /// What a flag says.
-    pub(crate) fn parse(flag: &str, url: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(flag: &str, url: &str) -> Result<Self, CommandFailure> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Ok(Self::Postgres(url.to_owned()));
         }
         match url.strip_prefix("sqlite:") {
             Some("" | ":memory:") | None => {
                 // The address itself may hold a password, and is not repeated.
-                Err(Failure::usage(format!(
+                Err(CommandFailure::usage(format!(
                     "{flag} must be sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE"
                 )))
             }
@@ -32,7 +32,7 @@ impl StorePlace {
     }
 
     /// The one that was named, or that of the configuration.
-    pub(crate) fn of(context: &Context, named: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn of(context: &CommandContext, named: Option<&str>) -> Result<Self, CommandFailure> {
         match named {
             Some(url) => Self::parse("--store", url),
             None => {

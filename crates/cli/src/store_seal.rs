@@ -17,7 +17,7 @@ use kernel::ports::registry_store::StoreError;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// What sealed texts begin with, and the way they are sealed.
 const SEALED: &str = "gantry-sealed:1:";
@@ -88,9 +88,9 @@ fn of_hex(text: &str) -> Option<Vec<u8>> {
 
 impl StoreSeal {
     /// With this key.
-    pub(crate) fn new(key: &StoreKey, entropy: Arc<dyn Entropy>) -> Result<Self, Failure> {
+    pub(crate) fn new(key: &StoreKey, entropy: Arc<dyn Entropy>) -> Result<Self, CommandFailure> {
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key.0);
-        let key = key.map_err(|_| Failure::new("the key of the store cannot be used"))?;
+        let key = key.map_err(|_| CommandFailure::new("the key of the store cannot be used"))?;
         Ok(Self { key: LessSafeKey::new(key), entropy })
     }
 

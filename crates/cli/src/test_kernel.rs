@@ -7,12 +7,12 @@ use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
-    Mint, Recorder, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
+    LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
-use policy::{Minter, SigningKey};
+use policy::{SigningKey, TokenMinter};
 use shared_state::MemoryBus;
-use store::sqlite::{Options, SqliteStore};
+use store::sqlite::{SqliteOptions, SqliteStore};
 use telemetry::Metrics;
 
 use crate::data_dir::DataDir;
@@ -38,7 +38,7 @@ impl Executor for Idle {
 
 /// Opens one on a data directory.
 pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
-    let store = Arc::new(SqliteStore::open(&data.join("gantry.db"), &Options::default()).unwrap());
+    let store = Arc::new(SqliteStore::open(&data.join("gantry.db"), &SqliteOptions::default()).unwrap());
     let (clock, metrics) = (Arc::new(SystemClock::start()), Arc::new(Metrics::new()));
     let entropy = Arc::new(OsEntropy::open().unwrap());
     let options = audit::LogOptions::new(data.join("audit.key"), clock.clone(), entropy.clone());
@@ -46,7 +46,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
     let (recorder, _) = Recorder::start(log, clock.clone(), metrics.clone());
     let key = SigningKey::from_seed(&[1; 32]);
     let settings = IdentitySettings::local(clock.clone());
-    let access = Access::open(AccessParts {
+    let access = AccessControl::open(AccessParts {
         store: store.clone(),
         bus: Arc::new(MemoryBus::default()),
         engine: None,
@@ -56,11 +56,11 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         settings: AccessSettings::default(),
     });
     Arc::new(Kernel::new(KernelParts {
-        books: Bookkeeper::new(store.clone(), clock.clone(), &*entropy, metrics.clone()),
+        books: LedgerService::new(store.clone(), clock.clone(), &*entropy, metrics.clone()),
         registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, metrics.clone()).unwrap(),
         access: access.await.unwrap(),
-        mint: Mint::new(key, Minter::default(), Arc::new(DataDirVault::new(DataDir::at(data)))),
+        mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(DataDirVault::new(DataDir::at(data)))),
         recorder,
         executors: vec![Arc::new(Idle)],
         isolation: IsolationPolicy::default(),
@@ -70,6 +70,6 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         clock,
         entropy,
         observer: metrics,
-        redactor: Arc::new(kernel::ports::redactor::Withhold),
+        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
     }))
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use server::{TlsIdentity, TlsMaterial};
 
 use crate::data_dir::refused;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::secret_file;
 
 /// No chain is longer; a larger file is some other file.
@@ -38,7 +38,7 @@ pub(crate) struct TlsTexts {
 
 impl TlsFiles {
     /// Reads them. What is in them is not looked at.
-    pub(crate) fn read(&self) -> Result<TlsTexts, Failure> {
+    pub(crate) fn read(&self) -> Result<TlsTexts, CommandFailure> {
         let key_file = &self.private_key;
         regular(key_file)?;
         let Some(key) = secret_file::read(key_file).map_err(|error| refused(&error))? else {
@@ -71,44 +71,44 @@ impl TlsFiles {
 
 impl TlsTexts {
     /// The identity they make.
-    pub(crate) fn identity(&self) -> Result<TlsIdentity, Failure> {
+    pub(crate) fn identity(&self) -> Result<TlsIdentity, CommandFailure> {
         let material = TlsMaterial {
             certificates: &self.certificates,
             private_key: self.private_key.as_bytes(),
             client_authorities: self.client_authorities.as_deref(),
         };
         TlsIdentity::from_pem(material).map_err(|error| {
-            Failure::new(error.to_string())
+            CommandFailure::new(error.to_string())
                 .hint("check `[server] tls_cert`, `tls_key` and `tls_client_ca`: PEM files, the server's own certificate first")
         })
     }
 }
 
 /// The content of a file that everybody may read.
-pub(crate) fn public(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn public(path: &Path) -> Result<Vec<u8>, CommandFailure> {
     regular(path)?;
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
     match read {
         Ok(length) if u64::try_from(length).is_ok_and(|length| length <= BYTES_MAX) => Ok(bytes),
-        Ok(_) => Err(Failure::new(format!("`{}` is too large for certificates", path.display()))),
-        Err(error) => Err(Failure::new(format!("`{}` cannot be read: {error}", path.display()))
+        Ok(_) => Err(CommandFailure::new(format!("`{}` is too large for certificates", path.display()))),
+        Err(error) => Err(CommandFailure::new(format!("`{}` cannot be read: {error}", path.display()))
             .hint("run as a user that may read it")),
     }
 }
 
 /// Opening a pipe or a device could wait for ever.
-fn regular(path: &Path) -> Result<(), Failure> {
+fn regular(path: &Path) -> Result<(), CommandFailure> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(()),
-        Ok(_) => Err(Failure::new(format!("`{}` is not a file", path.display()))),
+        Ok(_) => Err(CommandFailure::new(format!("`{}` is not a file", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing(path)),
-        Err(error) => Err(Failure::new(format!("`{}` cannot be read: {error}", path.display()))),
+        Err(error) => Err(CommandFailure::new(format!("`{}` cannot be read: {error}", path.display()))),
     }
 }
 
-fn missing(path: &Path) -> Failure {
-    Failure::new(format!("there is no file `{}`", path.display()))
+fn missing(path: &Path) -> CommandFailure {
+    CommandFailure::new(format!("there is no file `{}`", path.display()))
         .hint("check `[server] tls_cert`, `tls_key` and `tls_client_ca`, or --tls-cert, --tls-key and --tls-client-ca")
 }
 

@@ -1,7 +1,7 @@
 //! Tools on disk: folders with a manifest and whatever it runs. (DESIGN §3)
 //!
 //! A directory given by `--tools` is a tool folder itself, or contains tool folders; deeper ones are not looked for.
-//! [`kept`] is the server's own directory of them, into which `gantry tool add` copies. [`loading`] publishes what is found and tells the process executor where each tool lives; [`watching`] does it again
+//! [`kept_copy`] is the server's own directory of them, into which `gantry tool add` copies. [`loader`] publishes what is found and tells the process executor where each tool lives; [`watcher`] does it again
 //! when something changes.
 
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use contract::manifest::Manifest;
 
 use crate::manifest_file::{self, ManifestFileError};
 
-pub(crate) mod kept;
-pub(crate) mod loading;
-pub(crate) mod watching;
+pub(crate) mod kept_copy;
+pub(crate) mod loader;
+pub(crate) mod watcher;
 
 /// Subfolders of one directory that are looked into; the rest is named in a warning.
 const FOLDERS_MAX: usize = 10_000;
@@ -26,7 +26,7 @@ pub(crate) struct ToolFolder {
 
 /// Everything under some directories.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundFolders {
     pub(crate) tools: Vec<ToolFolder>,
     /// Directories whose changes matter.
     pub(crate) watched: Vec<PathBuf>,
@@ -35,8 +35,8 @@ pub(crate) struct Found {
 }
 
 /// Looks for tool folders, in a stable order.
-pub(crate) fn find(dirs: &[PathBuf]) -> Found {
-    let mut found = Found::default();
+pub(crate) fn find(dirs: &[PathBuf]) -> FoundFolders {
+    let mut found = FoundFolders::default();
     for dir in dirs {
         // Absolute, because a process tool runs with its folder as working directory.
         match dir.canonicalize() {
@@ -47,7 +47,7 @@ pub(crate) fn find(dirs: &[PathBuf]) -> Found {
     found
 }
 
-fn look_into(dir: &Path, found: &mut Found) {
+fn look_into(dir: &Path, found: &mut FoundFolders) {
     found.watched.push(dir.to_owned());
     if take(dir, found) {
         return;
@@ -79,7 +79,7 @@ fn is_candidate(path: &Path) -> bool {
 }
 
 /// Takes the folder if it is a tool folder.
-fn take(folder: &Path, found: &mut Found) -> bool {
+fn take(folder: &Path, found: &mut FoundFolders) -> bool {
     let manifest = match manifest_file::in_folder(folder) {
         Ok(None) => return false,
         Ok(Some(path)) => manifest_file::read(&path),

@@ -38,9 +38,9 @@ use self::defaults::DefaultMap;
 pub use self::effort::COMPARISON_STEPS_MAX;
 use self::effort::spent;
 use self::gap::{Gap, What};
-pub use self::negotiation::{Conflict, Negotiation, Outcome, negotiate};
+pub use self::negotiation::{Negotiation, NegotiationFit, SchemaConflict, negotiate};
 use self::prover::{Prover, Rules};
-use crate::schema::document::Document;
+use crate::schema::document::SchemaDocument;
 use crate::schema::{SchemaLimits, place_validators, readable, strict};
 
 /// At most so many reasons are given.
@@ -49,7 +49,7 @@ pub const REASONS_MAX: usize = 200;
 /// Which end of a tool a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum SchemaDirection {
     /// Parameters: callers must still be understood.
     Input,
     /// Results: consumers must still get what they rely on.
@@ -59,7 +59,7 @@ pub enum Direction {
 /// The least step of the version number that is honest about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CompatVerdict {
     /// Nothing but annotations.
     Patch,
     /// Compatible additions.
@@ -70,13 +70,13 @@ pub enum Verdict {
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Reason {
+pub struct CompatReason {
     /// Place in the value, `*` standing for any item; for annotations, in the schema.
     pub path: String,
     /// What kind of change, in snake case: `property_removed`, `maximum_tightened`, …
     pub change: String,
     /// What this difference alone would amount to.
-    pub verdict: Verdict,
+    pub verdict: CompatVerdict,
     /// The same for people.
     pub message: String,
 }
@@ -85,9 +85,9 @@ pub struct Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// The greatest of the reasons' verdicts.
-    pub verdict: Verdict,
+    pub verdict: CompatVerdict,
     /// The weightiest first.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<CompatReason>,
 }
 
 /// Says what replacing `old` by `new` means for the other side.
@@ -101,23 +101,23 @@ pub struct Comparison {
 /// assert_eq!(compare(&old, &new, Direction::Input).verdict, Verdict::Minor);
 /// assert_eq!(compare(&new, &old, Direction::Input).reasons[0].change, "property_removed");
 /// ```
-pub fn compare(old: &Value, new: &Value, direction: Direction) -> Comparison {
+pub fn compare(old: &Value, new: &Value, direction: SchemaDirection) -> Comparison {
     if old == new {
-        return Comparison { verdict: Verdict::Patch, reasons: Vec::new() };
+        return Comparison { verdict: CompatVerdict::Patch, reasons: Vec::new() };
     }
     let limits = SchemaLimits::default();
     let mut reasons = Vec::new();
     let read = |schema, which| {
         readable(schema, &limits, &[], true).map(|readable| readable.schema).map_err(|errors| {
-            let gap = Gap::new("", What::Unproven("schema")).reason(true, Verdict::Major);
-            Reason { message: format!("the {which} schema: {errors}"), ..gap }
+            let gap = Gap::new("", What::Unproven("schema")).reason(true, CompatVerdict::Major);
+            CompatReason { message: format!("the {which} schema: {errors}"), ..gap }
         })
     };
     match (read(old, "old"), read(new, "new")) {
         (Ok(old), Ok(new)) => {
             reasons = match direction {
-                Direction::Input => inputs(&strict::closed(&old), &strict::closed(&new), &limits),
-                Direction::Output => outputs(&old, &new),
+                SchemaDirection::Input => inputs(&strict::closed(&old), &strict::closed(&new), &limits),
+                SchemaDirection::Output => outputs(&old, &new),
             };
             annotations(&old, &new, direction, &mut reasons);
         }
@@ -126,9 +126,9 @@ pub fn compare(old: &Value, new: &Value, direction: Direction) -> Comparison {
     concluded(reasons)
 }
 
-fn inputs(old: &Value, new: &Value, limits: &SchemaLimits) -> Vec<Reason> {
+fn inputs(old: &Value, new: &Value, limits: &SchemaLimits) -> Vec<CompatReason> {
     let (old_validators, new_validators) = (place_validators(old, limits), place_validators(new, limits));
-    let (old, new) = (Document::new(old), Document::new(new));
+    let (old, new) = (SchemaDocument::new(old), SchemaDocument::new(new));
     let old_defaults = DefaultMap::of(&old, old_validators.as_ref());
     let new_defaults = DefaultMap::of(&new, new_validators.as_ref());
     let mut reasons = defaults::changes(&old_defaults, &new_defaults);
@@ -142,8 +142,8 @@ fn inputs(old: &Value, new: &Value, limits: &SchemaLimits) -> Vec<Reason> {
     reasons
 }
 
-fn outputs(old: &Value, new: &Value) -> Vec<Reason> {
-    let (old, new) = (Document::new(old), Document::new(new));
+fn outputs(old: &Value, new: &Value) -> Vec<CompatReason> {
+    let (old, new) = (SchemaDocument::new(old), SchemaDocument::new(new));
     let mut reasons = Vec::new();
     let forward = Prover::new(&new, &old, Rules { names_matter: true, ..Rules::default() }).gaps();
     let backward = Prover::new(&old, &new, Rules::default()).gaps();
@@ -155,11 +155,11 @@ fn outputs(old: &Value, new: &Value) -> Vec<Reason> {
 }
 
 /// The one reason of a comparison that was not brought to its end (COMPAT-3).
-fn too_tangled() -> Reason {
-    Reason {
+fn too_tangled() -> CompatReason {
+    CompatReason {
         path: String::new(),
         change: "cannot_prove_compatible".to_owned(),
-        verdict: Verdict::Major,
+        verdict: CompatVerdict::Major,
         message: tangled(),
     }
 }
@@ -171,44 +171,44 @@ fn tangled() -> String {
 }
 
 /// Gaps forward break someone; gaps backward are only news.
-fn gather(forward: &[Gap], backward: &[Gap], wide_is_new: bool, reasons: &mut Vec<Reason>) {
-    reasons.extend(forward.iter().map(|gap| gap.reason(wide_is_new, Verdict::Major)));
+fn gather(forward: &[Gap], backward: &[Gap], wide_is_new: bool, reasons: &mut Vec<CompatReason>) {
+    reasons.extend(forward.iter().map(|gap| gap.reason(wide_is_new, CompatVerdict::Major)));
     let broken = !forward.is_empty();
     for gap in backward {
         // Where one direction fails for want of a proof, the other usually does too; saying it twice helps nobody.
         let echo = broken && matches!(gap.what, What::Unproven(_) | What::Coercion);
         if !echo {
-            reasons.push(gap.reason(!wide_is_new, Verdict::Minor));
+            reasons.push(gap.reason(!wide_is_new, CompatVerdict::Minor));
         }
     }
 }
 
 /// Changed annotations at places both schemas have; sensitivity and guards are more than remarks.
-fn annotations(old: &Value, new: &Value, direction: Direction, reasons: &mut Vec<Reason>) {
+fn annotations(old: &Value, new: &Value, direction: SchemaDirection, reasons: &mut Vec<CompatReason>) {
     let remark = |name: &str| {
         matches!(name, "title" | "description" | "examples" | "$comment" | "deprecated" | "readOnly" | "writeOnly")
             || name.starts_with("x-")
     };
-    for (pointer, before) in Document::new(old).positions() {
+    for (pointer, before) in SchemaDocument::new(old).positions() {
         let (Value::Object(before), Some(Value::Object(after))) = (before, new.pointer(&pointer)) else { continue };
         let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
         for name in names.filter(|name| remark(name) && before.get(*name) != after.get(*name)) {
             let (change, verdict) = match name.as_str() {
-                "x-sensitivity" => ("sensitivity_changed", Verdict::Minor),
+                "x-sensitivity" => ("sensitivity_changed", CompatVerdict::Minor),
                 // A guard refuses what was accepted before; without it more is accepted. Results are not guarded.
-                "x-guard" if direction == Direction::Output => ("annotation_changed", Verdict::Patch),
-                "x-guard" if after.contains_key(name) => ("guard_added", Verdict::Major),
-                "x-guard" => ("guard_removed", Verdict::Minor),
-                _ => ("annotation_changed", Verdict::Patch),
+                "x-guard" if direction == SchemaDirection::Output => ("annotation_changed", CompatVerdict::Patch),
+                "x-guard" if after.contains_key(name) => ("guard_added", CompatVerdict::Major),
+                "x-guard" => ("guard_removed", CompatVerdict::Minor),
+                _ => ("annotation_changed", CompatVerdict::Patch),
             };
             let message = format!("`{name}` is another one");
-            reasons.push(Reason { path: pointer.clone(), change: change.to_owned(), verdict, message });
+            reasons.push(CompatReason { path: pointer.clone(), change: change.to_owned(), verdict, message });
         }
     }
 }
 
-fn concluded(mut reasons: Vec<Reason>) -> Comparison {
-    let verdict = reasons.iter().map(|reason| reason.verdict).max().unwrap_or(Verdict::Patch);
+fn concluded(mut reasons: Vec<CompatReason>) -> Comparison {
+    let verdict = reasons.iter().map(|reason| reason.verdict).max().unwrap_or(CompatVerdict::Patch);
     reasons.sort_by(|left, right| {
         right
             .verdict

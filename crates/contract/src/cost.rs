@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::manifest::{CostConfig, CostUnit};
 use crate::money::{Amount, Currency, Money};
 
-pub use reported::Reported;
+pub use reported::ReportedCost;
 
 /// Latency of a tool about whose cost nothing is known (COST-001).
 const UNKNOWN_LATENCY_MS: u64 = 1_000;
@@ -35,7 +35,7 @@ const GIB: u64 = 1 << 30;
 /// The parts of a bill (COST-008).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Component {
+pub enum CostComponent {
     Compute,
     ExternalApi,
     StorageIo,
@@ -44,7 +44,7 @@ pub enum Component {
     HumanReview,
 }
 
-impl Component {
+impl CostComponent {
     /// Every part.
     pub const ALL: [Self; 6] =
         [Self::Compute, Self::ExternalApi, Self::StorageIo, Self::Network, Self::Token, Self::HumanReview];
@@ -71,7 +71,7 @@ impl Component {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
     pub currency: Currency,
-    parts: [Amount; Component::ALL.len()],
+    parts: [Amount; CostComponent::ALL.len()],
 }
 
 impl Costs {
@@ -81,15 +81,15 @@ impl Costs {
     }
 
     /// Adds to one part.
-    pub fn add(&mut self, component: Component, amount: Amount) {
+    pub fn add(&mut self, component: CostComponent, amount: Amount) {
         if let Some(part) = self.parts.get_mut(component as usize) {
             *part = part.plus(amount);
         }
     }
 
     /// The parts that are not nothing.
-    pub fn parts(&self) -> impl Iterator<Item = (Component, Amount)> {
-        Component::ALL.into_iter().zip(self.parts).filter(|(_, amount)| !amount.is_zero())
+    pub fn parts(&self) -> impl Iterator<Item = (CostComponent, Amount)> {
+        CostComponent::ALL.into_iter().zip(self.parts).filter(|(_, amount)| !amount.is_zero())
     }
 
     /// All of it.
@@ -115,7 +115,7 @@ pub struct Prices {
 
 /// What was measured of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Measured {
+pub struct MeasuredUsage {
     /// Units counted from the parameters ([`units_of`]).
     pub units: Option<u64>,
     pub tokens: Option<u64>,
@@ -129,7 +129,7 @@ pub struct Measured {
 /// How sure an estimate is (COST-003).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Confidence {
+pub enum EstimateConfidence {
     /// No part of it is estimated.
     Exact,
     Estimate,
@@ -139,18 +139,23 @@ pub enum Confidence {
 
 /// What a call will probably cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
+pub struct CostEstimate {
     pub cost: Money,
     pub tokens: Option<u64>,
     pub latency_ms: u64,
-    pub confidence: Confidence,
+    pub confidence: EstimateConfidence,
 }
 
 /// Before the call (COST-001…003).
-pub fn estimate(config: Option<&CostConfig>, parameters: &Value, timeout_ms: Option<u64>) -> Estimate {
+pub fn estimate(config: Option<&CostConfig>, parameters: &Value, timeout_ms: Option<u64>) -> CostEstimate {
     let Some(config) = config else {
         let cost = Money { amount: Amount::ZERO, currency: Currency::default() };
-        return Estimate { cost, tokens: None, latency_ms: UNKNOWN_LATENCY_MS, confidence: Confidence::Unknown };
+        return CostEstimate {
+            cost,
+            tokens: None,
+            latency_ms: UNKNOWN_LATENCY_MS,
+            confidence: EstimateConfidence::Unknown,
+        };
     };
     let unit = config.per_unit.as_ref();
     let units = unit.map(|unit| match unit.unit {
@@ -159,14 +164,14 @@ pub fn estimate(config: Option<&CostConfig>, parameters: &Value, timeout_ms: Opt
     });
     let variable = unit.zip(units).map(|(unit, units)| price(Some(&unit.cost_per_unit)).times(units));
     let amount = price(config.fixed_cost.as_deref()).plus(variable.unwrap_or_default());
-    Estimate {
+    CostEstimate {
         cost: Money { amount, currency: config.currency.unwrap_or_default() },
         tokens: unit.filter(|unit| unit.unit == CostUnit::Token).and(units),
         latency_ms: timeout_ms.unwrap_or(DEFAULT_LATENCY_MS),
         // What the tool will report is not known before.
         confidence: match (unit, &config.cost_field) {
-            (None, None) => Confidence::Exact,
-            _ => Confidence::Estimate,
+            (None, None) => EstimateConfidence::Exact,
+            _ => EstimateConfidence::Estimate,
         },
     }
 }
@@ -204,20 +209,20 @@ fn records(field: &Value) -> u64 {
 
 /// After the call (COST-004). What the tool reports stands in place of the manifest's prices. A price list in another
 /// currency than the tool's cannot be added to it; the tool's stands.
-pub fn bill(config: Option<&CostConfig>, prices: &Prices, measured: &Measured) -> Costs {
+pub fn bill(config: Option<&CostConfig>, prices: &Prices, measured: &MeasuredUsage) -> Costs {
     let own = measured.reported.map(|reported| reported.currency);
     let own = own.or_else(|| config.map(|config| config.currency.unwrap_or_default()));
     let mut costs = Costs::none_in(own.unwrap_or(prices.currency));
     if let Some(reported) = measured.reported {
-        costs.add(Component::ExternalApi, reported.amount);
+        costs.add(CostComponent::ExternalApi, reported.amount);
     } else if let Some(config) = config {
-        costs.add(Component::ExternalApi, price(config.fixed_cost.as_deref()));
+        costs.add(CostComponent::ExternalApi, price(config.fixed_cost.as_deref()));
         if let Some(unit) = &config.per_unit {
             let (component, units) = match unit.unit {
                 // What was measured counts; what was estimated from the parameters counts when nothing was.
-                CostUnit::Token => (Component::Token, measured.tokens.or(measured.units).unwrap_or(0)),
-                CostUnit::Character | CostUnit::Record => (Component::ExternalApi, measured.units.unwrap_or(0)),
-                CostUnit::Second => (Component::Compute, measured.duration_ms.div_ceil(1_000)),
+                CostUnit::Token => (CostComponent::Token, measured.tokens.or(measured.units).unwrap_or(0)),
+                CostUnit::Character | CostUnit::Record => (CostComponent::ExternalApi, measured.units.unwrap_or(0)),
+                CostUnit::Second => (CostComponent::Compute, measured.duration_ms.div_ceil(1_000)),
             };
             costs.add(component, price(Some(&unit.cost_per_unit)).times(units));
         }
@@ -226,8 +231,8 @@ pub fn bill(config: Option<&CostConfig>, prices: &Prices, measured: &Measured) -
         if costs.is_zero() {
             costs.currency = prices.currency;
         }
-        costs.add(Component::Compute, prices.cpu_second.times(measured.cpu_millicore_seconds).divided_by(1_000));
-        costs.add(Component::Network, prices.network_gib.times(measured.network_bytes).divided_by(GIB));
+        costs.add(CostComponent::Compute, prices.cpu_second.times(measured.cpu_millicore_seconds).divided_by(1_000));
+        costs.add(CostComponent::Network, prices.network_gib.times(measured.network_bytes).divided_by(GIB));
     }
     costs
 }
@@ -236,7 +241,7 @@ pub fn bill(config: Option<&CostConfig>, prices: &Prices, measured: &Measured) -
 pub fn fixed_part(config: Option<&CostConfig>) -> Costs {
     let Some(config) = config else { return Costs::default() };
     let mut costs = Costs::none_in(config.currency.unwrap_or_default());
-    costs.add(Component::ExternalApi, price(config.fixed_cost.as_deref()));
+    costs.add(CostComponent::ExternalApi, price(config.fixed_cost.as_deref()));
     costs
 }
 
@@ -298,15 +303,15 @@ mod tests {
         for (unit, parameters, timeout, expected, tokens) in cases {
             let estimate = estimate(Some(&per(unit)), &parameters, timeout);
             assert_eq!((estimate.cost.amount, estimate.tokens), (amount(expected), tokens), "{unit}");
-            assert_eq!(estimate.confidence, Confidence::Estimate);
+            assert_eq!(estimate.confidence, EstimateConfidence::Estimate);
         }
         let fixed = estimate(Some(&config(json!({ "fixed_cost": "0.5" }))), &json!({}), Some(7));
-        assert_eq!((fixed.confidence, fixed.latency_ms), (Confidence::Exact, 7));
+        assert_eq!((fixed.confidence, fixed.latency_ms), (EstimateConfidence::Exact, 7));
         let reporting =
             estimate(Some(&config(json!({ "fixed_cost": "0.5", "cost_field": "/cost" }))), &json!({}), None);
-        assert_eq!(reporting.confidence, Confidence::Estimate);
+        assert_eq!(reporting.confidence, EstimateConfidence::Estimate);
         let unknown = estimate(None, &json!({}), Some(7));
-        assert_eq!((unknown.confidence, unknown.latency_ms), (Confidence::Unknown, 1_000));
+        assert_eq!((unknown.confidence, unknown.latency_ms), (EstimateConfidence::Unknown, 1_000));
         assert!(unknown.cost.amount.is_zero());
     }
 
@@ -315,11 +320,11 @@ mod tests {
         let unit = json!({ "unit": "token", "cost_per_unit": "0.00000014" });
         let manifest = config(json!({ "fixed_cost": "0.01", "per_unit": unit, "currency": "EUR" }));
         let prices = Prices { currency: "EUR".parse().unwrap(), cpu_second: amount("0.5"), network_gib: amount("1") };
-        let measured = Measured {
+        let measured = MeasuredUsage {
             tokens: Some(1_000_000),
             cpu_millicore_seconds: 500,
             network_bytes: GIB / 4,
-            ..Measured::default()
+            ..MeasuredUsage::default()
         };
         let costs = bill(Some(&manifest), &prices, &measured);
         let parts: Vec<_> = costs.parts().map(|(part, amount)| (part.as_str(), amount.to_string())).collect();
@@ -333,9 +338,9 @@ mod tests {
         assert_eq!((costs.total(), costs.currency.as_str()), (amount("0.65"), "EUR"));
 
         let reported = Some(Money { amount: amount("3"), currency: Currency::USD });
-        let costs = bill(Some(&manifest), &prices, &Measured { reported, ..measured });
+        let costs = bill(Some(&manifest), &prices, &MeasuredUsage { reported, ..measured });
         assert_eq!((costs.total(), costs.currency), (amount("3"), Currency::USD), "currencies are not mixed");
-        let free = bill(None, &prices, &Measured { cpu_millicore_seconds: 1_000, ..Measured::default() });
+        let free = bill(None, &prices, &MeasuredUsage { cpu_millicore_seconds: 1_000, ..MeasuredUsage::default() });
         assert_eq!((free.total(), free.currency.as_str()), (amount("0.5"), "EUR"));
     }
 
@@ -349,8 +354,8 @@ mod tests {
 
     #[test]
     fn every_part_has_its_word() {
-        for part in Component::ALL {
-            assert_eq!(Component::of_word(part.as_str()), Some(part));
+        for part in CostComponent::ALL {
+            assert_eq!(CostComponent::of_word(part.as_str()), Some(part));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - ERR-B: HTTP, JSON-RPC and gRPC answers are total functions of the code.
 //! - ERR-C: a code is produced somewhere in the product exactly if [`Capability::is_answered`] says so (`cargo xtask check`).
 //!
-//! Not here: when to retry (the kernel decides per occurrence; [`Retry`] is the table's general word).
+//! Not here: when to retry (the kernel decides per occurrence; [`Retryability`] is the table's general word).
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct ErrorRow {
     /// What happened, in the words of the table.
     pub meaning: &'static str,
     pub http: u16,
-    pub retry: Retry,
+    pub retry: Retryability,
     pub name: &'static str,
     pub kind: ErrorKind,
     /// Names that executors of the sources used for the same condition.
@@ -44,7 +44,7 @@ pub struct ErrorRow {
 /// May the same call be sent again?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Retry {
+pub enum Retryability {
     /// The same call will fail in the same way.
     No,
     /// Yes, after a pause.
@@ -55,7 +55,7 @@ pub enum Retry {
     AfterChange,
 }
 
-impl Retry {
+impl Retryability {
     /// The wire's yes or no: would sending the very same call again be right for a caller who knows nothing more?
     pub fn retryable(self) -> bool {
         match self {

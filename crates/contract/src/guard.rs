@@ -49,7 +49,7 @@ pub const KEYWORD: &str = "x-guard";
 /// What a text must not be able to do where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Guard {
+pub enum GuardKind {
     /// Start a command, redirect or substitute when put on a shell's line.
     Shell,
     /// Leave its literal when put into a statement.
@@ -64,10 +64,10 @@ pub enum Guard {
 
 /// One text in an annotated place that broke a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Breach {
+pub struct GuardBreach {
     /// JSON pointer to the text; for a property name, to the object that has it.
     pub path: String,
-    pub guard: Guard,
+    pub guard: GuardKind,
     /// The rule, in words that do not repeat the text.
     pub reason: &'static str,
 }
@@ -88,11 +88,11 @@ pub struct Breach {
 /// assert_eq!((breaches[0].path.as_str(), breaches[0].guard), ("/file", Guard::Path));
 /// ```
 #[derive(Debug, Default)]
-pub struct Guards {
+pub struct InputGuards {
     places: Places,
 }
 
-impl Guards {
+impl InputGuards {
     /// Collects the annotated places of a parameter schema. An annotation holds for the text there and, if the value is
     /// an array or an object, for every text in it.
     pub fn compile(parameters: &Value) -> Self {
@@ -105,13 +105,13 @@ impl Guards {
     }
 
     /// Every broken rule, at most [`VIOLATIONS_MAX`]; one per text and guard.
-    pub fn check(&self, value: &Value) -> Vec<Breach> {
+    pub fn check(&self, value: &Value) -> Vec<GuardBreach> {
         self.breaches(value, |found| found.guards)
     }
 
-    /// The rules that [`Guards::strip`] has no cure for: paths, addresses and property names. Deleting `..` from a path
+    /// The rules that [`InputGuards::strip`] has no cure for: paths, addresses and property names. Deleting `..` from a path
     /// makes another path that nobody asked for.
-    pub fn check_stripped(&self, value: &Value) -> Vec<Breach> {
+    pub fn check_stripped(&self, value: &Value) -> Vec<GuardBreach> {
         self.breaches(value, |found| if found.is_name { found.guards } else { found.guards.without_strippable() })
     }
 
@@ -134,14 +134,14 @@ impl Guards {
         changes.into_iter().map(|(path, _)| path).collect()
     }
 
-    fn breaches(&self, value: &Value, relevant: impl Fn(&Found<'_>) -> GuardSet) -> Vec<Breach> {
+    fn breaches(&self, value: &Value, relevant: impl Fn(&Found<'_>) -> GuardSet) -> Vec<GuardBreach> {
         let mut breaches = Vec::new();
         self.places.walk(value, &mut |found| {
             for guard in relevant(found).iter() {
                 if breaches.len() < VIOLATIONS_MAX
                     && let Some(reason) = guard.broken_by(found.text)
                 {
-                    breaches.push(Breach { path: found.path.to_owned(), guard, reason });
+                    breaches.push(GuardBreach { path: found.path.to_owned(), guard, reason });
                 }
             }
         });
@@ -157,10 +157,10 @@ fn stripped(text: &str, guards: GuardSet) -> Option<String> {
         let before = now.len();
         for guard in guards.iter() {
             now = match guard {
-                Guard::Shell => shell::strip(&now),
-                Guard::Sql => sql::strip(&now),
-                Guard::Html => html::strip(&now),
-                Guard::Path | Guard::Url => now,
+                GuardKind::Shell => shell::strip(&now),
+                GuardKind::Sql => sql::strip(&now),
+                GuardKind::Html => html::strip(&now),
+                GuardKind::Path | GuardKind::Url => now,
             };
         }
         if now.len() == before {
@@ -175,7 +175,7 @@ const STRIP_TURNS_MAX: usize = 16;
 
 // ------------------------------------------------------------------------------------------------------------ Guard
 
-impl Guard {
+impl GuardKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Shell, Self::Sql, Self::Html, Self::Path, Self::Url];
 
@@ -198,7 +198,7 @@ impl Guard {
     /// The rule that `text` breaks, if any.
     ///
     /// ```
-    /// use gantry_contract::guard::Guard;
+    /// use gantry_contract::guard::GuardKind;
     /// assert!(Guard::Sql.broken_by("O'Brien").is_none());
     /// assert!(Guard::Sql.broken_by("x' OR '1'='1").is_some());
     /// ```
@@ -213,7 +213,7 @@ impl Guard {
     }
 }
 
-impl fmt::Display for Guard {
+impl fmt::Display for GuardKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -228,13 +228,13 @@ struct GuardSet(u8);
 impl GuardSet {
     const ALL: Self = Self(0b1_1111);
 
-    fn of(guard: Guard) -> Self {
+    fn of(guard: GuardKind) -> Self {
         Self(match guard {
-            Guard::Shell => 1,
-            Guard::Sql => 1 << 1,
-            Guard::Html => 1 << 2,
-            Guard::Path => 1 << 3,
-            Guard::Url => 1 << 4,
+            GuardKind::Shell => 1,
+            GuardKind::Sql => 1 << 1,
+            GuardKind::Html => 1 << 2,
+            GuardKind::Path => 1 << 3,
+            GuardKind::Url => 1 << 4,
         })
     }
 
@@ -242,12 +242,12 @@ impl GuardSet {
         self.0 == 0
     }
 
-    fn iter(self) -> impl Iterator<Item = Guard> {
-        Guard::ALL.into_iter().filter(move |guard| self.0 & Self::of(*guard).0 != 0)
+    fn iter(self) -> impl Iterator<Item = GuardKind> {
+        GuardKind::ALL.into_iter().filter(move |guard| self.0 & Self::of(*guard).0 != 0)
     }
 
     fn without_strippable(self) -> Self {
-        Self(self.0 & (Self::of(Guard::Path) | Self::of(Guard::Url)).0)
+        Self(self.0 & (Self::of(GuardKind::Path) | Self::of(GuardKind::Url)).0)
     }
 }
 

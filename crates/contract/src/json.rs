@@ -50,12 +50,12 @@ impl Default for JsonLimits {
 /// A place in the input. Both count from 1; columns are bytes. Messages say "near" where the parser may have gone one
 /// token further before it noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub struct JsonPosition {
     pub line: usize,
     pub column: usize,
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for JsonPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {} column {}", self.line, self.column)
     }
@@ -71,25 +71,25 @@ pub enum JsonError {
     #[error("the JSON starts with a byte order mark: send UTF-8 without one")]
     ByteOrderMark,
     #[error("bytes that are not UTF-8 at {at}: encode the JSON as UTF-8")]
-    InvalidUtf8 { at: Position },
+    InvalidUtf8 { at: JsonPosition },
     #[error("key `{key}` stands twice in one object, the second time at {at}: send it once")]
-    DuplicateKey { key: String, at: Position },
+    DuplicateKey { key: String, at: JsonPosition },
     #[error("nesting deeper than {max} levels near {at}: flatten the value")]
-    TooDeep { max: usize, at: Position },
+    TooDeep { max: usize, at: JsonPosition },
     #[error("a string or key longer than {max} bytes ends at {at}: shorten it")]
-    StringTooLong { max: usize, at: Position },
+    StringTooLong { max: usize, at: JsonPosition },
     #[error("more than {max} values near {at}: split the value up")]
-    TooManyNodes { max: usize, at: Position },
+    TooManyNodes { max: usize, at: JsonPosition },
     #[error("the number at `{path}` ({at}) {loss}: send it as a string")]
-    NumberLost { loss: NumberLoss, path: String, at: Position },
+    NumberLost { loss: NumberLoss, path: String, at: JsonPosition },
     #[error("half of a surrogate pair in a string at {at}: send both halves or the character itself")]
-    LoneSurrogate { at: Position },
+    LoneSurrogate { at: JsonPosition },
     #[error("something follows the JSON value at {at}: send exactly one value")]
-    TrailingData { at: Position },
+    TrailingData { at: JsonPosition },
     #[error("the JSON ends too early, at {at}: close every string, array and object")]
-    Truncated { at: Position },
+    Truncated { at: JsonPosition },
     #[error("{problem} at {at}")]
-    Syntax { problem: String, at: Position },
+    Syntax { problem: String, at: JsonPosition },
 }
 
 /// Reads exactly one JSON value.
@@ -145,7 +145,7 @@ pub fn keeps_numbers(text: &str) -> Result<(), JsonError> {
 
 impl JsonError {
     /// Where the input went wrong, if it is one place.
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<JsonPosition> {
         match self {
             Self::Empty | Self::TooLarge { .. } | Self::ByteOrderMark => None,
             Self::InvalidUtf8 { at }
@@ -349,16 +349,16 @@ fn number_lost(text: &str, lost: &LostNumber) -> JsonError {
     JsonError::NumberLost { loss: lost.loss, path: shown(&lost.path), at }
 }
 
-fn place(error: &serde_json::Error) -> Position {
-    Position { line: error.line(), column: error.column() }
+fn place(error: &serde_json::Error) -> JsonPosition {
+    JsonPosition { line: error.line(), column: error.column() }
 }
 
 /// Line and column of a byte offset.
-fn position_of(bytes: &[u8], offset: usize) -> Position {
+fn position_of(bytes: &[u8], offset: usize) -> JsonPosition {
     let before = bytes.get(..offset).unwrap_or(bytes);
     let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
     let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-    Position { line, column: offset - line_start + 1 }
+    JsonPosition { line, column: offset - line_start + 1 }
 }
 
 /// Cuts a refused key to something that fits an error message.

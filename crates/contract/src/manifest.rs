@@ -22,9 +22,9 @@ mod behaviour;
 mod execution;
 mod limits;
 mod output;
-mod reading;
+mod parse;
 
-pub use admission::{Finding, ManifestError};
+pub use admission::{AdmissionFinding, ManifestError};
 pub use behaviour::{
     BehaviouralContract, CostConfig, CostUnit, DocumentDependency, ErrorDeclaration, IdempotencySpec, MutationClass,
     Observability, SideEffect, SideEffectOp, SideEffectPolicy, UnitCost,
@@ -33,7 +33,7 @@ pub use execution::{Execution, Isolation, McpDisplay, ProcessProtocol, TaskSuppo
 pub use limits::{
     BreakerConfig, CheckpointConfig, NetworkPolicy, RateLimit, ResourceLimits, RetryPolicy, StaleResults, TimeoutClass,
 };
-pub use reading::{ManifestFormat, schema as manifest_schema};
+pub use parse::{ManifestFormat, schema as manifest_schema};
 
 /// Where a tool comes from (MAN-006). How it runs is [`Execution`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -30,7 +30,7 @@ pub mod portable;
 mod sensitivity;
 pub(crate) mod strict;
 mod unchecked;
-pub(crate) mod wording;
+pub(crate) mod violation_text;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -43,12 +43,12 @@ use serde_json::Value;
 
 use self::defaults::Defaults;
 pub use self::dialect::modern;
-use self::document::Document;
+use self::document::SchemaDocument;
 use self::effort::Effort;
 pub use self::sensitivity::{PartMarks, SchemaMarks, Sensitivity};
 pub use self::unchecked::UncheckedPart;
-pub use self::wording::VIOLATIONS_MAX;
-use self::wording::Wording;
+pub use self::violation_text::VIOLATIONS_MAX;
+use self::violation_text::Wording;
 
 /// The formats that are asserted; all others are annotations.
 pub const ASSERTED_FORMATS: [&str; 9] =
@@ -143,7 +143,7 @@ pub struct SchemaErrors(
 
 /// One thing that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Violation {
+pub struct SchemaViolation {
     /// JSON pointer into the value.
     pub path: String,
     /// What is expected; never a sensitive or long value.
@@ -163,7 +163,7 @@ pub struct CoercionNote {
 
 /// Parameters as the tool will get them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Prepared {
+pub struct PreparedParameters {
     /// What was validated and is to be executed (VALID-005).
     pub value: Value,
     /// What was converted on the way.
@@ -177,7 +177,7 @@ pub struct Prepared {
 #[error("the parameters do not match the schema of the tool")]
 pub struct InvalidInput {
     /// At most [`VIOLATIONS_MAX`].
-    pub violations: Vec<Violation>,
+    pub violations: Vec<SchemaViolation>,
     /// How many violations there are beyond those.
     pub omitted: usize,
     /// All violations are strings that would have to be numbers or booleans and are not: E3302, otherwise E3301.
@@ -313,14 +313,14 @@ impl CompiledSchema {
     ///
     /// # Errors
     /// The violations that remain after defaults and coercion.
-    pub fn prepare(&self, params: Value) -> Result<Prepared, InvalidInput> {
+    pub fn prepare(&self, params: Value) -> Result<PreparedParameters, InvalidInput> {
         if self.work(&params) > CHECK_WORK_MAX {
             return Err(InvalidInput { violations: vec![too_much()], omitted: 0, coercion_failed: false });
         }
         let mut value = params;
         let filled = self.defaults.fill(&mut value);
         if self.validator.is_valid(&value) {
-            return Ok(Prepared { value, coercions: Vec::new(), defaults_filled: filled });
+            return Ok(PreparedParameters { value, coercions: Vec::new(), defaults_filled: filled });
         }
         self.repair(value, filled)
     }
@@ -329,7 +329,7 @@ impl CompiledSchema {
     ///
     /// # Errors
     /// At most [`VIOLATIONS_MAX`] violations; if there are more, a last one counts them.
-    pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+    pub fn check(&self, value: &Value) -> Result<(), Vec<SchemaViolation>> {
         if self.work(value) > CHECK_WORK_MAX {
             return Err(vec![too_much()]);
         }
@@ -342,19 +342,19 @@ impl CompiledSchema {
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).take(FAULTS_MAX).collect();
         let (mut violations, omitted) = self.wording().violations(&errors);
         if omitted > 0 {
-            violations.push(Violation { path: String::new(), message: format!("and {omitted} more") });
+            violations.push(SchemaViolation { path: String::new(), message: format!("and {omitted} more") });
         }
         Err(violations)
     }
 
     /// The slow way: the value is not valid with all its defaults.
     #[cold]
-    fn repair(&self, mut value: Value, filled: Vec<String>) -> Result<Prepared, InvalidInput> {
+    fn repair(&self, mut value: Value, filled: Vec<String>) -> Result<PreparedParameters, InvalidInput> {
         if !filled.is_empty() {
             // A default must never make an acceptable call unacceptable (`oneOf` over `required`, `maxProperties`).
             defaults::undo(&mut value, &filled);
             if self.validator.is_valid(&value) {
-                return Ok(Prepared { value, coercions: Vec::new(), defaults_filled: Vec::new() });
+                return Ok(PreparedParameters { value, coercions: Vec::new(), defaults_filled: Vec::new() });
             }
             self.defaults.fill(&mut value);
         }
@@ -367,12 +367,12 @@ impl CompiledSchema {
         };
         if !coercions.is_empty() {
             if self.validator.is_valid(&value) {
-                return Ok(Prepared { value, coercions, defaults_filled: filled });
+                return Ok(PreparedParameters { value, coercions, defaults_filled: filled });
             }
             if !filled.is_empty() {
                 defaults::undo(&mut value, &filled);
                 if self.validator.is_valid(&value) {
-                    return Ok(Prepared { value, coercions, defaults_filled: Vec::new() });
+                    return Ok(PreparedParameters { value, coercions, defaults_filled: Vec::new() });
                 }
                 self.defaults.fill(&mut value);
             }
@@ -458,7 +458,7 @@ pub(crate) fn readable<'s>(
 /// The schema as the validator is to have it: patterns with look-around under the keyword that can match them.
 fn compilable(schema: &Value) -> Cow<'_, Value> {
     let needs = |place: &Value| place.get("pattern").and_then(Value::as_str).is_some_and(look_around::is_needed);
-    let positions = Document::new(schema).positions();
+    let positions = SchemaDocument::new(schema).positions();
     let places: Vec<String> =
         positions.into_iter().filter(|(_, place)| needs(place)).map(|(pointer, _)| pointer).collect();
     if places.is_empty() {
@@ -488,16 +488,16 @@ fn tool_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
     SILENT_FORMATS.iter().fold(options, |options, name| options.with_format(*name, |_: &str| true))
 }
 
-fn too_deep() -> Violation {
+fn too_deep() -> SchemaViolation {
     let message = "does not match the schema, and is nested too deeply for this schema to say where".to_owned();
-    Violation { path: String::new(), message }
+    SchemaViolation { path: String::new(), message }
 }
 
-fn too_much() -> Violation {
+fn too_much() -> SchemaViolation {
     let message = format!(
         "is too large to be held against this schema: more than {CHECK_WORK_MAX} evaluations; send less, or less at once"
     );
-    Violation { path: String::new(), message }
+    SchemaViolation { path: String::new(), message }
 }
 
 fn single(path: &str, message: String) -> SchemaErrors {

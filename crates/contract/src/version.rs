@@ -27,9 +27,9 @@ mod partial;
 mod range;
 mod spec;
 
-pub use bump::{Bump, BumpError, FirstNumber, Part};
+pub use bump::{BumpError, FirstNumber, VersionBump, VersionPart};
 pub use range::{Prereleases, RangeError, VersionRange};
-pub use spec::{Availability, Resolution, SpecError, VersionSpec, resolve};
+pub use spec::{SpecError, VersionAvailability, VersionResolution, VersionSpec, resolve};
 
 /// Longest version text in bytes, build metadata included.
 pub const VERSION_BYTES_MAX: usize = 256;

@@ -3,7 +3,7 @@
 #[path = "generated/schemas.rs"]
 mod schemas;
 
-use gantry_contract::compat::{Direction, Verdict, compare};
+use gantry_contract::compat::{CompatVerdict, SchemaDirection, compare};
 use gantry_contract::schema::{Coercion, CompiledSchema, SchemaLimits};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -32,8 +32,8 @@ proptest! {
         let (Ok(before), Ok(after)) =
             (CompiledSchema::input(&old, &limits, Coercion::Lossless), CompiledSchema::input(&new, &limits, Coercion::Lossless))
         else { return Ok(()) };
-        let comparison = compare(&old, &new, Direction::Input);
-        if comparison.verdict == Verdict::Major {
+        let comparison = compare(&old, &new, SchemaDirection::Input);
+        if comparison.verdict == CompatVerdict::Major {
             return Ok(());
         }
         for seed in seeds {
@@ -50,8 +50,8 @@ proptest! {
         let (old, new, _) = versions(bytes);
         let limits = SchemaLimits::default();
         let (Ok(before), Ok(after)) = (CompiledSchema::output(&old, &limits), CompiledSchema::output(&new, &limits)) else { return Ok(()) };
-        let comparison = compare(&old, &new, Direction::Output);
-        if comparison.verdict == Verdict::Major {
+        let comparison = compare(&old, &new, SchemaDirection::Output);
+        if comparison.verdict == CompatVerdict::Major {
             return Ok(());
         }
         for seed in seeds {
@@ -70,7 +70,7 @@ proptest! {
         let (Ok(before), Ok(after)) =
             (CompiledSchema::input(&old, &limits, Coercion::Off), CompiledSchema::input(&new, &limits, Coercion::Off))
         else { return Ok(()) };
-        if compare(&old, &new, Direction::Input).verdict != Verdict::Patch {
+        if compare(&old, &new, SchemaDirection::Input).verdict != CompatVerdict::Patch {
             return Ok(());
         }
         for seed in seeds {
@@ -90,10 +90,10 @@ proptest! {
         if let Value::Object(map) = &mut reworded {
             map.insert("description".to_owned(), Value::String("in other words".to_owned()));
         }
-        for direction in [Direction::Input, Direction::Output] {
-            prop_assert_eq!(compare(&old, &old, direction).verdict, Verdict::Patch);
+        for direction in [SchemaDirection::Input, SchemaDirection::Output] {
+            prop_assert_eq!(compare(&old, &old, direction).verdict, CompatVerdict::Patch);
             let found = compare(&old, &reworded, direction);
-            prop_assert_eq!(found.verdict, Verdict::Patch, "{} {:?}", old, found);
+            prop_assert_eq!(found.verdict, CompatVerdict::Patch, "{} {:?}", old, found);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gantry_contract::version::{Bump, FirstNumber, Part, Prereleases, Version, VersionRange};
+use gantry_contract::version::{FirstNumber, Prereleases, Version, VersionBump, VersionPart, VersionRange};
 use serde_json::Value;
 
 const ROWS: &str = include_str!("../../../testdata/vectors/semver_dev.jsonl");
@@ -108,16 +108,16 @@ fn check(set: &str, case: &[Value]) -> Result<(), String> {
                 _ => FirstNumber::Zero,
             };
             let found = version(0)
-                .zip(text(1).and_then(|step| step.parse::<Bump>().ok()))
+                .zip(text(1).and_then(|step| step.parse::<VersionBump>().ok()))
                 .and_then(|(version, step)| version.bump(step, text(4), first).ok())
                 .map(|version| version.to_string());
             expect(found.as_deref() == text(2), found)
         }
         "truncations" => {
             let found = version(0).and_then(|version| match text(1)? {
-                "major" => Some(version.truncate(Part::Major)),
-                "minor" => Some(version.truncate(Part::Minor)),
-                "patch" => Some(version.truncate(Part::Patch)),
+                "major" => Some(version.truncate(VersionPart::Major)),
+                "minor" => Some(version.truncate(VersionPart::Minor)),
+                "patch" => Some(version.truncate(VersionPart::Patch)),
                 // Truncating to a pre-release part leaves all numbers and the tag.
                 step => step.starts_with("pre").then(|| version.without_build()),
             });

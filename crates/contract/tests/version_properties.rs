@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use gantry_contract::version::{Availability, Prereleases, Resolution, Version, VersionRange, VersionSpec, resolve};
+use gantry_contract::version::{
+    Prereleases, Version, VersionAvailability, VersionRange, VersionResolution, VersionSpec, resolve,
+};
 use proptest::prelude::*;
 
 /// Few numbers and few tags, so that generated versions often are equal, adjacent or of the same release.
@@ -110,14 +112,14 @@ proptest! {
         registered in proptest::collection::btree_map(any_version(), 0..4_u8, 0..12),
     ) {
         let state = |number: &u8| match number {
-            0 => Availability::Active,
-            1 => Availability::Deprecated,
-            2 => Availability::Sunset,
-            _ => Availability::Removed,
+            0 => VersionAvailability::Active,
+            1 => VersionAvailability::Deprecated,
+            2 => VersionAvailability::Sunset,
+            _ => VersionAvailability::Removed,
         };
         let offered: BTreeSet<&Version> = registered
             .iter()
-            .filter(|(version, number)| matches!(state(number), Availability::Active | Availability::Deprecated) && range.matches(version))
+            .filter(|(version, number)| matches!(state(number), VersionAvailability::Active | VersionAvailability::Deprecated) && range.matches(version))
             .map(|(version, _)| version)
             .collect();
         let spec = VersionSpec::Range(range.clone());
@@ -125,21 +127,21 @@ proptest! {
         let backwards = resolve(&spec, registered.iter().rev().map(|(version, number)| (version, state(number))));
         prop_assert_eq!(forwards, backwards);
         match offered.last() {
-            Some(&highest) => prop_assert_eq!(forwards, Resolution::Found(highest)),
-            None => prop_assert!(!matches!(forwards, Resolution::Found(_))),
+            Some(&highest) => prop_assert_eq!(forwards, VersionResolution::Found(highest)),
+            None => prop_assert!(!matches!(forwards, VersionResolution::Found(_))),
         }
     }
 
     #[test]
     fn latest_is_a_release_in_service(registered in proptest::collection::btree_map(any_version(), 0..2_u8, 0..12)) {
-        let state = |number: u8| if number == 0 { Availability::Active } else { Availability::Deprecated };
+        let state = |number: u8| if number == 0 { VersionAvailability::Active } else { VersionAvailability::Deprecated };
         let found = resolve(&VersionSpec::Latest, registered.iter().map(|(version, number)| (version, state(*number))));
         let releases = || registered.iter().filter(|(version, _)| !version.is_prerelease());
         let active = releases().filter(|(_, number)| **number == 0).map(|(version, _)| version).max();
         let expected = active.or_else(|| releases().map(|(version, _)| version).max());
         match (found, expected) {
-            (Resolution::Found(found), Some(expected)) => prop_assert_eq!(found, expected),
-            (found, expected) => prop_assert!(expected.is_none() && !matches!(found, Resolution::Found(_)), "{:?}", found),
+            (VersionResolution::Found(found), Some(expected)) => prop_assert_eq!(found, expected),
+            (found, expected) => prop_assert!(expected.is_none() && !matches!(found, VersionResolution::Found(_)), "{:?}", found),
         }
     }
 }

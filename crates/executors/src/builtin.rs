@@ -20,7 +20,7 @@ use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
-use kernel::{Computations, NotComputed, PlaceUsage};
+use kernel::{ComputationPermits, NotComputed, PlaceUsage};
 use serde_json::Value;
 
 use crate::model::{ModelClient, not_configured};
@@ -70,14 +70,14 @@ pub struct BuiltinExecutor {
     /// What policies hear of the handlers that may ask the model.
     model_origin: Option<Arc<ToolOrigin>>,
     /// Long texts and schemas are worked on here, and go on when their call has ended.
-    computations: Computations,
+    computations: ComputationPermits,
 }
 
 impl BuiltinExecutor {
     /// With a clock for `datetime`, and the model for the operations that need one.
     pub fn new(clock: Arc<dyn Clock>, model: Option<ModelClient>) -> Self {
         let model_origin = model.as_ref().map(|model| Arc::new(model.origin()));
-        Self { clock, model, model_origin, computations: Computations::default() }
+        Self { clock, model, model_origin, computations: ComputationPermits::default() }
     }
 }
 

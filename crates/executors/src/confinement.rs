@@ -20,24 +20,26 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ResolvedLimits;
-use kernel::permissions::{NetworkPermission, Permissions};
-use kernel::ports::executor::{ToolCall, Usage, forbidden_destinations};
-use kernel::ports::secret_source::{Secret, SecretSource};
-use sandbox::egress::{self, Bounds, Cidr, Gate, GateOwner, Policy, Ports, Resolver, Rule};
-use sandbox::{Access, Limits, Mount};
+use kernel::permissions::{DeclaredPermissions, NetworkPermission};
+use kernel::ports::executor::{ResourceUsage, ToolCall, forbidden_destinations};
+use kernel::ports::secret_source::{SecretSource, SecretValue};
+use sandbox::egress::{
+    self, Cidr, EgressBounds, EgressGate, EgressPolicy, EgressRule, GateOwner, HostResolver, PortSet,
+};
+use sandbox::{MountAccess, SandboxLimits, SandboxMount};
 
-use crate::process::scrub::Scrubber;
+use crate::process::scrub::SecretScrubber;
 
 mod masks;
 
-pub use masks::Masks;
+pub use masks::PathMasks;
 
 /// Paths that are the machine itself and not data: given to no tool, whatever an operator allows.
 const NEVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/tool"];
 
 /// The operator's word about what tools may be given.
 #[derive(Debug, Clone)]
-pub struct Reach {
+pub struct OperatorReach {
     /// Where declared paths may lie; `None` is everywhere that is not blocked.
     pub allowed_paths: Option<Vec<PathBuf>>,
     /// Where they may not, with everything above and below.
@@ -47,9 +49,9 @@ pub struct Reach {
     /// What is the server's own and nobody else's. Blocked, and no tool's folder or system directory may hold it either.
     pub private_paths: Vec<PathBuf>,
     /// What covers it in folders that MCP servers are given; without, such folders are not given.
-    pub masks: Option<Masks>,
+    pub masks: Option<PathMasks>,
     /// Where tools may connect to at most.
-    pub egress: Bounds,
+    pub egress: EgressBounds,
     /// Private networks into which a declared name may lead.
     pub open_networks: Vec<Cidr>,
     /// Processes and threads of one call.
@@ -62,7 +64,7 @@ pub struct Reach {
     pub system: Vec<PathBuf>,
 }
 
-impl Default for Reach {
+impl Default for OperatorReach {
     fn default() -> Self {
         Self {
             allowed_paths: None,
@@ -70,7 +72,7 @@ impl Default for Reach {
             homes: Vec::new(),
             private_paths: Vec::new(),
             masks: None,
-            egress: Bounds::default(),
+            egress: EgressBounds::default(),
             open_networks: Vec::new(),
             pids: 128,
             open_files: 1024,
@@ -82,18 +84,18 @@ impl Default for Reach {
 
 /// Gives tools what they declare.
 #[derive(Debug, Clone)]
-pub struct Confinement {
-    reach: Arc<Reach>,
+pub struct ToolConfinement {
+    reach: Arc<OperatorReach>,
     secrets: Arc<dyn SecretSource>,
-    resolver: Arc<dyn Resolver>,
+    resolver: Arc<dyn HostResolver>,
 }
 
 /// The secrets of one call, by name.
-pub(crate) struct CallSecrets(Vec<(Box<str>, Secret)>);
+pub(crate) struct CallSecrets(Vec<(Box<str>, SecretValue)>);
 
-impl Confinement {
+impl ToolConfinement {
     /// With the operator's word, and where secrets and addresses come from.
-    pub fn new(reach: Reach, secrets: Arc<dyn SecretSource>, resolver: Arc<dyn Resolver>) -> Self {
+    pub fn new(reach: OperatorReach, secrets: Arc<dyn SecretSource>, resolver: Arc<dyn HostResolver>) -> Self {
         Self { reach: Arc::new(reach), secrets, resolver }
     }
 
@@ -103,17 +105,17 @@ impl Confinement {
     }
 
     /// The paths that a tool declares, each as it may be used.
-    pub(crate) fn mounts(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
+    pub(crate) fn mounts(&self, permissions: &DeclaredPermissions) -> Result<Vec<SandboxMount>, Refusal> {
         Self::mounted(permissions, |path, _| self.admitted(path).map(|()| Vec::new()))
     }
 
     /// The same for a server behind Gantry, whose paths the operator has named: homes are open to it.
-    pub(crate) fn mounts_of_server(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
+    pub(crate) fn mounts_of_server(&self, permissions: &DeclaredPermissions) -> Result<Vec<SandboxMount>, Refusal> {
         Self::mounted(permissions, |path, access| self.masked(path, access))
     }
 
     /// What has to be mounted besides a path of a server, so that it may be given.
-    fn masked(&self, declared: &str, access: Access) -> Result<Vec<Mount>, Refusal> {
+    fn masked(&self, declared: &str, access: MountAccess) -> Result<Vec<SandboxMount>, Refusal> {
         let (path, private) = (Path::new(declared), &self.reach.private_paths);
         let allowed = |private: &[PathBuf]| match self.fence(declared, private) {
             Some(fence) => Err(self.refused_to_server(declared, fence)),
@@ -130,20 +132,22 @@ impl Confinement {
     }
 
     fn mounted(
-        permissions: &Permissions,
-        admitted: impl Fn(&str, Access) -> Result<Vec<Mount>, Refusal>,
-    ) -> Result<Vec<Mount>, Refusal> {
+        permissions: &DeclaredPermissions,
+        admitted: impl Fn(&str, MountAccess) -> Result<Vec<SandboxMount>, Refusal>,
+    ) -> Result<Vec<SandboxMount>, Refusal> {
         let one = |path: &str, access| {
             let mut mounts = admitted(path, access)?;
-            mounts.push(Mount { source: path.into(), target: path.into(), access });
+            mounts.push(SandboxMount { source: path.into(), target: path.into(), access });
             Ok(mounts)
         };
         // What may be written may also be read, because there is no way to mount it otherwise; where a path is declared
         // for both, the wider mount is the only one.
         let written: Vec<&str> = permissions.write.iter().map(|path| &**path).collect();
         let read = permissions.read.iter().map(|path| &**path).filter(|path| !written.contains(path));
-        let all = read.map(|path| one(path, Access::Read)).chain(written.iter().map(|path| one(path, Access::Write)));
-        let mut mounts: Vec<Mount> = Vec::new();
+        let all = read
+            .map(|path| one(path, MountAccess::Read))
+            .chain(written.iter().map(|path| one(path, MountAccess::Write)));
+        let mut mounts: Vec<SandboxMount> = Vec::new();
         for some in all {
             for mount in some? {
                 // Two folders, one in the other, have the same below them that is covered.
@@ -250,7 +254,11 @@ impl Confinement {
     }
 
     /// The way out, if the tool has declared one.
-    pub(crate) fn gate(&self, call: &ToolCall, permissions: &Permissions) -> Result<Option<Arc<Gate>>, Refusal> {
+    pub(crate) fn gate(
+        &self,
+        call: &ToolCall,
+        permissions: &DeclaredPermissions,
+    ) -> Result<Option<Arc<EgressGate>>, Refusal> {
         if permissions.network.is_empty() {
             return Ok(None);
         }
@@ -261,33 +269,45 @@ impl Confinement {
     pub(crate) fn gate_of_server(
         &self,
         server: &str,
-        permissions: &Permissions,
+        permissions: &DeclaredPermissions,
         limits: &ResolvedLimits,
-    ) -> Result<Arc<Gate>, Refusal> {
+    ) -> Result<Arc<EgressGate>, Refusal> {
         Ok(Arc::new(self.gate_within(limits, permissions)?.owned_by(GateOwner::Server(server.into()))))
     }
 
     /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.
-    pub(crate) fn gate_even_if_closed(&self, call: &ToolCall, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
+    pub(crate) fn gate_even_if_closed(
+        &self,
+        call: &ToolCall,
+        permissions: &DeclaredPermissions,
+    ) -> Result<Arc<EgressGate>, Refusal> {
         self.gate_within(&call.limits, permissions).map(Arc::new)
     }
 
-    fn gate_within(&self, limits: &ResolvedLimits, permissions: &Permissions) -> Result<Gate, Refusal> {
+    fn gate_within(&self, limits: &ResolvedLimits, permissions: &DeclaredPermissions) -> Result<EgressGate, Refusal> {
         let rules = permissions.network.iter().map(rule).collect::<Result<_, _>>()?;
         // A megabit is a million bits.
         let bytes_per_second = limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
-        let policy =
-            Policy { rules, open_networks: self.reach.open_networks.clone(), bytes_per_second, ..Policy::default() };
-        Ok(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver)))
+        let policy = EgressPolicy {
+            rules,
+            open_networks: self.reach.open_networks.clone(),
+            bytes_per_second,
+            ..EgressPolicy::default()
+        };
+        Ok(EgressGate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver)))
     }
 
     /// A gate that belongs to no call and lets nothing through.
-    pub(crate) fn closed_gate(&self) -> Arc<Gate> {
-        Arc::new(Gate::new(Policy::default(), Arc::clone(&self.resolver)))
+    pub(crate) fn closed_gate(&self) -> Arc<EgressGate> {
+        Arc::new(EgressGate::new(EgressPolicy::default(), Arc::clone(&self.resolver)))
     }
 
     /// CONF-4.
-    pub(crate) async fn secrets(&self, call: &ToolCall, permissions: &Permissions) -> Result<CallSecrets, Refusal> {
+    pub(crate) async fn secrets(
+        &self,
+        call: &ToolCall,
+        permissions: &DeclaredPermissions,
+    ) -> Result<CallSecrets, Refusal> {
         let mut found = Vec::new();
         for name in &permissions.credentials {
             let secret = self.secrets.secret(&call.tenant, name).await.map_err(|error| {
@@ -301,14 +321,14 @@ impl Confinement {
     }
 
     /// What the call may use, in the sandbox's units.
-    pub(crate) fn limits(&self, call: &ToolCall) -> Limits {
+    pub(crate) fn limits(&self, call: &ToolCall) -> SandboxLimits {
         self.limits_of(&call.limits)
     }
 
     /// The same for a program that serves many calls.
-    pub(crate) fn limits_of(&self, limits: &ResolvedLimits) -> Limits {
+    pub(crate) fn limits_of(&self, limits: &ResolvedLimits) -> SandboxLimits {
         let memory_bytes = limits.memory_mb << 20;
-        Limits {
+        SandboxLimits {
             memory_bytes,
             cpu_millicores: limits.cpu_millicores,
             pids: self.reach.pids,
@@ -321,17 +341,17 @@ impl Confinement {
     }
 }
 
-fn rule(permission: &NetworkPermission) -> Result<Rule, Refusal> {
+fn rule(permission: &NetworkPermission) -> Result<EgressRule, Refusal> {
     let host = permission.host.parse().map_err(|error: egress::HostError| {
         Refusal::new(ErrorCode::E3405, format!("the tool declares the host `{}`: {error}", permission.host))
             .retryable(false)
     })?;
-    let ports = permission.port.map_or(Ports::Any, |port| Ports::from([port]));
-    Ok(Rule { host, ports })
+    let ports = permission.port.map_or(PortSet::Any, |port| PortSet::from([port]));
+    Ok(EgressRule { host, ports })
 }
 
 /// What went through a gate is counted; what tried to go elsewhere is a violation, whatever came of the call (E3406).
-pub(crate) fn settled(call: &ToolCall, gate: Option<&Gate>, usage: &mut Usage) -> Result<(), Refusal> {
+pub(crate) fn settled(call: &ToolCall, gate: Option<&EgressGate>, usage: &mut ResourceUsage) -> Result<(), Refusal> {
     let Some(gate) = gate else { return Ok(()) };
     let traffic = gate.meter().snapshot();
     usage.network_bytes_sent = traffic.bytes_sent;
@@ -348,7 +368,8 @@ pub(crate) fn settled(call: &ToolCall, gate: Option<&Gate>, usage: &mut Usage) -
 /// told to declare it, but why that is not enough.
 pub(crate) fn forbidden(call: &ToolCall, tried: &[String]) -> Refusal {
     let declared = call.tool.permissions().map(|permissions| permissions.network.as_slice()).unwrap_or_default();
-    let declared = Policy { rules: declared.iter().filter_map(|one| rule(one).ok()).collect(), ..Policy::default() };
+    let declared =
+        EgressPolicy { rules: declared.iter().filter_map(|one| rule(one).ok()).collect(), ..EgressPolicy::default() };
     let is_declared = |place: &&String| {
         let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
         host.parse().ok().zip(port.parse().ok()).is_some_and(|(host, port)| declared.admits(&host, port))
@@ -391,16 +412,16 @@ impl CallSecrets {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0.iter().map(|(name, secret)| (&**name, secret))
     }
 
     /// Takes the values out of whatever the tool says.
-    pub(crate) fn scrubber(&self) -> Scrubber {
+    pub(crate) fn scrubber(&self) -> SecretScrubber {
         // A value that is no text cannot stand in JSON as it is; its encodings are not looked for.
         let texts = self.iter().filter_map(|(name, secret)| Some((name, std::str::from_utf8(secret.expose()).ok()?)));
         // A line end at the end of a file is how it was written, not part of the secret.
-        Scrubber::new(&texts.map(|(name, text)| (name, text.trim_end_matches(['\r', '\n']))).collect::<Vec<_>>())
+        SecretScrubber::new(&texts.map(|(name, text)| (name, text.trim_end_matches(['\r', '\n']))).collect::<Vec<_>>())
     }
 }
 
@@ -411,16 +432,16 @@ mod tests {
 
     use super::*;
 
-    fn confinement(reach: Reach) -> Confinement {
-        Confinement::new(reach, Arc::new(NoSecrets), Arc::new(SystemResolver))
+    fn confinement(reach: OperatorReach) -> ToolConfinement {
+        ToolConfinement::new(reach, Arc::new(NoSecrets), Arc::new(SystemResolver))
     }
 
     #[test]
     fn blocked_wins_over_allowed_above_and_below() {
-        let reach = Reach {
+        let reach = OperatorReach {
             allowed_paths: Some(vec!["/data".into(), "/srv".into()]),
             blocked_paths: vec!["/data/private".into()],
-            ..Reach::default()
+            ..OperatorReach::default()
         };
         let confinement = confinement(reach);
         for (path, admitted) in [
@@ -437,7 +458,7 @@ mod tests {
             assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
         }
         // Without a list everything that is not blocked may be had, but never the machine itself.
-        let confinement = super::tests::confinement(Reach::default());
+        let confinement = super::tests::confinement(OperatorReach::default());
         for (path, admitted) in
             [("/data/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)]
         {
@@ -448,45 +469,48 @@ mod tests {
     #[test]
     fn homes_are_given_only_where_they_are_listed() {
         let homes: Vec<PathBuf> = vec!["/people".into(), "/srv/gantry".into()];
-        let unlisted = confinement(Reach { homes: homes.clone(), ..Reach::default() });
+        let unlisted = confinement(OperatorReach { homes: homes.clone(), ..OperatorReach::default() });
         for (path, admitted) in
             [("/people", false), ("/people/ann/x", false), ("/srv/gantry/x", false), ("/srv", false), ("/data", true)]
         {
             assert_eq!(unlisted.admitted(path).is_ok(), admitted, "{path}");
         }
-        let mut permissions = Permissions::default();
+        let mut permissions = DeclaredPermissions::default();
         permissions.read = vec!["/people/ann/notes".into()];
         assert!(unlisted.mounts(&permissions).is_err());
         assert!(unlisted.mounts_of_server(&permissions).is_ok(), "whoever operates this has named it");
         let allowed_paths = Some(vec!["/people/ann".into()]);
-        let listed = confinement(Reach { homes, allowed_paths, ..Reach::default() });
+        let listed = confinement(OperatorReach { homes, allowed_paths, ..OperatorReach::default() });
         assert!(listed.admitted("/people/ann/notes").is_ok() && listed.admitted("/people/bob").is_err());
     }
 
     #[test]
     fn whoever_looks_after_a_server_reads_the_lines_that_would_give_it_the_path() {
-        let said = |reach: Reach, path: &str| {
-            let mut permissions = Permissions::default();
+        let said = |reach: OperatorReach, path: &str| {
+            let mut permissions = DeclaredPermissions::default();
             permissions.read = vec![path.into()];
             let refusal = confinement(reach).mounts_of_server(&permissions).unwrap_err();
             format!("{} {}", refusal.message, refusal.hint.unwrap())
         };
-        let blocked =
-            |paths: &[&str]| Reach { blocked_paths: paths.iter().map(PathBuf::from).collect(), ..Reach::default() };
+        let blocked = |paths: &[&str]| OperatorReach {
+            blocked_paths: paths.iter().map(PathBuf::from).collect(),
+            ..OperatorReach::default()
+        };
         let usual = said(blocked(&["/etc", "/var"]), "/var/www/project");
         assert!(usual.contains("`[sandbox]` and `blocked_paths = [\"/etc\"]`") && !usual.contains("tool"), "{usual}");
         let own = said(blocked(&["/data/private", "/var/www"]), "/var/www/project");
         assert!(own.contains("take what blocks it out of `blocked_paths`") && !own.contains("/data/private"), "{own}");
-        let listed = Reach { allowed_paths: Some(vec!["/data".into()]), ..Reach::default() };
+        let listed = OperatorReach { allowed_paths: Some(vec!["/data".into()]), ..OperatorReach::default() };
         let listed = said(listed, "/srv/project");
         assert!(listed.contains("add \"/srv/project\" to `allowed_paths`") && !listed.contains("/data"), "{listed}");
-        let private = Reach { private_paths: vec!["/srv/.gantry".into()], ..Reach::default() };
+        let private = OperatorReach { private_paths: vec!["/srv/.gantry".into()], ..OperatorReach::default() };
         assert!(said(private, "/srv/.gantry/x").contains("this Gantry's"));
     }
 
     #[test]
     fn a_folder_that_holds_the_servers_own_data_is_shown_to_no_tool() {
-        let reach = Reach { private_paths: vec!["/srv/tools/stats/.gantry".into()], ..Reach::default() };
+        let reach =
+            OperatorReach { private_paths: vec!["/srv/tools/stats/.gantry".into()], ..OperatorReach::default() };
         let confinement = confinement(reach);
         for (dir, shown) in [
             ("/srv/tools/stats", false),
@@ -501,11 +525,11 @@ mod tests {
 
     #[test]
     fn a_path_for_reading_and_writing_is_mounted_once() {
-        let mut permissions = Permissions::default();
+        let mut permissions = DeclaredPermissions::default();
         permissions.read = vec!["/a".into(), "/b".into()];
         permissions.write = vec!["/b".into()];
-        let mounts = confinement(Reach::default()).mounts(&permissions).unwrap();
+        let mounts = confinement(OperatorReach::default()).mounts(&permissions).unwrap();
         let seen: Vec<_> = mounts.iter().map(|mount| (mount.target.to_str().unwrap(), mount.access)).collect();
-        assert_eq!(seen, [("/a", Access::Read), ("/b", Access::Write)]);
+        assert_eq!(seen, [("/a", MountAccess::Read), ("/b", MountAccess::Write)]);
     }
 }

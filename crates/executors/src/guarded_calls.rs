@@ -1,7 +1,7 @@
 //! Calls to addresses that a tenant chose, which must not lead where only this server can go. (ASYNC-007, HTTPX-008)
 //!
-//! The decision is that of [`outbound::Guard`]. Without a word of the operator that is every public host on port 443 with
-//! https, within the bounds of `[egress]`; the operator's words (`[webhooks] allow`) are those of [`Opened`].
+//! The decision is that of [`outbound::AddressGuard`]. Without a word of the operator that is every public host on port 443 with
+//! https, within the bounds of `[egress]`; the operator's words (`[webhooks] allow`) are those of [`OpenedNetworks`].
 //!
 //! Invariants
 //! - CALL-1: the client resolves nothing: whatever name it asks for, it is given the addresses that were judged.
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use outbound::{ClientOptions, Denied, Guard, Target};
-pub use outbound::{Opened, OpenedError};
+use outbound::{AddressGuard, ClientOptions, DeniedAddress, GuardedTarget};
+pub use outbound::{OpenedError, OpenedNetworks};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use sandbox::egress::{Bounds, GateLimits, Resolver};
+use sandbox::egress::{EgressBounds, GateLimits, HostResolver};
 use tokio::time::Instant;
 
 /// As much of an answer is read.
@@ -40,7 +40,7 @@ pub struct CallTimes {
 /// Calls out, guarded.
 #[derive(Debug)]
 pub struct GuardedCalls {
-    guard: Guard,
+    guard: AddressGuard,
     times: CallTimes,
 }
 
@@ -52,15 +52,20 @@ impl Default for CallTimes {
 
 impl GuardedCalls {
     /// Within the operator's bounds for everything that goes out, and with what the operator has opened.
-    pub fn new(opened: Opened, egress: &Bounds, times: CallTimes, resolver: Arc<dyn Resolver>) -> Self {
+    pub fn new(
+        opened: OpenedNetworks,
+        egress: &EgressBounds,
+        times: CallTimes,
+        resolver: Arc<dyn HostResolver>,
+    ) -> Self {
         let limits =
             GateLimits { connections_max: CONNECTIONS_MAX, resolve_timeout: times.connect, ..GateLimits::default() };
-        Self { guard: Guard::for_tenants(opened, egress, limits, resolver), times }
+        Self { guard: AddressGuard::for_tenants(opened, egress, limits, resolver), times }
     }
 
     async fn send(
         &self,
-        target: &Target,
+        target: &GuardedTarget,
         addresses: Vec<SocketAddr>,
         call: CallOut<'_>,
     ) -> Result<CallAnswer, CallOutError> {
@@ -130,13 +135,13 @@ impl CallsOut for GuardedCalls {
 }
 
 impl GuardedCalls {
-    fn denied(&self, denied: &Denied) -> CallOutError {
+    fn denied(&self, denied: &DeniedAddress) -> CallOutError {
         match denied {
-            Denied::Address(why) => CallOutError::Address(why),
-            Denied::Plaintext => CallOutError::Plaintext,
-            Denied::NotAllowed(why) => CallOutError::NotAllowed(why),
-            Denied::Unresolved => CallOutError::Unresolved,
-            Denied::TimedOut => CallOutError::TimedOut(self.times.connect),
+            DeniedAddress::Address(why) => CallOutError::Address(why),
+            DeniedAddress::Plaintext => CallOutError::Plaintext,
+            DeniedAddress::NotAllowed(why) => CallOutError::NotAllowed(why),
+            DeniedAddress::Unresolved => CallOutError::Unresolved,
+            DeniedAddress::TimedOut => CallOutError::TimedOut(self.times.connect),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, ResourceUsage};
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -30,7 +30,7 @@ mod secret;
 mod wire;
 
 pub use config::{ModelConfig, ModelConfigError, ModelProvider};
-pub use secret::Secret;
+pub use secret::ModelSecret;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub struct Prompt {
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
+pub struct ModelCompletion {
     pub text: String,
     /// The model that answered, as the server names it.
     pub model: String,
@@ -61,14 +61,14 @@ pub struct Completion {
     pub bytes_received: u64,
 }
 
-impl Completion {
+impl ModelCompletion {
     /// What the call used.
-    pub fn usage(&self) -> Usage {
-        Usage {
+    pub fn usage(&self) -> ResourceUsage {
+        ResourceUsage {
             tokens: self.tokens,
             network_bytes_sent: self.bytes_sent,
             network_bytes_received: self.bytes_received,
-            ..Usage::default()
+            ..ResourceUsage::default()
         }
     }
 }
@@ -119,7 +119,7 @@ impl ModelClient {
     ///
     /// # Errors
     /// Unreachable or failing server E3502, no answer in time E3503, rate limit of the server E3504.
-    pub async fn complete(&self, prompt: &Prompt, time_left: Duration) -> Result<Completion, ExecutorError> {
+    pub async fn complete(&self, prompt: &Prompt, time_left: Duration) -> Result<ModelCompletion, ExecutorError> {
         let model = self.model_for(prompt.reasoning);
         let body = wire::request(self.config.provider, model, prompt);
         let bytes_sent = body.len() as u64;
@@ -143,7 +143,7 @@ impl ModelClient {
             );
             ExecutorError::may_have_run(refusal.retryable(false))
         })?;
-        Ok(Completion {
+        Ok(ModelCompletion {
             text: answered.text,
             model: answered.model.unwrap_or_else(|| model.to_owned()),
             tokens: answered.tokens,

@@ -21,14 +21,14 @@ use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use sandbox::oci::Root;
+use sandbox::oci::ContainerRoot;
 
-use self::image::{Image, ImageError, Images, Reference};
-use crate::confinement::Confinement;
-use crate::homes::Homes;
-use crate::process::prepared::Prepared;
-use crate::process::talking;
-use crate::walls::{Container, Walls};
+use self::image::{ImageCache, ImageError, ImageReference, OciImage};
+use crate::confinement::ToolConfinement;
+use crate::process::exchange;
+use crate::process::prepared::PreparedSandbox;
+use crate::sandbox_provider::{ContainerSetup, SandboxProvider};
+use crate::tool_directories::ToolDirectories;
 
 pub mod image;
 mod layer;
@@ -37,16 +37,16 @@ mod layout;
 /// Runs tools of type `oci`.
 #[derive(Debug)]
 pub struct OciExecutor {
-    walls: Walls,
-    homes: Homes,
-    confinement: Confinement,
-    images: Images,
+    walls: SandboxProvider,
+    homes: ToolDirectories,
+    confinement: ToolConfinement,
+    images: ImageCache,
 }
 
 impl OciExecutor {
     /// For the tools that live in these folders. `cache` is where unpacked images are kept; the server's own.
-    pub fn new(walls: Walls, homes: Homes, confinement: Confinement, cache: PathBuf) -> Self {
-        Self { walls, homes, confinement, images: Images::in_dir(cache) }
+    pub fn new(walls: SandboxProvider, homes: ToolDirectories, confinement: ToolConfinement, cache: PathBuf) -> Self {
+        Self { walls, homes, confinement, images: ImageCache::in_dir(cache) }
     }
 }
 
@@ -67,7 +67,7 @@ impl Executor for OciExecutor {
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Oci { image, .. } = binding else { return Err(unbound()) };
         self.walls.around_image(demand)?;
-        Reference::parse(image).map_err(|error| unusable_image(&error))?;
+        ImageReference::parse(image).map_err(|error| unusable_image(&error))?;
         let permissions = tool.permissions()?;
         permissions.read.iter().chain(&permissions.write).try_for_each(|path| self.confinement.admitted(path))?;
         self.homes.of(tool).map(drop)
@@ -78,20 +78,20 @@ impl Executor for OciExecutor {
         call.program_log.leave(String::new);
         let (protocol, prepared) = self.prepared(&call).await.map_err(ExecutorError::not_sent)?;
         match protocol {
-            ProcessProtocol::Simple => talking::simply(&self.walls, &call, prepared).await,
-            ProcessProtocol::Session => talking::in_session(&self.walls, &call, prepared, None).await,
+            ProcessProtocol::Simple => exchange::simply(&self.walls, &call, prepared).await,
+            ProcessProtocol::Session => exchange::in_session(&self.walls, &call, prepared, None).await,
         }
     }
 }
 
 impl OciExecutor {
     /// Everything up to the start of the container.
-    async fn prepared(&self, call: &ToolCall) -> Result<(ProcessProtocol, Prepared), Refusal> {
+    async fn prepared(&self, call: &ToolCall) -> Result<(ProcessProtocol, PreparedSandbox), Refusal> {
         let Some(Execution::Oci { image, command, protocol, env, .. }) = &call.tool.manifest.execution else {
             return Err(unbound());
         };
         let runtime = self.walls.around_image(call.isolation)?.clone();
-        let reference = Reference::parse(image).map_err(|error| unusable_image(&error))?;
+        let reference = ImageReference::parse(image).map_err(|error| unusable_image(&error))?;
         let home = self.homes.of(&call.tool)?;
         let image = self.images.open(&home, &reference).await.map_err(|error| {
             tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, cause = ?error, "the tool's image cannot be used");
@@ -99,13 +99,14 @@ impl OciExecutor {
         })?;
         let command = command_of(command, &image)?;
         // The image's own words first: the manifest's and ours go over them.
-        let mut prepared = Prepared::for_call(&self.confinement, call, command, env).await?;
+        let mut prepared = PreparedSandbox::for_call(&self.confinement, call, command, env).await?;
         for (name, value) in &image.env {
             prepared.spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
         prepared.spec.system.clear();
         prepared.spec.cwd = image.cwd.clone();
-        let prepared = prepared.behind(Some(Container { runtime, root: Root::Directory(image.root.clone()) }));
+        let prepared =
+            prepared.behind(Some(ContainerSetup { runtime, root: ContainerRoot::Directory(image.root.clone()) }));
         Ok((*protocol, prepared))
     }
 }
@@ -114,7 +115,7 @@ fn unbound() -> Refusal {
     Refusal::new(ErrorCode::E3108, "the tool is not bound to a container image").retryable(false)
 }
 
-fn command_of<'c>(command: &'c [String], image: &'c Image) -> Result<&'c [String], Refusal> {
+fn command_of<'c>(command: &'c [String], image: &'c OciImage) -> Result<&'c [String], Refusal> {
     let command = if command.is_empty() { &image.command } else { command };
     if command.first().is_none_or(String::is_empty) {
         return Err(Refusal::new(ErrorCode::E3401, "neither the manifest nor the image says what to start")

@@ -31,28 +31,28 @@ use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 
-use self::prepared::Prepared;
-use self::running::Running;
+use self::prepared::PreparedSandbox;
+use self::process_run::ProcessRun;
 use self::warm::{WarmBounds, WarmPool};
-use crate::confinement::Confinement;
-use crate::homes::Homes;
-use crate::walls::Walls;
+use crate::confinement::ToolConfinement;
+use crate::sandbox_provider::SandboxProvider;
+use crate::tool_directories::ToolDirectories;
 
 mod attended;
 mod child;
 mod ended;
+pub(crate) mod exchange;
 pub mod key_block;
 pub mod log_end;
 pub mod output;
 pub(crate) mod prepared;
-mod running;
+mod process_run;
 pub mod scrub;
 mod service_failure;
 pub mod session;
 pub mod simple;
 mod stray_output;
 pub mod streams;
-pub(crate) mod talking;
 mod unsandboxed;
 pub mod warm;
 
@@ -86,7 +86,7 @@ fn result_bytes_max(call: &ToolCall) -> usize {
 #[derive(Debug, Clone)]
 pub enum ProcessIsolation {
     /// A sandbox each.
-    Sandboxed(Walls),
+    Sandboxed(SandboxProvider),
     /// Nothing: process tools run as plain children of the server, with its rights. For development, or inside a
     /// container that cannot make namespaces.
     Unsandboxed,
@@ -96,32 +96,37 @@ pub enum ProcessIsolation {
 #[derive(Debug)]
 pub struct ProcessExecutor {
     isolation: ProcessIsolation,
-    homes: Homes,
-    confinement: Confinement,
-    warm: Arc<WarmPool<Running>>,
+    homes: ToolDirectories,
+    confinement: ToolConfinement,
+    warm: Arc<WarmPool<ProcessRun>>,
 }
 
 impl ProcessExecutor {
     /// For the tools that live in these folders.
-    pub fn new(isolation: ProcessIsolation, homes: Homes, confinement: Confinement, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        isolation: ProcessIsolation,
+        homes: ToolDirectories,
+        confinement: ToolConfinement,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let warm = Arc::new(WarmPool::new(clock, WarmBounds::default()));
         Self { isolation, homes, confinement, warm }
     }
 
     /// Processes that wait for their next call. Whoever watches over the server lets them expire
     /// ([`WarmPool::keep_in_order`]) and forgets those of a version that is unloaded.
-    pub fn warm(&self) -> &Arc<WarmPool<Running>> {
+    pub fn warm(&self) -> &Arc<WarmPool<ProcessRun>> {
         &self.warm
     }
 
     async fn prepared(
         &self,
-        walls: &Walls,
+        walls: &SandboxProvider,
         call: &ToolCall,
         (command, env): (&[String], &BTreeMap<String, String>),
         home: &Path,
-    ) -> Result<Prepared, Refusal> {
-        let prepared = Prepared::for_call(&self.confinement, call, command, env).await?;
+    ) -> Result<PreparedSandbox, Refusal> {
+        let prepared = PreparedSandbox::for_call(&self.confinement, call, command, env).await?;
         let prepared = prepared.in_folder(&self.confinement, call, home).await?;
         Ok(prepared.behind(walls.around_program(call.isolation)?))
     }
@@ -193,10 +198,10 @@ impl Executor for ProcessExecutor {
         };
         let prepared = self.prepared(walls, &call, (command, env), &home).await.map_err(ExecutorError::not_sent)?;
         match protocol {
-            ProcessProtocol::Simple => talking::simply(walls, &call, prepared).await,
+            ProcessProtocol::Simple => exchange::simply(walls, &call, prepared).await,
             ProcessProtocol::Session => {
                 let pool = warm.then_some(&self.warm);
-                talking::in_session(walls, &call, prepared, pool).await
+                exchange::in_session(walls, &call, prepared, pool).await
             }
         }
     }

@@ -24,10 +24,10 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
-use kernel::permissions::Permissions;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, Usage};
+use kernel::permissions::DeclaredPermissions;
+use kernel::ports::executor::{Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use kernel::{FairPlaces, Place, PlaceUsage};
+use kernel::{FairPermit, FairPlaces, PlaceUsage};
 use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 
@@ -45,10 +45,10 @@ use self::outbound::{Outbound, Sender};
 use self::state::State;
 use self::streams::{LogStream, ResultStream};
 use crate::call_time::time_nears_its_end;
-use crate::confinement::Confinement;
-use crate::homes::Homes;
-use crate::process::scrub::Scrubber;
-use crate::process::session::Scrubbed;
+use crate::confinement::ToolConfinement;
+use crate::process::scrub::SecretScrubber;
+use crate::process::session::ScrubbedCompanion;
+use crate::tool_directories::ToolDirectories;
 
 mod compiled_cache;
 mod config;
@@ -69,15 +69,15 @@ mod verdict;
 
 pub use compiled_cache::CacheError;
 pub use config::{WasmConfig, WasmConfigError};
-pub use engine::EngineError;
-pub use loaded::Loaded;
+pub use engine::WasmEngineError;
+pub use loaded::LoadedComponent;
 
 /// Runs tools of type `wasm`.
 #[derive(Debug)]
 pub struct WasmExecutor {
     config: WasmConfig,
-    homes: Homes,
-    confinement: Confinement,
+    homes: ToolDirectories,
+    confinement: ToolConfinement,
     library: Library,
     /// Never more calls than the pool has room for, shared fairly by tenants and agents (WASM-4).
     places: Arc<FairPlaces>,
@@ -92,7 +92,7 @@ pub enum WasmError {
     Config(#[from] WasmConfigError),
     /// No engine.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(#[from] WasmEngineError),
     /// The host's functions could not be given to guests.
     #[error("the interfaces for WASM guests could not be put together")]
     Linker(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -104,7 +104,7 @@ impl WasmExecutor {
     ///
     /// # Errors
     /// A setting out of range, or no room for the engine on this machine.
-    pub fn open(config: WasmConfig, homes: Homes, confinement: Confinement) -> Result<Self, WasmError> {
+    pub fn open(config: WasmConfig, homes: ToolDirectories, confinement: ToolConfinement) -> Result<Self, WasmError> {
         config.validate()?;
         let engine = GuestEngine::start(&config)?;
         let linker = linker(&engine).map_err(|error| WasmError::Linker(error.into()))?;
@@ -133,7 +133,7 @@ impl WasmExecutor {
     ///
     /// # Errors
     /// E3108 if it is not a component that can run here, E3405 if it cannot be read.
-    pub async fn load(&self, folder: &Path, component: &str) -> Result<Arc<Loaded>, Refusal> {
+    pub async fn load(&self, folder: &Path, component: &str) -> Result<Arc<LoadedComponent>, Refusal> {
         let threads = self.engine.compiling_threads().ok_or_else(going)?;
         self.library.get(threads, folder, component).await.map_err(|error| error.refusal())
     }
@@ -142,7 +142,7 @@ impl WasmExecutor {
     ///
     /// # Errors
     /// E3405 if it does not come to life.
-    pub async fn instantiate(&self, loaded: &Loaded) -> Result<(), Refusal> {
+    pub async fn instantiate(&self, loaded: &LoadedComponent) -> Result<(), Refusal> {
         let nobody = TenantId::home();
         let place = self.places.wait(&nobody, "").await.map_err(|_| too_many_wait())?;
         let _ticking = self.engine.ticking();
@@ -154,7 +154,7 @@ impl WasmExecutor {
         let gate = Arc::new(Gated(self.confinement.closed_gate()));
         let host = Host::of_nobody();
         let streams = Streams { stdin: Vec::new(), stdout: None, log: LogStream::default() };
-        let wasi = grants::wasi(&Permissions::default(), &self.confinement, &BTreeMap::new(), streams)?;
+        let wasi = grants::wasi(&DeclaredPermissions::default(), &self.confinement, &BTreeMap::new(), streams)?;
         let state = State::new(wasi, Sender::new(gate), Limiter::new(bounds), host);
         let mut store = guest::store(self.engine.engine(), state);
         let made = match &loaded.entry {
@@ -187,7 +187,7 @@ impl WasmExecutor {
         // Its memory is gone with it; the time it has used is not.
         call.usage_at_end.leave(async move {
             let used = u64::try_from(counted.used().as_millis()).unwrap_or(u64::MAX);
-            Usage { cpu_millicore_seconds: used, ..Usage::default() }
+            ResourceUsage { cpu_millicore_seconds: used, ..ResourceUsage::default() }
         });
         call.dispatch.release();
         let task = threads.spawn(async move {
@@ -230,7 +230,7 @@ impl WasmExecutor {
         let place = waited.map_err(|_| too_many_wait())?;
         let secrets = self.confinement.secrets(call, permissions).await?;
         let scrubber = Arc::new(secrets.scrubber());
-        let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
+        let companion = Arc::new(ScrubbedCompanion::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
         let host = Host::of(companion, Secrets::of(&secrets)?, call);
         let guest = self.guest(call, loaded, host, env, bounds)?;
         let (log, secrets) = (guest.log.clone(), Arc::clone(&scrubber));
@@ -242,7 +242,7 @@ impl WasmExecutor {
     fn guest(
         &self,
         call: &ToolCall,
-        loaded: Arc<Loaded>,
+        loaded: Arc<LoadedComponent>,
         host: Host,
         env: &BTreeMap<String, String>,
         bounds: Bounds,
@@ -314,9 +314,9 @@ impl Executor for WasmExecutor {
 
 /// A call that can begin.
 struct Ready {
-    place: Place,
+    place: FairPermit,
     guest: Guest,
-    scrubber: Arc<Scrubber>,
+    scrubber: Arc<SecretScrubber>,
     cpu_millicores: u64,
 }
 

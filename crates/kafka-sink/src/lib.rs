@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use audit::sinks::{Event, Sink, SinkError};
+use audit::sinks::{RecordSink, SinkError, SinkEvent};
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -120,7 +120,7 @@ impl KafkaSink {
     }
 
     /// Puts an event into the producer's queue.
-    fn enqueue(&self, producer: &Producer, event: &Event) -> Result<DeliveryFuture, SinkError> {
+    fn enqueue(&self, producer: &Producer, event: &SinkEvent) -> Result<DeliveryFuture, SinkError> {
         let (headers, value) = match self.config.mode {
             KafkaMode::Structured => {
                 let content_type =
@@ -152,8 +152,8 @@ impl KafkaSink {
 }
 
 #[async_trait]
-impl Sink for KafkaSink {
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
+impl RecordSink for KafkaSink {
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError> {
         let borrowed = self.borrow()?;
         let Some(producer) = &borrowed.0 else { return Ok(()) };
         let mut reports = Vec::with_capacity(batch.len());

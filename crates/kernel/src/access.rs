@@ -14,14 +14,14 @@
 //! Not here: who is calling (`identity`), which tools there are (`registry`).
 
 mod decisions;
-mod naming;
 mod reader_duties;
 mod service;
 mod snapshot;
+mod subject_invalidation;
 mod tool_reach;
 
-pub(crate) use decisions::{Call, Decision};
-pub use service::{Access, AccessParts, AccessSettings};
+pub(crate) use decisions::{DecisionRequest, PolicyDecision};
+pub use service::{AccessControl, AccessParts, AccessSettings};
 pub use snapshot::AccessSnapshot;
+pub(crate) use snapshot::AgentAccess;
 pub(crate) use snapshot::EVERY_AGENT;
-pub(crate) use snapshot::View;

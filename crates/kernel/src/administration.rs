@@ -16,7 +16,7 @@ use policy::{Action, BearerSecret};
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::context_agrees_with_the_token;
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, RecordedActor};
 use crate::ports::entropy::new_trace_id;
 use crate::registry::ToolVersion;
 
@@ -118,7 +118,7 @@ impl Kernel {
 
     /// The record of something that is done on nobody's token, in somebody's name.
     pub(crate) fn unattended(&self, tenant: &TenantId, by: Subject, action: AuditAction, note: String) -> AuditRecord {
-        let who = Who { tenant: tenant.clone(), subject: by, user: None, token_id: None, chain: Vec::new() };
+        let who = RecordedActor { tenant: tenant.clone(), subject: by, user: None, token_id: None, chain: Vec::new() };
         AuditRecord {
             at: self.clock().now(),
             action,

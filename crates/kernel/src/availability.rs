@@ -16,27 +16,27 @@ use contract::ids::{TenantId, ToolId};
 pub use policy::WhyUnavailable;
 use tokio::sync::watch;
 
-use crate::ports::registry_store::Quarantine;
-use crate::registry::Tool;
+use crate::ports::registry_store::ToolQuarantine;
+use crate::registry::RegisteredTool;
 
 /// Whose tool: the tenant it was published by, and its id.
 pub type ToolKey = (TenantId, ToolId);
 
 /// What people have taken out of use (REG-024).
-pub(crate) type Quarantined = HashMap<ToolKey, Arc<Quarantine>>;
+pub(crate) type QuarantinedTools = HashMap<ToolKey, Arc<ToolQuarantine>>;
 
 /// What cannot be called at the moment. Everything else can.
 #[derive(Debug)]
-pub struct Availability {
+pub struct ToolAvailability {
     missing: ArcSwap<HashMap<ToolKey, WhyUnavailable>>,
     /// Apart, because a server that comes back must not put back into use what a person has taken out of it.
-    quarantined: ArcSwap<Quarantined>,
+    quarantined: ArcSwap<QuarantinedTools>,
     /// Orders writers. Readers never take it.
     writing: Mutex<()>,
     generation: watch::Sender<u64>,
 }
 
-impl Default for Availability {
+impl Default for ToolAvailability {
     fn default() -> Self {
         Self {
             missing: ArcSwap::default(),
@@ -47,7 +47,7 @@ impl Default for Availability {
     }
 }
 
-impl Availability {
+impl ToolAvailability {
     /// Why a tool cannot be called, if it cannot.
     pub fn why_not(&self, tenant: &TenantId, tool: &ToolId) -> Option<WhyUnavailable> {
         if self.quarantine_of(tenant, tool).is_some() {
@@ -62,14 +62,14 @@ impl Availability {
     }
 
     /// Is what is left of a tool history, which nobody is offered and no list shows? So it is with those of removed servers.
-    pub fn is_history(&self, tool: &Tool) -> bool {
+    pub fn is_history(&self, tool: &RegisteredTool) -> bool {
         let missing = self.missing.load();
         !missing.is_empty()
             && missing.get(&(tool.tenant.clone(), tool.id.clone())) == Some(&WhyUnavailable::ServerRemoved)
     }
 
     /// The quarantine that a person has put a tool into, if one has.
-    pub fn quarantine_of(&self, tenant: &TenantId, tool: &ToolId) -> Option<Arc<Quarantine>> {
+    pub fn quarantine_of(&self, tenant: &TenantId, tool: &ToolId) -> Option<Arc<ToolQuarantine>> {
         let quarantined = self.quarantined.load();
         if quarantined.is_empty() {
             return None;
@@ -78,7 +78,7 @@ impl Availability {
     }
 
     /// Says what people have taken out of use: all of it, whatever was said before.
-    pub(crate) fn set_quarantined(&self, quarantined: &Arc<Quarantined>) {
+    pub(crate) fn set_quarantined(&self, quarantined: &Arc<QuarantinedTools>) {
         let _order = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if *self.quarantined.swap(Arc::clone(quarantined)) != **quarantined {
             self.generation.send_modify(|generation| *generation += 1);
@@ -108,7 +108,7 @@ impl Availability {
         self.missing.load().values().filter(|reason| **reason == why).count()
     }
 
-    /// The present value of [`Availability::generation`].
+    /// The present value of [`ToolAvailability::generation`].
     pub fn current_generation(&self) -> u64 {
         *self.generation.borrow()
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_what_was_said_to_be_missing_is_and_only_real_changes_are_news() {
-        let availability = Availability::default();
+        let availability = ToolAvailability::default();
         let (home, tool) = key("demo.echo");
         assert_eq!(availability.why_not(&home, &tool), None);
         availability.set([(key("demo.echo"), Some(WhyUnavailable::Quarantined))]);
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn what_a_person_has_taken_out_of_use_stays_out_whatever_its_server_says() {
-        let availability = Availability::default();
+        let availability = ToolAvailability::default();
         let (home, tool) = key("demo.echo");
-        let held = Quarantine {
+        let held = ToolQuarantine {
             tenant: home.clone(),
             tool: tool.clone(),
             reason: "it lies".into(),

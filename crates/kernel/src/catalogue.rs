@@ -6,25 +6,25 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use contract::compat::{self, Comparison, Direction, Negotiation};
+use contract::compat::{self, Comparison, Negotiation, SchemaDirection};
 use contract::error::{ErrorCode, Refusal};
 use contract::version::{Version, VersionSpec};
 use policy::{Action, Caller};
 use serde_json::Value;
 
-use crate::access::{AccessSnapshot, View};
+use crate::access::{AccessSnapshot, AgentAccess};
 use crate::administration::Actor;
-use crate::availability::Availability;
+use crate::availability::ToolAvailability;
 use crate::invoke::Kernel;
 use crate::ports::clock::UnixMillis;
-use crate::registry::{ListFilter, Listed, Snapshot, Tool, ToolPage, ToolVersion};
+use crate::registry::{ListFilter, ListingEntry, RegisteredTool, RegistrySnapshot, ToolPage, ToolVersion};
 
 /// Tools that a search finds and the caller lacks, of which the need is noted: the best ones.
 const LACKING_MAX: usize = 3;
 
 /// How far a look goes (VIS-001).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tier {
+pub enum VisibilityTier {
     /// Everything there is for the tenant to have.
     Catalogue,
     /// What the tenant has.
@@ -35,14 +35,14 @@ pub enum Tier {
 
 /// One side of a comparison: a schema, or a published version.
 #[derive(Debug, Clone)]
-pub enum Side {
+pub enum ComparisonSide {
     Schema(Value),
     Published { tool: String, version: VersionSpec },
 }
 
 /// The verdict about two versions or schemas.
 #[derive(Debug)]
-pub struct Compared {
+pub struct ComparisonResult {
     pub parameters: Comparison,
     /// There when both sides were published versions.
     pub result: Option<Comparison>,
@@ -54,7 +54,7 @@ pub struct Compared {
 /// A mark holds the snapshots it speaks of, so that an old one is never taken for a new one at the same address.
 #[derive(Debug, Clone)]
 pub struct CatalogueMark {
-    registry: Arc<Snapshot>,
+    registry: Arc<RegistrySnapshot>,
     access: Arc<AccessSnapshot>,
     availability: u64,
 }
@@ -100,21 +100,21 @@ impl Kernel {
         &self,
         actor: Actor<'_>,
         filter: &ListFilter,
-        tier: Option<Tier>,
+        tier: Option<VisibilityTier>,
     ) -> Result<ToolPage, Refusal> {
         let caller = self.recognise(actor).await?;
-        if tier == Some(Tier::Catalogue) && !caller.may(Action::SeeWholeCatalogue) {
+        if tier == Some(VisibilityTier::Catalogue) && !caller.may(Action::SeeWholeCatalogue) {
             return Err(Refusal::new(ErrorCode::E3206, "this token may not see the whole catalogue")
                 .hint("leave `tier` out, or ask for `tier=tenant` or `tier=agent`"));
         }
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let shows = |tool: &Tool| {
+        let shows = |tool: &RegisteredTool| {
             let is_shown = match tier {
                 None => sight.knows(tool),
-                Some(Tier::Catalogue) => true,
-                Some(Tier::Tenant) => sight.view.has(&tool.tenant, &tool.id),
-                Some(Tier::Agent) => sight.may_use(tool),
+                Some(VisibilityTier::Catalogue) => true,
+                Some(VisibilityTier::Tenant) => sight.view.has(&tool.tenant, &tool.id),
+                Some(VisibilityTier::Agent) => sight.may_use(tool),
             };
             is_shown && !self.availability().is_history(tool)
         };
@@ -122,13 +122,18 @@ impl Kernel {
     }
 
     /// The best hits among the tools the caller may know.
-    pub async fn search_tools(&self, actor: Actor<'_>, query: &str, limit: usize) -> Result<Vec<Listed>, Refusal> {
+    pub async fn search_tools(
+        &self,
+        actor: Actor<'_>,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<ListingEntry>, Refusal> {
         let caller = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
         // What the search finds best and the agent lacks is a need that nobody has met (ANALYT-003).
         let lacking = Mutex::new(Vec::new());
-        let knows = |tool: &Tool| {
+        let knows = |tool: &RegisteredTool| {
             if self.availability().is_history(tool) {
                 return false;
             }
@@ -151,7 +156,7 @@ impl Kernel {
     }
 
     /// One tool with all its versions.
-    pub async fn tool(&self, actor: Actor<'_>, name: &str) -> Result<Arc<Tool>, Refusal> {
+    pub async fn tool(&self, actor: Actor<'_>, name: &str) -> Result<Arc<RegisteredTool>, Refusal> {
         let caller = self.recognise(actor).await?;
         self.known_tool(&caller, name)
     }
@@ -176,60 +181,74 @@ impl Kernel {
     pub async fn compare(
         &self,
         actor: Actor<'_>,
-        old: &Side,
-        new: &Side,
-        direction: Direction,
-    ) -> Result<Compared, Refusal> {
+        old: &ComparisonSide,
+        new: &ComparisonSide,
+        direction: SchemaDirection,
+    ) -> Result<ComparisonResult, Refusal> {
         let caller = self.recognise(actor).await?;
-        if let (Side::Published { tool: a, version: va }, Side::Published { tool: b, version: vb }) = (old, new) {
+        if let (
+            ComparisonSide::Published { tool: a, version: va },
+            ComparisonSide::Published { tool: b, version: vb },
+        ) = (old, new)
+        {
             let (old, new) = (self.tool_version(actor, a, va).await?, self.tool_version(actor, b, vb).await?);
             let comparing = move || {
                 let (old, new) = (&old.manifest, &new.manifest);
-                let result = compat::compare(&old.result_schema, &new.result_schema, Direction::Output);
-                let parameters = compat::compare(&old.parameters, &new.parameters, Direction::Input);
-                Compared { parameters, result: Some(result) }
+                let result = compat::compare(&old.result_schema, &new.result_schema, SchemaDirection::Output);
+                let parameters = compat::compare(&old.parameters, &new.parameters, SchemaDirection::Input);
+                ComparisonResult { parameters, result: Some(result) }
             };
             return self.concurrency.compare(&caller, self.clock(), comparing).await;
         }
         let (old, new) = (self.schema_of(actor, old, direction).await?, self.schema_of(actor, new, direction).await?);
-        let comparing = move || Compared { parameters: compat::compare(&old, &new, direction), result: None };
+        let comparing = move || ComparisonResult { parameters: compat::compare(&old, &new, direction), result: None };
         self.concurrency.compare(&caller, self.clock(), comparing).await
     }
 
     /// Does what a caller wants to send fit what a tool takes? (REG-018)
-    pub async fn negotiate(&self, actor: Actor<'_>, expected: &Side, offered: &Side) -> Result<Negotiation, Refusal> {
+    pub async fn negotiate(
+        &self,
+        actor: Actor<'_>,
+        expected: &ComparisonSide,
+        offered: &ComparisonSide,
+    ) -> Result<Negotiation, Refusal> {
         let caller = self.recognise(actor).await?;
-        let expected = self.schema_of(actor, expected, Direction::Input).await?;
-        let offered = self.schema_of(actor, offered, Direction::Input).await?;
+        let expected = self.schema_of(actor, expected, SchemaDirection::Input).await?;
+        let offered = self.schema_of(actor, offered, SchemaDirection::Input).await?;
         let comparing = move || compat::negotiate(&expected, &offered);
         self.concurrency.compare(&caller, self.clock(), comparing).await
     }
 
-    async fn schema_of(&self, actor: Actor<'_>, side: &Side, direction: Direction) -> Result<Value, Refusal> {
+    async fn schema_of(
+        &self,
+        actor: Actor<'_>,
+        side: &ComparisonSide,
+        direction: SchemaDirection,
+    ) -> Result<Value, Refusal> {
         match side {
-            Side::Schema(schema) => Ok(schema.clone()),
-            Side::Published { tool, version } => {
+            ComparisonSide::Schema(schema) => Ok(schema.clone()),
+            ComparisonSide::Published { tool, version } => {
                 let version = self.tool_version(actor, tool, version).await?;
                 Ok(match direction {
-                    Direction::Input => version.manifest.parameters.clone(),
-                    Direction::Output => version.manifest.result_schema.clone(),
+                    SchemaDirection::Input => version.manifest.parameters.clone(),
+                    SchemaDirection::Output => version.manifest.result_schema.clone(),
                 })
             }
         }
     }
 
-    pub(crate) fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
+    pub(crate) fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<RegisteredTool>, Refusal> {
         let access = self.access().snapshot().clone();
         let registry = self.registry().snapshot();
         let sight = self.sight(&access, caller);
-        let may_know = |tool: &Tool| sight.knows(tool);
+        let may_know = |tool: &RegisteredTool| sight.knows(tool);
         let found = registry.find(caller.tenant(), name).filter(|tool| may_know(tool)).cloned();
         found.ok_or_else(|| registry.not_found(caller.tenant(), name, may_know))
     }
 
     /// What the caller sees at this moment.
-    pub(crate) fn sight<'a>(&'a self, access: &'a AccessSnapshot, caller: &'a Caller) -> Sight<'a> {
-        Sight {
+    pub(crate) fn sight<'a>(&'a self, access: &'a AccessSnapshot, caller: &'a Caller) -> CallerView<'a> {
+        CallerView {
             caller,
             view: access.view(caller.tenant(), caller.subject()),
             delegators: caller.chain().iter().map(|link| access.view(caller.tenant(), &link.sub)).collect(),
@@ -242,24 +261,24 @@ impl Kernel {
 
 /// What one caller sees. Listings ask it about every tool, so everything that is the same for all is looked up before.
 #[derive(Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct CallerView<'a> {
     caller: &'a Caller,
-    view: View<'a>,
+    view: AgentAccess<'a>,
     /// Those who handed the token on: what one of them does not reach cannot be called, so it is not shown either.
-    delegators: Vec<View<'a>>,
+    delegators: Vec<AgentAccess<'a>>,
     everything: bool,
-    availability: &'a Availability,
+    availability: &'a ToolAvailability,
     now: UnixMillis,
 }
 
-impl Sight<'_> {
+impl CallerView<'_> {
     /// May the caller be told of this tool, which its own tenant or the shared catalogue has?
-    pub(crate) fn knows(&self, tool: &Tool) -> bool {
+    pub(crate) fn knows(&self, tool: &RegisteredTool) -> bool {
         self.everything || self.may_use(tool)
     }
 
     /// The version that a call without one reaches; where there is none, the one that stands for the tool.
-    fn meant_version<'t>(&self, tool: &'t Tool) -> Option<&'t Arc<ToolVersion>> {
+    fn meant_version<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t Arc<ToolVersion>> {
         let current = tool.current(self.now)?;
         let may_call = |version: &Version| self.caller.may_call(&tool.id, version);
         if may_call(&current.version) {
@@ -269,13 +288,13 @@ impl Sight<'_> {
     }
 
     /// Does the tenant have it, the token name it, and the agent reach it?
-    fn may_use(&self, tool: &Tool) -> bool {
+    fn may_use(&self, tool: &RegisteredTool) -> bool {
         self.caller.names(&tool.id)
             && self.availability.why_not(&tool.tenant, &tool.id).is_none()
             && self.view.has(&tool.tenant, &tool.id)
             && self.meant_version(tool).is_some_and(|current| {
                 let effects = || current.manifest.side_effect_policy;
-                let reaches = |view: &View<'_>| view.reach(&tool.id, &current.aliases, effects).is_ok();
+                let reaches = |view: &AgentAccess<'_>| view.reach(&tool.id, &current.aliases, effects).is_ok();
                 std::iter::once(&self.view).chain(&self.delegators).all(reaches)
             })
     }

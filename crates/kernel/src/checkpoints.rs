@@ -19,13 +19,13 @@
 //! [`Kernel::newest_checkpoint`]: crate::Kernel::newest_checkpoint
 
 mod acts;
-mod checkpointing;
+mod call_checkpoints;
 pub mod codec;
 pub mod delta;
 mod keeper;
 mod plan;
 pub mod record;
-mod resuming;
+mod resume;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,9 +36,9 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 
 pub use acts::CheckpointPage;
-pub(crate) use checkpointing::{CHECKPOINT_REF, Checkpointing};
-pub(crate) use keeper::{Keeper, tend};
-use resuming::Resumed;
+pub(crate) use call_checkpoints::{CHECKPOINT_REF, CallCheckpoints};
+pub(crate) use keeper::{CheckpointKeeper, tend};
+use resume::ResumedState;
 
 use crate::invocation_ids::taken;
 use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
@@ -114,7 +114,7 @@ impl Checkpoints {
 struct Attempt {
     /// Under which it saves; `None` on a store that nobody else has.
     fence: Option<u64>,
-    underway: Underway,
+    underway: RunningResume,
 }
 
 impl Checkpoints {
@@ -164,10 +164,10 @@ fn none_kept() -> Refusal {
 struct Running(Mutex<HashSet<(TenantId, InvocationId)>>);
 
 impl Running {
-    fn begin(self: &Arc<Self>, tenant: &TenantId, invocation: InvocationId) -> Underway {
+    fn begin(self: &Arc<Self>, tenant: &TenantId, invocation: InvocationId) -> RunningResume {
         let key = (tenant.clone(), invocation);
         let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
-        Underway { running: Arc::clone(self), key: is_first.then_some(key) }
+        RunningResume { running: Arc::clone(self), key: is_first.then_some(key) }
     }
 
     fn has(&self, tenant: &TenantId, invocation: InvocationId) -> bool {
@@ -177,19 +177,19 @@ impl Running {
 
 /// A call that is under way, until dropped.
 #[derive(Debug)]
-pub(crate) struct Underway {
+pub(crate) struct RunningResume {
     running: Arc<Running>,
     key: Option<(TenantId, InvocationId)>,
 }
 
-impl Underway {
+impl RunningResume {
     /// Was nothing else of its invocation under way?
     fn is_first(&self) -> bool {
         self.key.is_some()
     }
 }
 
-impl Drop for Underway {
+impl Drop for RunningResume {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 
-use crate::fair_places::{FairPlaces, Full, Place, PlaceBounds, PlaceUsage};
+use crate::fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage, QueueFull};
 
 /// Threads at once. More would only take turns on the cores, and leave the event loop less of them.
 const AT_ONCE_MAX: usize = 4;
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 1024;
 
 /// The places.
 #[derive(Debug)]
-pub struct Computations(Arc<FairPlaces>);
+pub struct ComputationPermits(Arc<FairPlaces>);
 
 /// Why there is no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,13 +35,13 @@ pub enum NotComputed {
     Stopped,
 }
 
-impl Default for Computations {
+impl Default for ComputationPermits {
     fn default() -> Self {
         Self(FairPlaces::new(PlaceBounds { capacity: AT_ONCE_MAX, per_flow: AT_ONCE_MAX, waiting: WAITING_MAX }))
     }
 }
 
-impl Computations {
+impl ComputationPermits {
     /// Does it for this agent of this tenant, now or in its turn. Whoever bounds the wait drops this: what has begun goes on
     /// to its end, and keeps its place until then.
     ///
@@ -52,7 +52,7 @@ impl Computations {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let place = self.0.wait(tenant, agent).await.map_err(|Full| NotComputed::Full)?;
+        let place = self.0.wait(tenant, agent).await.map_err(|QueueFull| NotComputed::Full)?;
         beside(Some(place), work).await
     }
 
@@ -75,7 +75,7 @@ impl Computations {
     }
 }
 
-async fn beside<T, F>(place: Option<Place>, work: F) -> Result<T, NotComputed>
+async fn beside<T, F>(place: Option<FairPermit>, work: F) -> Result<T, NotComputed>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_nobody_waits_for_any_more_keeps_its_place_until_it_has_ended() {
-        let computations = Computations::default();
+        let computations = ComputationPermits::default();
         let (begun, has_begun) = mpsc::channel();
         let (end, may_end) = mpsc::channel::<()>();
         let acme = tenant("acme");
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_tenant_leaves_a_place_for_another() {
-        let computations = Arc::new(Computations::default());
+        let computations = Arc::new(ComputationPermits::default());
         let (end, may_end) = mpsc::channel::<()>();
         let may_end = Arc::new(std::sync::Mutex::new(may_end));
         let hostile: Vec<_> = (0..2 * AT_ONCE_MAX)

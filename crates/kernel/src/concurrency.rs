@@ -25,8 +25,8 @@ use policy::Caller;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::computation::{Computations, NotComputed};
-use crate::fair_places::{FairPlaces, Place, PlaceBounds, PlaceUsage};
+use crate::computation::{ComputationPermits, NotComputed};
+use crate::fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use crate::ports::clock::Clock;
 
 /// Calls at once, and calls that wait, unless the server's configuration says otherwise.
@@ -42,11 +42,11 @@ const COMPARISON_WAIT: Duration = Duration::from_secs(30);
 
 /// The calls that run.
 #[derive(Debug)]
-pub(crate) struct Concurrency {
+pub(crate) struct CallConcurrency {
     calls: Arc<FairPlaces>,
     sandboxed: Arc<FairPlaces>,
     /// Values that are held against schemas for long.
-    checks: Computations,
+    checks: ComputationPermits,
     per_agent: u32,
 }
 
@@ -58,14 +58,14 @@ pub(crate) enum NoPlace {
     Cancelled,
 }
 
-impl Concurrency {
+impl CallConcurrency {
     /// At most `per_agent` calls of one agent run code of a tool's author.
     pub(crate) fn new(per_agent: u32) -> Self {
         let calls = PlaceBounds { capacity: CALLS_MAX, per_flow: CALLS_MAX, waiting: CALLS_MAX };
         Self {
             calls: FairPlaces::new(calls),
             sandboxed: FairPlaces::new(sandboxed(SANDBOXED_MAX, per_agent)),
-            checks: Computations::default(),
+            checks: ComputationPermits::default(),
             per_agent,
         }
     }
@@ -150,7 +150,7 @@ impl Concurrency {
         clock: &dyn Clock,
         cancellation: &CancellationToken,
         within: Duration,
-    ) -> Result<Place, NoPlace> {
+    ) -> Result<FairPermit, NoPlace> {
         // Most calls find one, and need none of what waiting needs.
         if let Some(place) = self.calls.take_quietly(caller.tenant(), caller.root_subject().as_str()) {
             return Ok(place);
@@ -161,7 +161,7 @@ impl Concurrency {
     }
 
     /// A place for code of a tool's author, if there is one now.
-    pub(crate) fn sandboxed_now(&self, caller: &Caller) -> Result<Place, Refusal> {
+    pub(crate) fn sandboxed_now(&self, caller: &Caller) -> Result<FairPermit, Refusal> {
         let place = self.sandboxed.take_quietly(caller.tenant(), caller.root_subject().as_str());
         place.ok_or_else(|| self.no_sandbox())
     }
@@ -173,7 +173,7 @@ impl Concurrency {
         clock: &dyn Clock,
         cancellation: &CancellationToken,
         within: Duration,
-    ) -> Result<Place, NoPlace> {
+    ) -> Result<FairPermit, NoPlace> {
         waited(&self.sandboxed, caller, clock, cancellation, within)
             .await?
             .ok_or_else(|| NoPlace::Refused(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..self.no_sandbox() }))
@@ -206,7 +206,7 @@ async fn waited(
     clock: &dyn Clock,
     cancellation: &CancellationToken,
     within: Duration,
-) -> Result<Option<Place>, NoPlace> {
+) -> Result<Option<FairPermit>, NoPlace> {
     tokio::select! {
         biased;
         place = places.wait(caller.tenant(), caller.root_subject().as_str()) => Ok(place.ok()),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_place_is_told_the_limit_and_when_to_come_again() {
-        let refusal = Concurrency::new(2).no_sandbox();
+        let refusal = CallConcurrency::new(2).no_sandbox();
         assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3003, None), "as the table has it: retryable");
         assert_eq!(refusal.details.as_deref(), Some(&json!({ "concurrent_calls_per_agent": 2 })));
         assert_eq!(
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_places_are_those_of_the_configuration() {
-        let calls = Concurrency::new(2);
+        let calls = CallConcurrency::new(2);
         calls.bound_calls(3, 4);
         calls.bound_sandboxed(5);
         let bounds =

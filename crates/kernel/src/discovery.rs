@@ -4,22 +4,22 @@
 
 use std::sync::Arc;
 
-use contract::cost::Estimate;
+use contract::cost::CostEstimate;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use contract::manifest::LifecycleState;
 use policy::{Action, PolicyOverrides, WhyUnavailable};
 
-use crate::access::{AccessSnapshot, View};
+use crate::access::{AccessSnapshot, AgentAccess};
 use crate::administration::Actor;
 use crate::identity::Principal;
-use crate::invoke::{Arrival, Kernel};
-use crate::phases::{self, Facts, Received};
-use crate::registry::{Tool, ToolVersion};
+use crate::invoke::{IncomingCall, Kernel};
+use crate::phases::{self, CallFacts, Received};
+use crate::registry::{RegisteredTool, ToolVersion};
 
 /// A tool in somebody's reach.
 #[derive(Debug, Clone)]
-pub struct Reachable {
+pub struct ReachableTool {
     pub current: Arc<ToolVersion>,
     /// After overrides (VIS-006).
     pub requires_confirmation: bool,
@@ -28,7 +28,7 @@ pub struct Reachable {
 
 /// A tool that somebody would have to enable first.
 #[derive(Debug, Clone)]
-pub struct Unreachable {
+pub struct UnreachableTool {
     pub current: Arc<ToolVersion>,
     pub why: WhyUnavailable,
 }
@@ -36,14 +36,14 @@ pub struct Unreachable {
 /// A tool that a tenant has, looked at by one of its agents (VIS-007).
 #[derive(Debug, Clone)]
 pub struct TenantTool {
-    pub tool: Reachable,
+    pub tool: ReachableTool,
     /// Why the caller may not use it; `None`: it may, as far as activations decide.
     pub why_unavailable: Option<WhyUnavailable>,
 }
 
 /// What would become of a call, without running it.
 #[derive(Debug)]
-pub struct Explanation {
+pub struct CallExplanation {
     /// The refusal it would get.
     pub refusal: Option<Refusal>,
     /// The policies that allow it.
@@ -51,10 +51,10 @@ pub struct Explanation {
     /// What they demand besides.
     pub obligations: Vec<String>,
     /// What it would probably cost; there if it would run.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<CostEstimate>,
 }
 
-impl Explanation {
+impl CallExplanation {
     /// Of a call that would be refused.
     pub(crate) fn of_refused(refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
@@ -63,7 +63,7 @@ impl Explanation {
 
 impl Kernel {
     /// Tier 2: what a tenant has.
-    pub async fn tenant_tools(&self, actor: Actor<'_>, tenant: &TenantId) -> Result<Vec<Reachable>, Refusal> {
+    pub async fn tenant_tools(&self, actor: Actor<'_>, tenant: &TenantId) -> Result<Vec<ReachableTool>, Refusal> {
         let caller = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
         may_look_at(&access, &caller, tenant)?;
@@ -77,8 +77,8 @@ impl Kernel {
         let access = self.access().snapshot().clone();
         may_look_at(&access, &caller, tenant)?;
         let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
-        let views: Vec<View<'_>> = hands.map(|hand| access.view(tenant, hand)).collect();
-        let has = |tool: &Tool| views.iter().all(|view| view.has(&tool.tenant, &tool.id));
+        let views: Vec<AgentAccess<'_>> = hands.map(|hand| access.view(tenant, hand)).collect();
+        let has = |tool: &RegisteredTool| views.iter().all(|view| view.has(&tool.tenant, &tool.id));
         let registry = self.registry().snapshot();
         let found = registry.find(tenant, name).filter(|tool| has(tool) && !self.availability().is_history(tool));
         let now = self.clock().now();
@@ -91,7 +91,7 @@ impl Kernel {
     }
 
     /// Tier 3: what an agent may use, as far as activations decide.
-    pub async fn agent_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Reachable>, Refusal> {
+    pub async fn agent_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<ReachableTool>, Refusal> {
         let looked = self.look_at(actor, agent).await?;
         let views = looked.views();
         let of_tenant = views.first().map(|view| self.of_tenant(*view, &looked.tenant)).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Kernel {
     }
 
     /// Tier 2 without tier 3, with the reason for each (VIS-008, VIS-012).
-    pub async fn unavailable_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Unreachable>, Refusal> {
+    pub async fn unavailable_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<UnreachableTool>, Refusal> {
         let looked = self.look_at(actor, agent).await?;
         let views = looked.views();
         let of_tenant = views.first().map(|view| self.of_tenant(*view, &looked.tenant)).unwrap_or_default();
@@ -113,24 +113,24 @@ impl Kernel {
             .into_iter()
             .filter_map(|(tool, current)| {
                 let why = self.reach_of(&views, &tool, &current).err()?;
-                Some(Unreachable { current, why })
+                Some(UnreachableTool { current, why })
             })
             .collect())
     }
 
     /// What would become of this call if it were made now, by a caller who waits for it? Nothing is run, spent, counted or
     /// reserved. For calls in the background, ask [`Jobs::explain`](crate::jobs::Jobs::explain).
-    pub async fn explain(&self, arrival: Arrival<'_>) -> Result<Explanation, Refusal> {
+    pub async fn explain(&self, arrival: IncomingCall<'_>) -> Result<CallExplanation, Refusal> {
         self.explain_as(arrival, Received::has_nothing_of_the_background).await
     }
 
     /// The same; `fits` says whether the options of the call fit the way it is made.
     pub(crate) async fn explain_as(
         &self,
-        arrival: Arrival<'_>,
+        arrival: IncomingCall<'_>,
         fits: impl Fn(&Received) -> Result<(), Refusal>,
-    ) -> Result<Explanation, Refusal> {
-        let mut facts = Facts::begin(self, &arrival);
+    ) -> Result<CallExplanation, Refusal> {
+        let mut facts = CallFacts::begin(self, &arrival);
         let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id: facts.trace_id() };
         // Whoever is not recognised gets that for an answer, not an explanation.
         self.recognise(actor).await?;
@@ -141,13 +141,13 @@ impl Kernel {
             phases::authorize_in_theory(self, validated).await
         };
         Ok(match carried.await {
-            Ok((decision, estimate)) => Explanation {
+            Ok((decision, estimate)) => CallExplanation {
                 refusal: None,
                 policies: decision.determining.clone(),
                 obligations: decision.obligations.iter().map(ToString::to_string).collect(),
                 estimate: Some(estimate),
             },
-            Err(refusal) => Explanation::of_refused(refusal),
+            Err(refusal) => CallExplanation::of_refused(refusal),
         })
     }
 
@@ -189,7 +189,7 @@ impl Kernel {
             .ok_or_else(|| nobody("agent", agent.as_str()))
     }
 
-    fn of_tenant(&self, view: View<'_>, tenant: &TenantId) -> Vec<(Arc<Tool>, Arc<ToolVersion>)> {
+    fn of_tenant(&self, view: AgentAccess<'_>, tenant: &TenantId) -> Vec<(Arc<RegisteredTool>, Arc<ToolVersion>)> {
         let now = self.clock().now();
         let registry = self.registry().snapshot();
         registry
@@ -207,8 +207,8 @@ impl Kernel {
     /// The overrides of everybody in whose name the tool would be called, joined.
     fn reach_of(
         &self,
-        views: &[View<'_>],
-        tool: &Tool,
+        views: &[AgentAccess<'_>],
+        tool: &RegisteredTool,
         current: &ToolVersion,
     ) -> Result<PolicyOverrides, WhyUnavailable> {
         let mut overrides = PolicyOverrides::default();
@@ -245,18 +245,18 @@ struct LookedAt {
 }
 
 impl LookedAt {
-    fn views(&self) -> Vec<View<'_>> {
+    fn views(&self) -> Vec<AgentAccess<'_>> {
         self.hands.iter().map(|hand| self.access.view(&self.tenant, hand)).collect()
     }
 }
 
-fn reachable(current: Arc<ToolVersion>, overrides: Option<&PolicyOverrides>) -> Reachable {
+fn reachable(current: Arc<ToolVersion>, overrides: Option<&PolicyOverrides>) -> ReachableTool {
     let manifest = &current.manifest;
     let confirmation = manifest.requires_confirmation == Some(true)
         || overrides.is_some_and(|overrides| overrides.requires_confirmation == Some(true));
     let approval =
         manifest.needs_approval() || overrides.is_some_and(|overrides| overrides.requires_approval == Some(true));
-    Reachable { requires_confirmation: confirmation, requires_approval: approval, current }
+    ReachableTool { requires_confirmation: confirmation, requires_approval: approval, current }
 }
 
 /// The same words for "does not exist" and "is none of your business".

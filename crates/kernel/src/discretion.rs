@@ -30,7 +30,7 @@ const VALUE_BYTES_MIN: usize = 4;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Redacts what is written about one call.
-pub(crate) struct Discretion {
+pub(crate) struct RecordRedaction {
     rules: Arc<dyn Redactor>,
     tool: Arc<ToolVersion>,
     parameters: Arc<Value>,
@@ -39,13 +39,13 @@ pub(crate) struct Discretion {
 }
 
 /// It knows secrets, and outlives the call in what failed: nothing of them is shown.
-impl fmt::Debug for Discretion {
+impl fmt::Debug for RecordRedaction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Discretion").field("tool", &self.tool.id).finish_non_exhaustive()
     }
 }
 
-impl Discretion {
+impl RecordRedaction {
     pub(crate) fn new(rules: Arc<dyn Redactor>, tool: Arc<ToolVersion>, parameters: Arc<Value>) -> Self {
         Self { rules, tool, parameters, told: OnceLock::new() }
     }
@@ -80,7 +80,7 @@ pub(crate) fn hidden(value: &Value, shown: &Value) -> HiddenValues {
     HiddenValues::new(&told)
 }
 
-impl Redactor for Discretion {
+impl Redactor for RecordRedaction {
     fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
         let shown = self.rules.value(value, marks)?;
         Ok(self.told().taken_out_of(shown))

@@ -31,12 +31,12 @@ pub struct FairPlaces {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    waiters: HashMap<Ticket, oneshot::Sender<Place>>,
+    waiters: HashMap<Ticket, oneshot::Sender<FairPermit>>,
 }
 
 /// One place. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Place {
+pub struct FairPermit {
     places: Arc<FairPlaces>,
     tenant: TenantId,
     flow: String,
@@ -45,7 +45,7 @@ pub struct Place {
 /// Too many wait already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many wait for a place already")]
-pub struct Full;
+pub struct QueueFull;
 
 /// How much of it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct Waiter {
     tenant: TenantId,
     flow: String,
     ticket: Ticket,
-    turn: oneshot::Receiver<Place>,
+    turn: oneshot::Receiver<FairPermit>,
 }
 
 impl FairPlaces {
@@ -82,7 +82,7 @@ impl FairPlaces {
     }
 
     /// A place for this flow of this tenant, if it may take one now.
-    pub fn take(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Option<FairPermit> {
         let taken = self.take_quietly(tenant, flow);
         if taken.is_none() {
             self.note_refusal();
@@ -91,20 +91,20 @@ impl FairPlaces {
     }
 
     /// The same for somebody who goes on without it, or waits then.
-    pub(crate) fn take_quietly(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Option<Place> {
+    pub(crate) fn take_quietly(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Option<FairPermit> {
         let taken = self.lock().scheduler.take(tenant, flow);
         taken.then(|| self.place(tenant.clone(), flow.to_owned()))
     }
 
     /// The same, now or in its turn. It may never come: whoever calls bounds the wait, and drops this to leave the line.
-    pub async fn wait(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Result<Place, Full> {
+    pub async fn wait(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Result<FairPermit, QueueFull> {
         let mut waiter = {
             let mut state = self.lock();
             match state.scheduler.ask(tenant, flow) {
                 Asked::Granted => return Ok(self.place(tenant.clone(), flow.to_owned())),
                 Asked::Full => {
                     self.note_refusal();
-                    return Err(Full);
+                    return Err(QueueFull);
                 }
                 Asked::Waits(ticket) => {
                     let (sender, turn) = oneshot::channel();
@@ -114,7 +114,7 @@ impl FairPlaces {
             }
         };
         // The sender goes away with its waiter only.
-        (&mut waiter.turn).await.map_err(|_| Full)
+        (&mut waiter.turn).await.map_err(|_| QueueFull)
     }
 
     /// Places that this flow of this tenant holds.
@@ -138,8 +138,8 @@ impl FairPlaces {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn place(self: &Arc<Self>, tenant: TenantId, flow: String) -> Place {
-        Place { places: Arc::clone(self), tenant, flow }
+    fn place(self: &Arc<Self>, tenant: TenantId, flow: String) -> FairPermit {
+        FairPermit { places: Arc::clone(self), tenant, flow }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,7 +161,7 @@ impl FairPlaces {
     }
 }
 
-impl Drop for Place {
+impl Drop for FairPermit {
     fn drop(&mut self) {
         let mut state = self.places.lock();
         let grants = state.scheduler.release(&self.tenant, &self.flow);
@@ -243,7 +243,7 @@ mod tests {
         let (mine, yours) = (tenant("zeta"), tenant("beta"));
         let mut waiting = std::pin::pin!(places.wait(&mine, "a"));
         assert!(is_pending(waiting.as_mut()));
-        assert_eq!(places.wait(&yours, "a").await.unwrap_err(), Full);
+        assert_eq!(places.wait(&yours, "a").await.unwrap_err(), QueueFull);
         places.bound(PlaceBounds { capacity: 2, per_flow: 2, waiting: 1 });
         waiting.await.unwrap();
     }

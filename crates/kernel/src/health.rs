@@ -14,7 +14,7 @@
 //! - HEALTH-2: at most [`VERSIONS_MAX`] versions are watched. The one that was called longest ago makes room, unless
 //!   something is raised about it.
 //!
-//! Not here: who is told (`insights`), and what a breaker does with the score (RES-013: [`Health::score`] is the signal).
+//! Not here: who is told (`insights`), and what a breaker does with the score (RES-013: [`HealthMonitor::score`] is the signal).
 
 pub mod alerts;
 mod baseline;
@@ -34,10 +34,10 @@ use contract::version::Version;
 use crate::ports::clock::UnixMillis;
 use crate::ports::health_store::HealthRecord;
 use crate::registry::ToolVersion;
-use alerts::{Alert, Hold, Reading, Reclassify, Rule, Standing, Turn, next};
+use alerts::{Alert, AlertChange, AlertHold, AlertReading, AlertRule, AlertState, Reclassify, next};
 use baseline::Baseline;
-use score::{Condition, implied_class};
-use window::{Counts, Ending, WINDOW, Window};
+use score::{HealthCondition, implied_class};
+use window::{HealthCounts, HealthOutcome, HealthWindow, WINDOW};
 
 /// Locks among which versions are spread.
 const SHARDS: usize = 16;
@@ -63,7 +63,7 @@ pub struct HealthSettings {
     /// Calls in the window below which rates say nothing.
     pub calls_min: u64,
     /// How long before an alert is raised and resolved.
-    pub hold: Hold,
+    pub hold: AlertHold,
     /// ApprovalQueueBacklog above so many pending approvals, for so long.
     pub approvals_pending_max: u64,
     pub approvals_pending_for: Duration,
@@ -78,7 +78,7 @@ impl Default for HealthSettings {
             alert_timeout_rate: 0.02,
             latency_factor: 2.0,
             calls_min: 20,
-            hold: Hold { raise_after: Duration::from_secs(60), resolve_after: Duration::from_secs(300) },
+            hold: AlertHold { raise_after: Duration::from_secs(60), resolve_after: Duration::from_secs(300) },
             approvals_pending_max: 50,
             approvals_pending_for: Duration::from_secs(900),
         }
@@ -102,14 +102,14 @@ impl VersionKey {
 
 /// What is known of a version at a moment.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct HealthReport {
     pub key: VersionKey,
     pub score: Option<f64>,
-    pub condition: Condition,
-    pub counts: Counts,
+    pub condition: HealthCondition,
+    pub counts: HealthCounts,
     pub baseline_p99_ms: Option<f64>,
     /// What is raised, and since when.
-    pub raised: Vec<(Rule, UnixMillis)>,
+    pub raised: Vec<(AlertRule, UnixMillis)>,
     pub suggestion: Option<Reclassify>,
 }
 
@@ -138,27 +138,27 @@ impl Declared {
 struct Watched {
     /// There once it was called: what was recalled from the store has no manifest.
     declared: Option<Declared>,
-    window: Window,
+    window: HealthWindow,
     baseline: Baseline,
-    standings: [Standing; Rule::OF_TOOLS.len()],
+    standings: [AlertState; AlertRule::OF_TOOLS.len()],
     last: Duration,
 }
 
 /// How a call that was refused so ended for the health of its tool. What could not be read says so by its reason: the code is
 /// that of every failure of a tool.
-pub fn ending_of_refused(refusal: &Refusal, code: ErrorCode) -> Option<Ending> {
+pub fn ending_of_refused(refusal: &Refusal, code: ErrorCode) -> Option<HealthOutcome> {
     match (ending_of(Some(code)), refusal.reason.as_deref()) {
-        (Some(Ending::Failed), Some(RefusalReason::UnreadableAnswer)) => Some(Ending::Unreadable),
+        (Some(HealthOutcome::Failed), Some(RefusalReason::UnreadableAnswer)) => Some(HealthOutcome::Unreadable),
         (ending, _) => ending,
     }
 }
 
 /// How a call ended for the health of its tool; `None` if that says nothing about it (HEALTH-1).
-pub fn ending_of(code: Option<ErrorCode>) -> Option<Ending> {
-    let Some(code) = code else { return Some(Ending::Well) };
+pub fn ending_of(code: Option<ErrorCode>) -> Option<HealthOutcome> {
+    let Some(code) = code else { return Some(HealthOutcome::Well) };
     match code {
-        ErrorCode::E3002 | ErrorCode::E3402 | ErrorCode::E3503 => Some(Ending::TimedOut),
-        ErrorCode::E3303 => Some(Ending::BrokeItsSchema),
+        ErrorCode::E3002 | ErrorCode::E3402 | ErrorCode::E3503 => Some(HealthOutcome::TimedOut),
+        ErrorCode::E3303 => Some(HealthOutcome::BrokeItsSchema),
         ErrorCode::E3000
         | ErrorCode::E3401
         | ErrorCode::E3403
@@ -170,20 +170,20 @@ pub fn ending_of(code: Option<ErrorCode>) -> Option<Ending> {
         | ErrorCode::E3413
         | ErrorCode::E3414
         | ErrorCode::E3502
-        | ErrorCode::E3504 => Some(Ending::Failed),
+        | ErrorCode::E3504 => Some(HealthOutcome::Failed),
         _ => None,
     }
 }
 
 /// Watches versions.
 #[derive(Debug)]
-pub struct Health {
+pub struct HealthMonitor {
     shards: [Mutex<HashMap<VersionKey, Watched>>; SHARDS],
     spread: RandomState,
     settings: HealthSettings,
 }
 
-impl Health {
+impl HealthMonitor {
     /// Watching nothing yet.
     pub fn new(settings: HealthSettings) -> Self {
         Self { shards: Default::default(), spread: RandomState::new(), settings }
@@ -203,7 +203,7 @@ impl Health {
             };
             for (rule, at) in record.raised {
                 if let Some(standing) = standing_of(&mut watched.standings, rule) {
-                    *standing = Standing::Raised { at, calm_since: None };
+                    *standing = AlertState::Raised { at, calm_since: None };
                 }
             }
             let mut shard = self.shard(&record.key);
@@ -214,7 +214,7 @@ impl Health {
     }
 
     /// Counts a call that has ended.
-    pub fn note(&self, now: Duration, tool: &ToolVersion, ending: Ending, took: Duration) {
+    pub fn note(&self, now: Duration, tool: &ToolVersion, ending: HealthOutcome, took: Duration) {
         let key = VersionKey::of(tool);
         let mut shard = self.shard(&key);
         if !shard.contains_key(&key) && shard.len() >= PER_SHARD_MAX && !make_room(&mut shard) {
@@ -232,13 +232,13 @@ impl Health {
     }
 
     /// How one version fares; `None` if nothing is known of it.
-    pub fn of(&self, now: Duration, key: &VersionKey) -> Option<Report> {
+    pub fn of(&self, now: Duration, key: &VersionKey) -> Option<HealthReport> {
         let shard = self.shard(key);
         shard.get(key).map(|watched| self.report(now, key, watched))
     }
 
     /// How those fare that are asked for, in no order.
-    pub fn reports(&self, now: Duration, wanted: impl Fn(&VersionKey) -> bool) -> Vec<Report> {
+    pub fn reports(&self, now: Duration, wanted: impl Fn(&VersionKey) -> bool) -> Vec<HealthReport> {
         let mut reports = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -291,15 +291,15 @@ impl Health {
         self.shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, now: Duration, key: &VersionKey, watched: &Watched) -> Report {
+    fn report(&self, now: Duration, key: &VersionKey, watched: &Watched) -> HealthReport {
         let counts = watched.window.counts(now);
         let score = watched.declared.and_then(|declared| score::score(&counts, declared.class, &self.settings));
-        let raised: Vec<_> = Rule::OF_TOOLS.into_iter().zip(watched.standings).filter_map(raised_at).collect();
-        let mismatch = raised.iter().any(|(rule, _)| *rule == Rule::TimeoutClassMismatch);
-        Report {
+        let raised: Vec<_> = AlertRule::OF_TOOLS.into_iter().zip(watched.standings).filter_map(raised_at).collect();
+        let mismatch = raised.iter().any(|(rule, _)| *rule == AlertRule::TimeoutClassMismatch);
+        HealthReport {
             key: key.clone(),
             score,
-            condition: Condition::of(score),
+            condition: HealthCondition::of(score),
             baseline_p99_ms: baseline_of(watched),
             suggestion: mismatch.then(|| suggestion(watched, &counts)).flatten(),
             counts,
@@ -316,19 +316,19 @@ impl Health {
         news: &mut Vec<Alert>,
     ) {
         let stale = now.saturating_sub(watched.last) > WINDOW;
-        if stale && watched.standings.iter().all(|standing| *standing == Standing::default()) {
+        if stale && watched.standings.iter().all(|standing| *standing == AlertState::default()) {
             return;
         }
         let counts = watched.window.counts(now);
-        for rule in Rule::OF_TOOLS {
+        for rule in AlertRule::OF_TOOLS {
             let reading = self.read(rule, watched, &counts);
             // A broken promise is told at once: one such answer is one too many.
-            let at_once = matches!(rule, Rule::OutputSchemaViolation | Rule::OutputCorruption);
-            let hold = Hold {
+            let at_once = matches!(rule, AlertRule::OutputSchemaViolation | AlertRule::OutputCorruption);
+            let hold = AlertHold {
                 raise_after: if at_once { Duration::ZERO } else { self.settings.hold.raise_after },
                 ..self.settings.hold
             };
-            let suggestion = (rule == Rule::TimeoutClassMismatch).then(|| suggestion(watched, &counts)).flatten();
+            let suggestion = (rule == AlertRule::TimeoutClassMismatch).then(|| suggestion(watched, &counts)).flatten();
             let Some(standing) = standing_of(&mut watched.standings, rule) else { continue };
             let (after, turn) = next(*standing, reading, (now, wall), hold);
             *standing = after;
@@ -348,59 +348,61 @@ impl Health {
         if counts.calls >= self.settings.calls_min
             && let Some(p99) = counts.p99()
         {
-            let regressed = standing_of(&mut watched.standings, Rule::LatencyRegression)
-                .is_some_and(|standing| *standing != Standing::default());
+            let regressed = standing_of(&mut watched.standings, AlertRule::LatencyRegression)
+                .is_some_and(|standing| *standing != AlertState::default());
             watched.baseline.learn(now, p99, regressed);
         }
     }
 
-    fn read(&self, rule: Rule, watched: &Watched, counts: &Counts) -> Option<Reading> {
+    fn read(&self, rule: AlertRule, watched: &Watched, counts: &HealthCounts) -> Option<AlertReading> {
         let declared = watched.declared?;
         match rule {
-            Rule::OutputSchemaViolation => {
-                return Some(Reading { value: counts.schema_violations as f64, threshold: 0.0 });
+            AlertRule::OutputSchemaViolation => {
+                return Some(AlertReading { value: counts.schema_violations as f64, threshold: 0.0 });
             }
-            Rule::OutputCorruption => return Some(Reading { value: counts.unreadable as f64, threshold: 0.0 }),
+            AlertRule::OutputCorruption => {
+                return Some(AlertReading { value: counts.unreadable as f64, threshold: 0.0 });
+            }
             _ => {}
         }
         if counts.calls < self.settings.calls_min {
             return None;
         }
         match rule {
-            Rule::ToolDegraded => Some(Reading {
+            AlertRule::ToolDegraded => Some(AlertReading {
                 value: counts.error_rate()?,
                 threshold: declared.error_rate.unwrap_or(self.settings.alert_error_rate),
             }),
-            Rule::TimeoutClassMismatch => Some(Reading {
+            AlertRule::TimeoutClassMismatch => Some(AlertReading {
                 value: counts.timeout_rate()?,
                 threshold: declared.timeout_rate.unwrap_or(self.settings.alert_timeout_rate),
             }),
-            Rule::LatencyRegression => Some(Reading {
+            AlertRule::LatencyRegression => Some(AlertReading {
                 value: counts.p99()?.as_secs_f64() * 1e3,
                 threshold: (baseline_of(watched)? * self.settings.latency_factor).max(REGRESSION_FLOOR_MS),
             }),
-            Rule::OutputSchemaViolation | Rule::OutputCorruption | Rule::ApprovalQueueBacklog => None,
+            AlertRule::OutputSchemaViolation | AlertRule::OutputCorruption | AlertRule::ApprovalQueueBacklog => None,
         }
     }
 }
 
 /// When it was raised, and when it was over.
-pub(crate) fn times(turn: Turn, wall: UnixMillis) -> (UnixMillis, Option<UnixMillis>) {
+pub(crate) fn times(turn: AlertChange, wall: UnixMillis) -> (UnixMillis, Option<UnixMillis>) {
     match turn {
-        Turn::Raised => (wall, None),
-        Turn::Resolved { raised_at } => (raised_at, Some(wall)),
+        AlertChange::Raised => (wall, None),
+        AlertChange::Resolved { raised_at } => (raised_at, Some(wall)),
     }
 }
 
-fn raised_at((rule, standing): (Rule, Standing)) -> Option<(Rule, UnixMillis)> {
+fn raised_at((rule, standing): (AlertRule, AlertState)) -> Option<(AlertRule, UnixMillis)> {
     match standing {
-        Standing::Raised { at, .. } => Some((rule, at)),
-        Standing::Quiet { .. } => None,
+        AlertState::Raised { at, .. } => Some((rule, at)),
+        AlertState::Quiet { .. } => None,
     }
 }
 
-fn standing_of(standings: &mut [Standing; Rule::OF_TOOLS.len()], rule: Rule) -> Option<&mut Standing> {
-    Rule::OF_TOOLS.into_iter().zip(standings).find(|(of, _)| *of == rule).map(|(_, standing)| standing)
+fn standing_of(standings: &mut [AlertState; AlertRule::OF_TOOLS.len()], rule: AlertRule) -> Option<&mut AlertState> {
+    AlertRule::OF_TOOLS.into_iter().zip(standings).find(|(of, _)| *of == rule).map(|(_, standing)| standing)
 }
 
 /// What the manifest says is usual, or what was learned.
@@ -409,7 +411,7 @@ fn baseline_of(watched: &Watched) -> Option<f64> {
 }
 
 /// Another class, if the calls ask for a larger one than declared.
-fn suggestion(watched: &Watched, counts: &Counts) -> Option<Reclassify> {
+fn suggestion(watched: &Watched, counts: &HealthCounts) -> Option<Reclassify> {
     let from = watched.declared?.class;
     let to = implied_class(counts)?;
     (to.max_ms() > from.max_ms()).then_some(Reclassify { from, to })
@@ -418,7 +420,7 @@ fn suggestion(watched: &Watched, counts: &Counts) -> Option<Reclassify> {
 /// Lets the version go that was called longest ago and about which nothing is raised.
 fn make_room(shard: &mut HashMap<VersionKey, Watched>) -> bool {
     let calm =
-        |watched: &Watched| watched.standings.iter().all(|standing| !matches!(standing, Standing::Raised { .. }));
+        |watched: &Watched| watched.standings.iter().all(|standing| !matches!(standing, AlertState::Raised { .. }));
     let oldest = shard.iter().filter(|(_, watched)| calm(watched)).min_by_key(|(_, watched)| watched.last);
     let oldest = oldest.map(|(key, _)| key.clone());
     oldest.is_some_and(|key| shard.remove(&key).is_some())

@@ -10,7 +10,7 @@
 //! Invariants
 //! - ID-1: a [`Principal`] comes from here only: from a credential, or from a warrant that the jobs have kept.
 //! - ID-2: what was remembered under former keys is verified anew under the present ones.
-//! - ID-3: unknown key ids, however many, make at most one fetch per [`keyring::COOLDOWN`].
+//! - ID-3: unknown key ids, however many, make at most one fetch per [`verification_keys::COOLDOWN`].
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
@@ -22,25 +22,25 @@ use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
 use policy::{
-    AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, TokenError, VerifyingKey, Warrant,
+    AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, CallerRecord, TokenError, VerifyingKey,
     did_of_subject,
 };
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
-use crate::access::Access;
-use crate::jobs::WarrantKey;
-use crate::ports::audit_sink::{Link, Who};
+use crate::access::AccessControl;
+use crate::jobs::CallRecordKey;
+use crate::ports::audit_sink::{DelegationLink, RecordedActor};
 use crate::ports::clock::UnixMillis;
 use crate::ports::did_resolver::DidError;
 use crate::ports::observer::Observer;
 
 mod failures;
-mod keyring;
+mod verification_keys;
 
 use failures::Failures;
-pub use keyring::{ExternalIssuer, IdentityError, IdentitySettings};
-use keyring::{Keyring, Ring};
+pub use verification_keys::{ExternalIssuer, IdentityError, IdentitySettings};
+use verification_keys::{Keyring, Ring};
 
 /// Remembered tokens; the least used make room.
 const REMEMBERED_MAX: usize = 10_000;
@@ -51,7 +51,7 @@ const DID_KNOWN_FOR: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Principal {
     caller: Caller,
-    pub(crate) who: Arc<Who>,
+    pub(crate) who: Arc<RecordedActor>,
     /// The caller's token can be used until then; it includes the leeway between clocks.
     usable_until: Option<UnixMillis>,
     /// Under which keys it was verified.
@@ -135,7 +135,7 @@ impl Identity {
     /// Says who calls, or why nobody was recognised.
     pub async fn recognise(
         &self,
-        access: &Access,
+        access: &AccessControl,
         credential: Option<BearerSecret<'_>>,
         source: Option<IpAddr>,
         now: UnixMillis,
@@ -146,7 +146,12 @@ impl Identity {
     }
 
     /// Is somebody who has proven itself still welcome? Asked at every call, and again when a job of its begins.
-    pub(crate) async fn welcome(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+    pub(crate) async fn welcome(
+        &self,
+        access: &AccessControl,
+        principal: &Principal,
+        now: UnixMillis,
+    ) -> Result<(), Refusal> {
         let epoch = access.snapshot().epoch;
         match self.stands(access, principal, now).await {
             // Another instance may have introduced it a moment ago, and the word of it may still be on its way.
@@ -158,13 +163,13 @@ impl Identity {
         }
     }
 
-    async fn stands(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+    async fn stands(&self, access: &AccessControl, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
         access.snapshot().standing(principal)?;
         self.known_did(access, principal, now).await
     }
 
     /// The principal of a warrant that this server wrote. Only whoever keeps warrants has the key.
-    pub(crate) fn honour(&self, warrant: Warrant, _key: &WarrantKey) -> Principal {
+    pub(crate) fn honour(&self, warrant: CallerRecord, _key: &CallRecordKey) -> Principal {
         let trusted = self.trusted.load();
         let caller = trusted.authenticator.honour(warrant);
         Principal { warranted: true, ..Self::principal(caller, trusted.generation) }
@@ -243,7 +248,7 @@ impl Identity {
 
     fn principal(caller: Caller, generation: u64) -> Principal {
         let usable_until = caller.expires_at_ms().map(UnixMillis);
-        let who = Arc::new(Who {
+        let who = Arc::new(RecordedActor {
             tenant: caller.tenant().clone(),
             subject: caller.subject().clone(),
             user: caller.user().cloned(),
@@ -251,7 +256,7 @@ impl Identity {
             chain: caller
                 .chain()
                 .iter()
-                .map(|link| Link { subject: link.sub.clone(), token_id: link.jti.as_deref().map(Into::into) })
+                .map(|link| DelegationLink { subject: link.sub.clone(), token_id: link.jti.as_deref().map(Into::into) })
                 .collect(),
         });
         // An epoch that no snapshot has: the DID has not been looked at yet.
@@ -261,7 +266,7 @@ impl Identity {
 
     // ---------------------------------------------------------------------------------------------------------- DIDs
 
-    async fn known_did(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+    async fn known_did(&self, access: &AccessControl, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
         if principal.kind() == CallerKind::AdminToken {
             return Ok(());
         }
@@ -356,7 +361,7 @@ impl Identity {
 
 /// E3207 unless the subject is known to the tenant: introduced by an administrator, or able to certify itself (AUTH-012).
 pub(crate) async fn did_is_known(
-    access: &Access,
+    access: &AccessControl,
     tenant: &contract::ids::TenantId,
     subject: &Subject,
 ) -> Result<(), Refusal> {

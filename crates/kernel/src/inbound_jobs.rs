@@ -20,7 +20,7 @@
 //! Not here: HTTP (`server`), the queue.
 
 mod call_outs;
-mod embedding;
+mod embedding_job;
 mod handler;
 mod notification;
 mod reached;
@@ -36,12 +36,12 @@ use policy::{QSTASH_LIFETIME_MAX_SECONDS, QstashClaims, QstashError, QstashRecei
 use serde_json::Value;
 
 use crate::ports::clock::Clock;
-use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
+use crate::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
 use crate::ports::webhook_store::WebhookStore;
 
-pub use call_outs::{Attempt, CallOutParts, CallOutUrls, CallOuts, Ended, Stopped};
+pub use call_outs::{CallOutAttempt, CallOutEnd, CallOutParts, CallOutStop, CallOutUrls, CallOuts};
 pub use handler::InboundHandler;
-pub use workflow::{CallbackTaken, Heard};
+pub use workflow::{CallbackTaken, WorkflowCallback};
 
 /// How long a message is remembered: longer than the queues outside try to deliver one.
 const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 3600);
@@ -103,7 +103,7 @@ pub struct InboundJobs {
 
 /// What came of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrived {
+pub enum InboundResult {
     Queued,
     /// It came before; nothing was done.
     Again,
@@ -145,7 +145,7 @@ impl InboundJobs {
         signature: &str,
         message_id: Option<&str>,
         body: &[u8],
-    ) -> Result<Arrived, Refusal> {
+    ) -> Result<InboundResult, Refusal> {
         // Once more: reading the body may have taken longer than the signature holds.
         let claims = self.judge(kind, signature)?;
         claims.covers(body).map_err(refused)?;
@@ -170,7 +170,7 @@ impl InboundJobs {
         let window = Duration::from_secs(QSTASH_LIFETIME_MAX_SECONDS.unsigned_abs() * 2);
         let claim = format!("qstash {}", claims.token_id);
         if !self.parts.store.claim(&claim, &message, window).await.map_err(|error| error.refusal())? {
-            return Ok(Arrived::Again);
+            return Ok(InboundResult::Again);
         }
         // DOORJ-4. A message keeps the key it came with, so that neither of the two is a way around the other.
         let named =
@@ -178,7 +178,7 @@ impl InboundJobs {
         let (key, window, is_named) = match named {
             Some(named) => {
                 if !self.parts.store.claim(&message, &named, REMEMBERED).await.map_err(|error| error.refusal())? {
-                    return Ok(Arrived::Again);
+                    return Ok(InboundResult::Again);
                 }
                 (named, KEY_REMEMBERED, true)
             }
@@ -197,9 +197,9 @@ impl InboundJobs {
             is_follow_up: false,
         };
         match self.parts.queue.enter(job).await? {
-            Entered::New => Ok(Arrived::Queued),
-            Entered::Known { same: false } if is_named => Err(workflow::other_input()),
-            Entered::Known { .. } => Ok(Arrived::Again),
+            EntranceOutcome::New => Ok(InboundResult::Queued),
+            EntranceOutcome::Known { same: false } if is_named => Err(workflow::other_input()),
+            EntranceOutcome::Known { .. } => Ok(InboundResult::Again),
         }
     }
 
@@ -226,7 +226,7 @@ pub fn not_genuine() -> Refusal {
 /// Is the payload what the handler will want?
 fn check(kind: InboundKind, payload: &Value) -> Result<(), Refusal> {
     match kind {
-        InboundKind::GenerateEmbedding => embedding::Payload::read(payload).map(drop),
+        InboundKind::GenerateEmbedding => embedding_job::Payload::read(payload).map(drop),
         InboundKind::ExecuteWorkflow => workflow::Payload::read(payload).map(drop),
         InboundKind::SendNotification => notification::Payload::read(payload).map(drop),
     }

@@ -17,44 +17,44 @@
 //! - INS-1: a call counts once in use, and its cost with it; a replay counts as a call and costs nothing.
 //! - INS-2: at shutdown everything is written that was counted (`flush`), as far as the store lets it.
 //!
-//! Not here: who may ask (`asking`), what follows from it (`recommending`), budgets.
+//! Not here: who may ask (`queries`), what follows from it (`recommendation`), budgets.
 
-mod asking;
-mod happening;
-mod parting;
-mod recommending;
+mod deprecation_use;
+mod queries;
+mod recommendation;
 mod tally;
+mod version_event;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use contract::cost::{self, Costs, Measured, Prices};
+use contract::cost::{self, Costs, MeasuredUsage, Prices};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId, ToolId};
 use serde_json::Value;
 
-use crate::health::alerts::{Alert, Hold, Reading, Reclassify, Rule, Standing, next};
-use crate::health::window::Ending;
-use crate::health::{Health, HealthSettings, VERSIONS_MAX, VersionKey, ending_of, ending_of_refused, times};
+use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertRule, AlertState, Reclassify, next};
+use crate::health::window::HealthOutcome;
+use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, VersionKey, ending_of, ending_of_refused, times};
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::Who;
+use crate::ports::audit_sink::RecordedActor;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::executor::Usage;
+use crate::ports::executor::ResourceUsage;
 use crate::ports::health_store::HealthStore;
 use crate::ports::registry_store::StoreError;
 use crate::ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
 use crate::ports::version_use::VersionUseStore;
 use crate::registry::ToolVersion;
 use crate::webhooks::Webhooks;
-use parting::Parting;
-use tally::{Addition, Tally, Whose};
+use deprecation_use::DeprecatedUse;
+use tally::{Addition, Tally, UsageOwner};
 
-pub use asking::{HealthView, ToolAnalysis, UsageAsked};
-pub use happening::Happening;
-pub use parting::{EndingVersion, REPORT_EVERY};
-pub use recommending::{Reason, Recommendation};
+pub use deprecation_use::{EndingVersion, REPORT_EVERY};
+pub use queries::{HealthView, ToolAnalysis, UsageAsked};
+pub use recommendation::{Recommendation, RecommendationReason};
+pub use version_event::VersionEvent;
 
 /// How often sums are written: what a crash may lose of them.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(5);
@@ -87,13 +87,13 @@ pub struct InsightParts {
 
 /// A call that has ended, as `phases/finish` knows it.
 #[derive(Debug)]
-pub(crate) struct Ended<'a> {
-    pub(crate) who: &'a Who,
+pub(crate) struct CallEnding<'a> {
+    pub(crate) who: &'a RecordedActor,
     pub(crate) session: Option<&'a str>,
     pub(crate) tool: &'a ToolVersion,
     pub(crate) refusal: Option<&'a Refusal>,
     pub(crate) took: Duration,
-    pub(crate) usage: Usage,
+    pub(crate) usage: ResourceUsage,
     pub(crate) costs: Costs,
     pub(crate) replayed: bool,
 }
@@ -101,27 +101,27 @@ pub(crate) struct Ended<'a> {
 /// Learns.
 #[derive(Debug)]
 pub struct Insights {
-    health: Health,
+    health: HealthMonitor,
     tally: Tally,
-    parting: Parting,
+    parting: DeprecatedUse,
     parts: InsightParts,
     webhooks: OnceLock<Arc<Webhooks>>,
     /// A batch that could not be written yet.
     unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
     untold: Mutex<VecDeque<Alert>>,
     /// Pending approvals by tenant, and where their alert stands.
-    queues: Mutex<HashMap<TenantId, (u64, Standing)>>,
+    queues: Mutex<HashMap<TenantId, (u64, AlertState)>>,
 }
 
 impl Insights {
     /// Goes on from what was kept of the health of tools.
     pub async fn open(parts: InsightParts) -> Result<Self, StoreError> {
-        let health = Health::new(parts.thresholds);
+        let health = HealthMonitor::new(parts.thresholds);
         health.recall(parts.health.health(VERSIONS_MAX).await?);
         Ok(Self {
             health,
             tally: Tally::default(),
-            parting: Parting::default(),
+            parting: DeprecatedUse::default(),
             parts,
             webhooks: OnceLock::new(),
             unwritten: tokio::sync::Mutex::new(None),
@@ -136,7 +136,7 @@ impl Insights {
     }
 
     /// How tools fare.
-    pub fn health(&self) -> &Health {
+    pub fn health(&self) -> &HealthMonitor {
         &self.health
     }
 
@@ -155,8 +155,8 @@ impl Insights {
     }
 
     /// What the call costs; `units` were counted from its parameters.
-    pub(crate) fn bill(&self, tool: &ToolVersion, usage: Usage, units: Option<u64>, took: Duration) -> Costs {
-        let measured = Measured {
+    pub(crate) fn bill(&self, tool: &ToolVersion, usage: ResourceUsage, units: Option<u64>, took: Duration) -> Costs {
+        let measured = MeasuredUsage {
             units,
             tokens: usage.tokens,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -168,7 +168,7 @@ impl Insights {
     }
 
     /// Counts a call that has come to its end.
-    pub(crate) fn ended(&self, call: &Ended<'_>) {
+    pub(crate) fn ended(&self, call: &CallEnding<'_>) {
         let (now, day) = (self.parts.clock.monotonic(), Day::of(self.parts.clock.now()));
         let code = call.refusal.map(|refusal| cause(refusal).unwrap_or(refusal.code));
         let ending = match (call.refusal, code) {
@@ -180,7 +180,7 @@ impl Insights {
             self.health.note(now, call.tool, ending, call.took);
             self.parting.note(call.tool, self.parts.clock.now());
         }
-        let whose = Whose {
+        let whose = UsageOwner {
             tenant: &call.who.tenant,
             agent: call.who.root(),
             session: call.session,
@@ -193,8 +193,8 @@ impl Insights {
         let is = |yes: bool| u64::from(yes);
         let sum = UsageSum {
             calls: 1,
-            errors: is(ran.is_some_and(|ending| ending != Ending::Well)),
-            timeouts: is(ran == Some(Ending::TimedOut)),
+            errors: is(ran.is_some_and(|ending| ending != HealthOutcome::Well)),
+            timeouts: is(ran == Some(HealthOutcome::TimedOut)),
             refused: is(ending.is_none() && code != Some(ErrorCode::E3703)),
             replayed: is(call.replayed),
             duration_ms: u64::try_from(call.took.as_millis()).unwrap_or(u64::MAX),
@@ -320,17 +320,17 @@ impl Insights {
     fn queues_news(&self) -> Vec<Alert> {
         let (now, wall) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let thresholds = self.health.settings();
-        let hold = Hold { raise_after: thresholds.approvals_pending_for, ..thresholds.hold };
+        let hold = AlertHold { raise_after: thresholds.approvals_pending_for, ..thresholds.hold };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut news = Vec::new();
         for (tenant, (pending, standing)) in queues.iter_mut() {
-            let reading = Reading { value: *pending as f64, threshold: thresholds.approvals_pending_max as f64 };
+            let reading = AlertReading { value: *pending as f64, threshold: thresholds.approvals_pending_max as f64 };
             let (after, turn) = next(*standing, Some(reading), (now, wall), hold);
             *standing = after;
             news.extend(turn.map(|turn| {
                 let (raised_at, resolved_at) = times(turn, wall);
                 Alert {
-                    rule: Rule::ApprovalQueueBacklog,
+                    rule: AlertRule::ApprovalQueueBacklog,
                     tenant: tenant.clone(),
                     tool: None,
                     raised_at,
@@ -403,7 +403,7 @@ fn log(alert: &Alert) {
 
 /// What an alert says to those who are told.
 pub(crate) fn told(alert: &Alert) -> serde_json::Map<String, Value> {
-    let number = |of: fn(&Reading) -> f64| alert.reading.as_ref().map(of);
+    let number = |of: fn(&AlertReading) -> f64| alert.reading.as_ref().map(of);
     let suggestion = alert.suggestion.map(
         |Reclassify { from, to }| serde_json::json!({ "recommendation": Reclassify::NAME, "from": from, "to": to }),
     );
@@ -443,9 +443,9 @@ mod tests {
             Refusal::new(ErrorCode::E3413, "nobody knows").because(RefusalReason::OutcomeUnknown { code, behind: None })
         };
         let ending = |refusal: &Refusal| ending_of_refused(refusal, cause(refusal).unwrap_or(refusal.code));
-        assert_eq!(ending(&unknown(ErrorCode::E3402)), Some(Ending::TimedOut));
-        assert_eq!(ending(&unknown(ErrorCode::E3404)), Some(Ending::Failed));
+        assert_eq!(ending(&unknown(ErrorCode::E3402)), Some(HealthOutcome::TimedOut));
+        assert_eq!(ending(&unknown(ErrorCode::E3404)), Some(HealthOutcome::Failed));
         assert_eq!(ending(&unknown(ErrorCode::E3703)), None, "that somebody cancelled it says nothing about the tool");
-        assert_eq!(ending(&Refusal::new(ErrorCode::E3413, "nobody knows")), Some(Ending::Failed));
+        assert_eq!(ending(&Refusal::new(ErrorCode::E3413, "nobody knows")), Some(HealthOutcome::Failed));
     }
 }

@@ -12,30 +12,30 @@ use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::access::Access;
-use crate::availability::Availability;
-use crate::checkpoints::{Checkpointing, Checkpoints};
-use crate::concurrency::Concurrency;
-use crate::fair_places::{Place, PlaceUsage};
+use crate::access::AccessControl;
+use crate::availability::ToolAvailability;
+use crate::checkpoints::{CallCheckpoints, Checkpoints};
+use crate::concurrency::CallConcurrency;
+use crate::fair_places::{FairPermit, PlaceUsage};
 use crate::identity::{Identity, Principal};
 use crate::insights::Insights;
 use crate::invocation_ids::InvocationIds;
 use crate::isolation::IsolationPolicy;
 use crate::jobs::RunningJobs;
-use crate::ledger::Bookkeeper;
+use crate::ledger::LedgerService;
 use crate::limits::ResourceEnvelope;
-use crate::mint::Mint;
+use crate::mint::TokenIssuer;
 use crate::offerings::OfferedLists;
-use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
+use crate::phases::{self, Authorized, CallFacts, Received, Returned, Verified};
 use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
-use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
 use crate::ports::executor::{ExecutionReach, Executor};
 use crate::ports::observer::{Observer, Phase};
 use crate::ports::offerings::Offerings;
 use crate::ports::record_archive::RecordArchive;
 use crate::ports::redactor::Redactor;
+use crate::ports::tool_companion::CallListener;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::resilience::Resilience;
@@ -47,15 +47,15 @@ pub struct KernelParts {
     pub registry: Registry,
     pub identity: Identity,
     /// Who may use what.
-    pub access: Access,
+    pub access: AccessControl,
     /// Mints capability tokens.
-    pub mint: Mint,
+    pub mint: TokenIssuer,
     pub recorder: Recorder,
     /// Which calls with effects were begun, and what became of them.
-    pub books: Bookkeeper,
+    pub books: LedgerService,
     pub executors: Vec<Arc<dyn Executor>>,
     /// What is published but cannot be called at the moment.
-    pub availability: Arc<Availability>,
+    pub availability: Arc<ToolAvailability>,
     /// What servers behind this one offer besides tools.
     pub offerings: Arc<dyn Offerings>,
     /// How isolated which calls must be.
@@ -73,7 +73,7 @@ pub struct KernelParts {
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) parts: KernelParts,
-    pub(crate) concurrency: Concurrency,
+    pub(crate) concurrency: CallConcurrency,
     /// What servers offer besides tools, remembered for a moment.
     pub(crate) lists: Arc<OfferedLists>,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
@@ -98,7 +98,7 @@ pub struct Kernel {
 
 /// A call as it comes through a door.
 #[derive(Debug)]
-pub struct Arrival<'a> {
+pub struct IncomingCall<'a> {
     /// What the caller shows to prove itself.
     pub credential: Option<BearerSecret<'a>>,
     /// Where it comes from, for the limit on failed authentications.
@@ -109,14 +109,14 @@ pub struct Arrival<'a> {
     /// Time left of the call that made this one, if one did.
     pub parent_left: Option<Duration>,
     /// Who listens while it runs, if somebody does.
-    pub audience: Option<Arc<dyn Audience>>,
+    pub audience: Option<Arc<dyn CallListener>>,
     /// Cancelled when nobody wants the result any more: the tool is ended, and the call recorded as cancelled.
     pub cancellation: CancellationToken,
 }
 
 /// A call that did not come to a result.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedCall {
     pub refusal: Refusal,
     pub status: InvocationStatus,
     pub invocation_id: InvocationId,
@@ -135,7 +135,7 @@ pub struct Failed {
     pub(crate) redactor: Arc<dyn Redactor>,
 }
 
-impl Failed {
+impl FailedCall {
     /// The error as it goes over the wire.
     pub fn envelope(&self) -> ErrorEnvelope {
         self.refusal.envelope(self.trace_id, Some(self.invocation_id))
@@ -145,7 +145,7 @@ impl Failed {
 impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
-        let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
+        let concurrency = CallConcurrency::new(parts.envelope.concurrent_calls_per_agent);
         parts.registry.show_quarantines_in(&parts.availability);
         let (offerings, clock, observer) = (&parts.offerings, &parts.clock, &parts.observer);
         let lists = OfferedLists::new(Arc::clone(offerings), Arc::clone(clock), Arc::clone(observer));
@@ -231,12 +231,12 @@ impl Kernel {
     }
 
     /// Who may use what.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &AccessControl {
         &self.parts.access
     }
 
     /// What is published but cannot be called at the moment.
-    pub fn availability(&self) -> &Availability {
+    pub fn availability(&self) -> &ToolAvailability {
         &self.parts.availability
     }
 
@@ -256,7 +256,7 @@ impl Kernel {
     }
 
     /// Which calls with effects were begun, and what became of them.
-    pub fn books(&self) -> &Bookkeeper {
+    pub fn books(&self) -> &LedgerService {
         &self.parts.books
     }
 
@@ -271,8 +271,8 @@ impl Kernel {
     }
 
     /// Runs one call of one tool. There is no other way to run one.
-    pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
-        let facts = Facts::begin(self, &arrival);
+    pub async fn invoke(&self, arrival: IncomingCall<'_>) -> Result<Returned, Box<FailedCall>> {
+        let facts = CallFacts::begin(self, &arrival);
         let line = facts.line();
         self.through(facts, None, arrival).instrument(line).await
     }
@@ -281,9 +281,9 @@ impl Kernel {
     pub(crate) async fn invoke_under(
         &self,
         made: Option<InvocationId>,
-        arrival: Arrival<'_>,
-    ) -> Result<Returned, Box<Failed>> {
-        let mut facts = Facts::begin(self, &arrival);
+        arrival: IncomingCall<'_>,
+    ) -> Result<Returned, Box<FailedCall>> {
+        let mut facts = CallFacts::begin(self, &arrival);
         if let Some(id) = made {
             facts.named(id);
         }
@@ -296,13 +296,13 @@ impl Kernel {
     pub(crate) async fn invoke_as(
         &self,
         caller: Arc<Principal>,
-        (place, fence): (Option<Place>, u64),
-        arrival: Arrival<'_>,
-    ) -> Result<Returned, Box<Failed>> {
-        let mut facts = Facts::begin(self, &arrival);
+        (place, fence): (Option<FairPermit>, u64),
+        arrival: IncomingCall<'_>,
+    ) -> Result<Returned, Box<FailedCall>> {
+        let mut facts = CallFacts::begin(self, &arrival);
         facts.place = place;
         facts.is_job = true;
-        facts.checkpointing = Checkpointing::of_attempt(fence);
+        facts.checkpointing = CallCheckpoints::of_attempt(fence);
         let line = facts.line();
         self.through(facts, Some(caller), arrival).instrument(line).await
     }
@@ -310,10 +310,10 @@ impl Kernel {
     /// All six phases.
     async fn through(
         &self,
-        mut facts: Facts,
+        mut facts: CallFacts,
         known: Option<Arc<Principal>>,
-        arrival: Arrival<'_>,
-    ) -> Result<Returned, Box<Failed>> {
+        arrival: IncomingCall<'_>,
+    ) -> Result<Returned, Box<FailedCall>> {
         let mut carried = self.carry(&mut facts, known, arrival).await;
         if carried.is_err() {
             facts.journey.stopped();
@@ -325,8 +325,8 @@ impl Kernel {
     }
 
     /// Lets a call in and runs nothing: the phases before execution, for a call that is to be done later.
-    pub(crate) async fn admit(&self, arrival: Arrival<'_>) -> Result<(Facts, Authorized), Box<Failed>> {
-        let mut facts = Facts::begin(self, &arrival);
+    pub(crate) async fn admit(&self, arrival: IncomingCall<'_>) -> Result<(CallFacts, Authorized), Box<FailedCall>> {
+        let mut facts = CallFacts::begin(self, &arrival);
         facts.enter(self, Phase::Receive);
         let admitted = match phases::receive(self, &mut facts, arrival).await {
             Ok(received) => self.admit_received(&mut facts, received).await,
@@ -342,13 +342,13 @@ impl Kernel {
     }
 
     /// Ends a call that was let in and cannot be kept.
-    pub(crate) async fn turn_away(&self, facts: Facts, refusal: Refusal) -> Box<Failed> {
+    pub(crate) async fn turn_away(&self, facts: CallFacts, refusal: Refusal) -> Box<FailedCall> {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
         let redactor = Arc::clone(&facts.redactor);
         // Boxed: few calls are turned away, and every call would carry the room.
-        match Box::pin(phases::finish(self, facts, phases::Settled::refused(refusal.clone()))).await {
+        match Box::pin(phases::finish(self, facts, phases::SettledCall::refused(refusal.clone()))).await {
             Err(failed) => failed,
-            Ok(_) => Box::new(Failed {
+            Ok(_) => Box::new(FailedCall {
                 refusal,
                 status: InvocationStatus::Error,
                 invocation_id,
@@ -365,8 +365,13 @@ impl Kernel {
 
     /// Ends a call of which nothing was read, because nobody was recognised. It is recorded like every call, unless its address
     /// has had too many of them recorded within the last minute.
-    pub async fn refuse_unread(&self, source: Option<IpAddr>, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
-        let arrival = Arrival {
+    pub async fn refuse_unread(
+        &self,
+        source: Option<IpAddr>,
+        trace: TraceContext,
+        refusal: Refusal,
+    ) -> Box<FailedCall> {
+        let arrival = IncomingCall {
             credential: None,
             source: None,
             request: InvokeRequest::default(),
@@ -375,7 +380,7 @@ impl Kernel {
             audience: None,
             cancellation: CancellationToken::new(),
         };
-        let mut facts = Facts::begin(self, &arrival);
+        let mut facts = CallFacts::begin(self, &arrival);
         facts.enter(self, Phase::Receive);
         facts.journey.stopped();
         if !self.identity().records_stranger(source, self.clock().now()) {
@@ -387,7 +392,7 @@ impl Kernel {
         }
     }
 
-    async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
+    async fn admit_received(&self, facts: &mut CallFacts, received: Received) -> Result<Authorized, Refusal> {
         facts.enter(self, Phase::Validate);
         let mut validated = phases::validate(self, facts, received).await?;
         phases::summarise(self, facts, &mut validated).await?;
@@ -399,9 +404,9 @@ impl Kernel {
 
     async fn carry(
         &self,
-        facts: &mut Facts,
+        facts: &mut CallFacts,
         known: Option<Arc<Principal>>,
-        arrival: Arrival<'_>,
+        arrival: IncomingCall<'_>,
     ) -> Result<Verified, Refusal> {
         facts.enter(self, Phase::Receive);
         let waited_for = known.is_none();

@@ -17,7 +17,7 @@
 //! - JOBS-3: a job of another tenant, or of another agent without the right to look, is answered exactly like none.
 //! - JOBS-4: revocation, standing, activation and policies are asked again when a job begins; the token's end is not, the
 //!   job's own age is.
-//! - JOBS-5: a job of which nobody knew how it ended, ends as the ledger says once a person has found out (`resolving`).
+//! - JOBS-5: a job of which nobody knew how it ended, ends as the ledger says once a person has found out (`resolution`).
 //! - JOBS-6: what was refused before anything ran, and only for now (no place, a limit, a breaker), costs no try: the job is
 //!   put back with a pause, within its age.
 //! - JOBS-7: the key of a job that came to nothing is free wherever the ledger would set the key of its call free: a call that
@@ -28,22 +28,22 @@
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 
 mod backoff;
-mod bench;
+mod call_record;
+mod cancel_and_retry;
 mod completion;
-mod deciding;
 mod entrance;
 mod handler;
-mod looking;
+mod progress_report;
 mod promotion;
-mod reporting;
-mod resolving;
-mod running;
+mod queries;
+mod resolution;
+mod running_jobs;
 mod settings;
-mod starting;
-mod submitting;
+mod start;
+mod submission;
 mod tool_call;
 mod view;
-mod warrant;
+mod worker_permits;
 mod workers;
 
 use std::fmt;
@@ -59,20 +59,20 @@ use tokio_util::task::TaskTracker;
 use crate::fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
 use crate::invoke::Kernel;
 use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{Dedupe, JobCounts, JobKey, JobPriority, JobStore, OwnerId};
+use crate::ports::job_store::{JobCounts, JobDedupe, JobKey, JobPriority, JobStore, OwnerId};
 use crate::webhooks::Webhooks;
 
+pub(crate) use call_record::CallRecordKey;
 pub use entrance::LateEntrance;
-pub use handler::{JobFailure, JobHandler, Progressing, RunningJob, WaitingOutside};
-pub use promotion::Called;
-pub(crate) use running::{RunningJobs, WhyStop};
+pub use handler::{JobFailure, JobHandler, ProgressReporter, RunningJob, WaitingOutside};
+pub use promotion::CallOutcome;
+pub(crate) use running_jobs::{RunningJobs, WhyStop};
 pub use settings::JobsSettings;
-pub use view::{Accepted, FailedRun, InvocationView, JobListing, PollingInfo, status_told_by};
-pub(crate) use warrant::WarrantKey;
+pub use view::{AcceptedCall, FailedRun, InvocationView, JobListing, PollingInfo, status_told_by};
 pub use workers::Workers;
 
-use bench::Hands;
 use handler::Handling;
+use worker_permits::WorkerPermits;
 
 /// The kind of job that is a call of a tool.
 pub const TOOL_CALL: &str = "tool_call";
@@ -90,7 +90,7 @@ pub struct Jobs {
     owner: OwnerId,
     handlers: Vec<Arc<dyn JobHandler>>,
     /// What they are done with.
-    hands: Hands,
+    hands: WorkerPermits,
     /// Something waits for a worker.
     wake: Notify,
     /// Which jobs have changed in this process.
@@ -125,7 +125,7 @@ pub struct SystemJob {
     pub priority: JobPriority,
     pub delay: Duration,
     pub attempts_max: u32,
-    pub dedupe: Option<Dedupe>,
+    pub dedupe: Option<JobDedupe>,
     /// Does it follow from work that was let in? See [`crate::ports::job_entrance::EnteringJob::is_follow_up`].
     pub is_follow_up: bool,
 }
@@ -148,7 +148,7 @@ impl Jobs {
                 waiting: 0,
             }),
             handling: Handling::default(),
-            hands: Hands::new(settings.concurrency),
+            hands: WorkerPermits::new(settings.concurrency),
             kernel,
             store,
             settings,

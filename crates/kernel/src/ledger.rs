@@ -7,7 +7,7 @@
 //!   ╰────▶ refused: other parameters, unknown outcome, in flight and the caller does not wait
 //! ```
 //!
-//! An end that the store does not take is kept and tried again (`owed`).
+//! An end that the store does not take is kept and tried again (`unwritten_ends`).
 //!
 //! A caller that goes away while the ledger is asked leaves no key behind that nobody holds (`pending_claim`).
 //!
@@ -17,14 +17,14 @@
 //! whose process died (`recovery`).
 
 mod brief;
-mod kept;
+mod duplicate_waiters;
+mod kept_outcome;
 mod key;
-mod owed;
 mod pending_claim;
 mod recovery;
 mod resolution;
 mod settlement;
-mod waiting;
+mod unwritten_ends;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,22 +41,24 @@ use crate::invocation_ids::{job_digest, taken};
 use crate::jobs::TOOL_CALL;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::executor::{Dispatch, ExecutionReach};
-use crate::ports::ledger::{Begun, Entry, EntryState, Fence, Intent, Ledger, OwnerId, QueuedAct, Settled, Settlement};
+use crate::ports::executor::{CallDispatch, ExecutionReach};
+use crate::ports::ledger::{
+    BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
+};
 use crate::ports::observer::{LedgerEvent, Observer};
 use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
 
-pub(crate) use brief::Noted;
+pub(crate) use brief::NotedKey;
 use brief::{Brief, Look};
 pub use contract::error::MISSING_KEY;
-pub(crate) use kept::{Kept, KeptResult, did_not_happen};
+use duplicate_waiters::{DuplicateWaiters, WaiterSlot};
+pub(crate) use kept_outcome::{KeptOutcome, KeptResult, did_not_happen};
 pub(crate) use key::{CallKey, act_key, demanded, queue_key};
-use owed::Owed;
 use pending_claim::{ClaimAnswer, PendingClaim};
-pub use recovery::Recovered;
+pub use recovery::RecoveryReport;
 pub(crate) use settlement::{INTERRUPTED, cause, settlement};
-use waiting::{Seat, WaitingRoom};
+use unwritten_ends::UnwrittenEnds;
 
 /// How long a process that says nothing counts as alive.
 const LEASE: Duration = Duration::from_secs(15);
@@ -74,12 +76,12 @@ const IDS_TRIED_MAX: usize = 4;
 
 /// Keeps the ledger for the kernel.
 #[derive(Debug)]
-pub struct Bookkeeper {
+pub struct LedgerService {
     ledger: Arc<dyn Ledger>,
     owner: OwnerId,
-    waiting: WaitingRoom,
+    waiting: DuplicateWaiters,
     brief: Brief,
-    owed: Arc<Owed>,
+    owed: Arc<UnwrittenEnds>,
     /// Claims whose callers went away before they were answered.
     abandoned: TaskTracker,
     /// When this process last could not say that it lives, by the monotonic clock.
@@ -89,7 +91,7 @@ pub struct Bookkeeper {
 }
 
 /// What is known of a call that wants to begin.
-pub(crate) struct Wish<'a> {
+pub(crate) struct LedgerRequest<'a> {
     pub(crate) intent: Intent,
     /// Wait for a call with the same key that runs already?
     pub(crate) wait: bool,
@@ -115,47 +117,48 @@ impl WaitsFor {
 }
 
 /// What a call may do.
-pub(crate) enum Claim {
-    Run(Held),
+pub(crate) enum LedgerClaim {
+    Run(HeldClaim),
     /// It has no effects: nothing is written, and what comes of it is remembered for a while if it has a key.
-    RunLightly(Option<Noted>),
+    RunLightly(Option<NotedKey>),
     /// It was done before, by this call.
-    Replay(First, Kept),
+    Replay(FirstCall, KeptOutcome),
 }
 
 /// The call whose answer is given again.
 #[derive(Debug, Clone)]
-pub(crate) struct First {
+pub(crate) struct FirstCall {
     pub(crate) invocation: InvocationId,
     /// The version that ran, whatever is asked for now.
     pub(crate) version: Version,
 }
 
 /// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides; unless
-/// nothing of it has left for its tool: then it is owed that this is written (`owed`).
+/// nothing of it has left for its tool: then it is owed that this is written (`unwritten_ends`).
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldClaim {
     pub(crate) invocation: InvocationId,
-    fence: Fence,
+    fence: FencingToken,
     /// Whether anything of the call has left for its tool. Of all its attempts.
-    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) dispatch: Arc<CallDispatch>,
     /// There until it is settled.
-    seat: Option<Seat>,
-    owed: Arc<Owed>,
+    seat: Option<WaiterSlot>,
+    owed: Arc<UnwrittenEnds>,
 }
 
-impl Drop for Held {
+impl Drop for HeldClaim {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
         if self.dispatch.reach() == ExecutionReach::NotSent {
             let refusal = Refusal::new(ErrorCode::E3703, "the call was given up before anything of it was sent");
-            let settlement = Settlement { state: EntryState::FailedClean, outcome: Kept::failure(&refusal).write() };
+            let settlement =
+                Settlement { state: EntryState::FailedClean, outcome: KeptOutcome::failure(&refusal).write() };
             self.owed.keep(self.invocation, self.fence, seat, settlement);
         }
     }
 }
 
-impl Bookkeeper {
+impl LedgerService {
     /// Of a process that has just started.
     pub fn new(
         ledger: Arc<dyn Ledger>,
@@ -167,9 +170,9 @@ impl Bookkeeper {
         Self {
             ledger,
             owner,
-            waiting: WaitingRoom::default(),
+            waiting: DuplicateWaiters::default(),
             brief: Brief::default(),
-            owed: Arc::new(Owed::new(Arc::clone(&observer))),
+            owed: Arc::new(UnwrittenEnds::new(Arc::clone(&observer))),
             abandoned: TaskTracker::new(),
             missed: Mutex::default(),
             clock,
@@ -242,18 +245,18 @@ impl Bookkeeper {
 
     /// Takes the call's place in the ledger, or says why it must not run. Waits for a duplicate that runs; whoever calls
     /// bounds the wait.
-    pub(crate) async fn claim(&self, mut wish: Wish<'_>) -> Result<Claim, Refusal> {
+    pub(crate) async fn claim(&self, mut wish: LedgerRequest<'_>) -> Result<LedgerClaim, Refusal> {
         let (mut ids_tried, mut has_looked) = (0, false);
         loop {
             let (begun, held) = self.begin(wish.intent.clone()).await.map_err(|error| error.refusal())?;
             if let Some(held) = held {
                 self.observer.ledger(LedgerEvent::Begun);
-                return Ok(Claim::Run(held));
+                return Ok(LedgerClaim::Run(held));
             }
             match begun {
                 // A contract of `PendingClaim`: who is begun holds its place. Asking again would find it in flight.
-                Begun::Fresh(_) => return Err(lapsed()),
-                Begun::Held(entry) => match entry.state {
+                BeginOutcome::Fresh(_) => return Err(lapsed()),
+                BeginOutcome::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {
                         self.observer.ledger(LedgerEvent::Waited);
                         wish.waits.set(Some(entry.intent.invocation));
@@ -267,41 +270,41 @@ impl Bookkeeper {
                     EntryState::Done => {
                         self.observer.ledger(LedgerEvent::Replayed);
                         let Intent { invocation, version, .. } = entry.intent;
-                        return Kept::read(entry.outcome)
-                            .map(|kept| Claim::Replay(First { invocation, version }, kept));
+                        return KeptOutcome::read(entry.outcome)
+                            .map(|kept| LedgerClaim::Replay(FirstCall { invocation, version }, kept));
                     }
                 },
-                Begun::OtherParameters { invocation } => {
+                BeginOutcome::OtherParameters { invocation } => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(invocation));
                 }
                 // A job that was acknowledged has its key before its call has begun.
-                Begun::Queued { job, same: true, ended: true } => {
+                BeginOutcome::Queued { job, same: true, ended: true } => {
                     self.observer.ledger(LedgerEvent::Unknown);
                     return Err(restored(job));
                 }
-                Begun::Queued { job, same: true, .. } if wish.wait => {
+                BeginOutcome::Queued { job, same: true, .. } if wish.wait => {
                     self.observer.ledger(LedgerEvent::Waited);
                     wish.waits.set(Some(job));
                     self.clock.sleep(LOOK_EVERY).await;
                     wish.waits.set(None);
                 }
-                Begun::Queued { job, same: true, .. } => return Err(in_flight(job)),
-                Begun::Queued { job, same: false, .. } => {
+                BeginOutcome::Queued { job, same: true, .. } => return Err(in_flight(job)),
+                BeginOutcome::Queued { job, same: false, .. } => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(job));
                 }
                 // X-39: what the caller calls its call must not stand for another one.
-                Begun::IdTaken if wish.is_id_given => return Err(taken()),
+                BeginOutcome::IdTaken if wish.is_id_given => return Err(taken()),
                 // One of ours makes room.
-                Begun::IdTaken if ids_tried < IDS_TRIED_MAX => {
+                BeginOutcome::IdTaken if ids_tried < IDS_TRIED_MAX => {
                     ids_tried += 1;
                     wish.intent.invocation = crate::ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
                 }
-                Begun::IdTaken => {
+                BeginOutcome::IdTaken => {
                     return Err(Refusal::new(ErrorCode::E3000, "no free invocation id was found").retryable(true));
                 }
-                Begun::OwnerLapsed => return Err(lapsed()),
+                BeginOutcome::OwnerLapsed => return Err(lapsed()),
             }
         }
     }
@@ -313,11 +316,11 @@ impl Bookkeeper {
         intent: Intent,
         (wait, is_job): (bool, bool),
         waits: &WaitsFor,
-    ) -> Result<Claim, Refusal> {
+    ) -> Result<LedgerClaim, Refusal> {
         loop {
             match self.brief.look(&intent, self.clock.monotonic()) {
-                None => return Ok(Claim::RunLightly(None)),
-                Some(Look::New(noted)) => return Ok(Claim::RunLightly(Some(noted))),
+                None => return Ok(LedgerClaim::RunLightly(None)),
+                Some(Look::New(noted)) => return Ok(LedgerClaim::RunLightly(Some(noted))),
                 Some(Look::Runs(first, mut news)) if wait => {
                     self.observer.ledger(LedgerEvent::Waited);
                     waits.set(Some(first.invocation));
@@ -328,9 +331,9 @@ impl Bookkeeper {
                 Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
                 Some(Look::Done(first, kept)) => {
                     self.observer.ledger(LedgerEvent::Replayed);
-                    return Ok(Claim::Replay(first, Kept::Success(kept)));
+                    return Ok(LedgerClaim::Replay(first, KeptOutcome::Success(kept)));
                 }
-                Some(Look::OtherParameters(_)) if is_job => return Ok(Claim::RunLightly(None)),
+                Some(Look::OtherParameters(_)) if is_job => return Ok(LedgerClaim::RunLightly(None)),
                 Some(Look::OtherParameters(first)) => {
                     self.observer.ledger(LedgerEvent::Conflict);
                     return Err(other_parameters(first.invocation));
@@ -340,7 +343,7 @@ impl Bookkeeper {
     }
 
     /// Remembers what came of a call without effects.
-    pub(crate) fn remember(&self, noted: Noted, kept: KeptResult) {
+    pub(crate) fn remember(&self, noted: NotedKey, kept: KeptResult) {
         for _ in 0..noted.keep(kept, self.clock.monotonic()) {
             self.observer.ledger(LedgerEvent::Forgotten);
         }
@@ -353,7 +356,7 @@ impl Bookkeeper {
             PendingClaim::new(Arc::clone(&self.ledger), intent, &self.waiting, &self.owed, tasks)
         };
         let answer = claim(intent.clone()).await?;
-        if answer.0 != Begun::OwnerLapsed {
+        if answer.0 != BeginOutcome::OwnerLapsed {
             return Ok(answer);
         }
         self.renew().await?;
@@ -361,7 +364,7 @@ impl Bookkeeper {
     }
 
     /// Returns when there may be news of the call. True if the next look must be a later one.
-    async fn wait_for(&self, entry: &Entry, has_looked: bool) -> bool {
+    async fn wait_for(&self, entry: &LedgerEntry, has_looked: bool) -> bool {
         match self.waiting.seat(entry.intent.invocation) {
             Some(mut seat) => {
                 // Both ends of a seat are news: nobody sends, and it closes when the call has been settled.
@@ -379,29 +382,29 @@ impl Bookkeeper {
 
     /// Writes how the call ended, durably, or says why its end is not in the ledger. One that could only not be written yet
     /// is kept, and written when that is possible.
-    pub(crate) async fn settle(&self, mut held: Held, settlement: Settlement) -> Result<(), NotKept> {
+    pub(crate) async fn settle(&self, mut held: HeldClaim, settlement: Settlement) -> Result<(), UnwrittenReason> {
         if settlement.state == EntryState::Unknown {
             self.observer.ledger(LedgerEvent::Unknown);
         }
         let mut pause = SETTLE_PAUSE.0;
         for tries in 1.. {
             match self.ledger.settle(held.invocation, held.fence, settlement.clone()).await {
-                Ok(Settled::Kept) => {
+                Ok(SettleOutcome::Kept) => {
                     held.seat = None;
                     return Ok(());
                 }
-                Ok(Settled::Fenced) => {
+                Ok(SettleOutcome::Fenced) => {
                     held.seat = None;
                     self.observer.ledger(LedgerEvent::Fenced);
                     tracing::warn!(invocation = %held.invocation, "a call ended after it had been given up; its result is discarded");
-                    return Err(NotKept::Fenced);
+                    return Err(UnwrittenReason::Fenced);
                 }
                 Err(error) if tries >= SETTLE_TRIES => {
                     let invocation = held.invocation;
                     let kept =
                         held.seat.take().is_some_and(|seat| self.owed.keep(invocation, held.fence, seat, settlement));
                     tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
-                    return Err(NotKept::Store);
+                    return Err(UnwrittenReason::Store);
                 }
                 Err(_) => {
                     self.clock.sleep(pause).await;
@@ -409,13 +412,13 @@ impl Bookkeeper {
                 }
             }
         }
-        Err(NotKept::Store)
+        Err(UnwrittenReason::Store)
     }
 }
 
 /// Why the end of a call is not in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotKept {
+pub(crate) enum UnwrittenReason {
     /// Somebody else has settled it meanwhile.
     Fenced,
     /// It could not be written.
@@ -483,7 +486,7 @@ fn restored(job: InvocationId) -> Refusal {
         .retryable(false)
 }
 
-fn is_unknown(entry: &Entry) -> Refusal {
+fn is_unknown(entry: &LedgerEntry) -> Refusal {
     Refusal::new(ErrorCode::E3413, "nobody knows whether the first call with this idempotency key had its effect")
         .hint("a person has to find out and say so with `gantry jobs resolve`; the call was not repeated")
         .details(why_unknown(entry, handle(entry.intent.invocation)))
@@ -491,7 +494,7 @@ fn is_unknown(entry: &Entry) -> Refusal {
 }
 
 /// How a call ended of which nobody knows whether it had its effect: the same code wherever it is told.
-pub fn indeterminate_end(entry: &Entry) -> Refusal {
+pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
     let message = entry.outcome.as_ref().and_then(|outcome| outcome.pointer("/unknown/message"));
     let message = message.and_then(Value::as_str).unwrap_or("the call was ended");
     Refusal::new(ErrorCode::E3413, format!("{message}; whether it had its effect is not known"))
@@ -501,7 +504,7 @@ pub fn indeterminate_end(entry: &Entry) -> Refusal {
 }
 
 /// The code and the word that say why nobody knows, beside other facts.
-fn why_unknown(entry: &Entry, mut details: Value) -> Value {
+fn why_unknown(entry: &LedgerEntry, mut details: Value) -> Value {
     for name in ["code", "cause"] {
         let word = entry.outcome.as_ref().and_then(|outcome| outcome.get("unknown")?.get(name));
         if let (Some(members), Some(word)) = (details.as_object_mut(), word) {

@@ -5,13 +5,13 @@
 
 mod access;
 mod administration;
-mod attendant;
 mod availability;
+mod call_companion;
+pub mod call_trace;
 mod catalogue;
 pub mod checkpoints;
 mod computation;
 mod concurrency;
-pub mod crew;
 mod deadline;
 mod discovery;
 mod discretion;
@@ -25,10 +25,10 @@ mod invocation_ids;
 mod invoke;
 mod isolation;
 pub mod jobs;
-pub mod journey;
 pub mod latency;
 mod ledger;
 mod limits;
+pub mod membership;
 mod mint;
 mod offerings;
 pub mod permissions;
@@ -40,24 +40,24 @@ pub mod resilience;
 mod tool_logs;
 pub mod webhooks;
 
-pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
+pub use access::{AccessControl, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
     ActivationWish, Actor, AuditFound, AuditNext, AuditScope, DelegationRequest, PoliciesView, PolicyVersion,
     ReplacedActivation, RevocationRequest, ServerAct, TenantWish, sees_metrics,
 };
-pub use availability::{Availability, ToolKey, WhyUnavailable};
-pub use catalogue::{CatalogueMark, Compared, Side, Tier};
+pub use availability::{ToolAvailability, ToolKey, WhyUnavailable};
+pub use catalogue::{CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
-pub use computation::{Computations, NotComputed};
+pub use computation::{ComputationPermits, NotComputed};
 pub use deadline::SYNC_MAX;
-pub use discovery::{Explanation, Reachable, TenantTool, Unreachable};
-pub use fair_places::{FairPlaces, Full, Place, PlaceBounds, PlaceUsage};
+pub use discovery::{CallExplanation, ReachableTool, TenantTool, UnreachableTool};
+pub use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage, QueueFull};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
-pub use invoke::{Arrival, Failed, Kernel, KernelParts};
+pub use invoke::{FailedCall, IncomingCall, Kernel, KernelParts};
 pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
-pub use ledger::{Bookkeeper, MISSING_KEY, Recovered, indeterminate_end};
+pub use ledger::{LedgerService, MISSING_KEY, RecoveryReport, indeterminate_end};
 pub use limits::{ResolvedLimits, ResourceEnvelope};
-pub use mint::{Mint, MintedToken, new_token_id_in};
+pub use mint::{MintedToken, TokenIssuer, new_token_id_in};
 pub use offerings::offering_id;
-pub use recorder::{Recorder, RecorderHandle, Slot as RecordSlot};
+pub use recorder::{RecordSlot, Recorder, RecorderHandle};
 pub use tool_logs::{CALLS_MAX as LOGGED_CALLS_MAX, LoggedCall};

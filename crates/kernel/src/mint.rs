@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use policy::{Claims, MintRequest, Minter, SigningKey};
+use policy::{MintRequest, SigningKey, TokenClaims, TokenMinter};
 use sha2::{Digest as _, Sha256};
 
 use crate::ports::clock::UnixMillis;
@@ -20,7 +20,7 @@ const MARK_BYTES: usize = 6;
 #[derive(Debug)]
 pub struct MintedToken {
     pub token: String,
-    pub claims: Claims,
+    pub claims: TokenClaims,
 }
 
 /// The id of a new token: a UUID and, behind a dot, a mark of the tenant it is for. By the mark a revocation can say whether an
@@ -46,15 +46,15 @@ fn mark_of(tenant: &TenantId, unique: &str) -> String {
 
 /// The mint.
 #[derive(Debug)]
-pub struct Mint {
+pub struct TokenIssuer {
     key: ArcSwap<SigningKey>,
-    minter: Minter,
+    minter: TokenMinter,
     vault: Arc<dyn KeyVault>,
 }
 
-impl Mint {
+impl TokenIssuer {
     /// With the key that signs now.
-    pub fn new(key: SigningKey, minter: Minter, vault: Arc<dyn KeyVault>) -> Self {
+    pub fn new(key: SigningKey, minter: TokenMinter, vault: Arc<dyn KeyVault>) -> Self {
         Self { key: ArcSwap::from_pointee(key), minter, vault }
     }
 
@@ -71,7 +71,7 @@ impl Mint {
         Ok(MintedToken { token, claims })
     }
 
-    /// Keeps a new key. It signs only after [`Mint::use_key`], so that everybody can trust it first.
+    /// Keeps a new key. It signs only after [`TokenIssuer::use_key`], so that everybody can trust it first.
     pub(crate) async fn keep(&self, key: &SigningKey) -> Result<(), Refusal> {
         self.vault.replace(key).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "the signing key was not rotated");

@@ -24,18 +24,19 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 use crate::administration::Actor;
-use crate::attendant::{asks_too_much, is_too_much};
+use crate::call_companion::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
 use crate::phases::{OfferedTool, OfferingAsked, OfferingCall};
 use crate::ports::clock::UnixMillis;
-use crate::ports::companion::{
-    Answer, Audience, Companion, Era, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied,
-    no_checkpoints, no_documents,
-};
 use crate::ports::offerings::{
-    Offered, Offering, OfferingCaller, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
+    OfferedItem, OfferingCaller, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, ResourceWatch,
+    unknown_server,
 };
 use crate::ports::registry_store::StoredVersion;
+use crate::ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, ProtocolEra, QuestionKind, SilentCompanion, ToolCompanion, ToolProgress,
+    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents,
+};
 use crate::registry::{Lifecycle, ToolVersion};
 
 pub(crate) use lists::OfferedLists;
@@ -48,10 +49,10 @@ const NAME_CHARS_MAX: usize = 128;
 const LISTED_AT_ONCE: usize = 16;
 
 /// What a server's resources, or its prompts, are called where tools are named.
-pub fn offering_id(namespace: &str, what: Offering) -> Option<ToolId> {
+pub fn offering_id(namespace: &str, what: OfferingKind) -> Option<ToolId> {
     let word = match what {
-        Offering::Resources | Offering::ResourceTemplates => "resources",
-        Offering::Prompts => "prompts",
+        OfferingKind::Resources | OfferingKind::ResourceTemplates => "resources",
+        OfferingKind::Prompts => "prompts",
     };
     ToolId::new((!namespace.is_empty()).then_some(namespace), word).ok()
 }
@@ -61,8 +62,8 @@ impl Kernel {
     pub fn offering_servers(&self, caller: &Caller) -> Vec<OfferingServer> {
         let mut servers = self.parts.offerings.servers(caller.tenant());
         for server in &mut servers {
-            server.resources = server.resources && self.may_ask(caller, server, Offering::Resources);
-            server.prompts = server.prompts && self.may_ask(caller, server, Offering::Prompts);
+            server.resources = server.resources && self.may_ask(caller, server, OfferingKind::Resources);
+            server.prompts = server.prompts && self.may_ask(caller, server, OfferingKind::Prompts);
         }
         servers.retain(|server| server.resources || server.prompts);
         servers.sort();
@@ -74,9 +75,9 @@ impl Kernel {
     pub async fn offered(
         &self,
         actor: Actor<'_>,
-        what: Offering,
+        what: OfferingKind,
         wanted: impl Fn(&OfferingServer) -> bool + Send,
-    ) -> Result<Vec<Offered>, Refusal> {
+    ) -> Result<Vec<OfferedItem>, Refusal> {
         let caller = self.recognise(actor).await?;
         let mut servers = self.offering_servers(&caller);
         servers.retain(|server| server.offers(what) && wanted(server));
@@ -101,7 +102,7 @@ impl Kernel {
         let mut all = Vec::new();
         for (OfferingServer { name: server, namespace, .. }, items) in listed {
             match items {
-                Ok(items) => all.extend(items.iter().map(|item| Offered {
+                Ok(items) => all.extend(items.iter().map(|item| OfferedItem {
                     server: server.clone(),
                     namespace: namespace.clone(),
                     item: item.clone(),
@@ -122,7 +123,7 @@ impl Kernel {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        audience: Option<Arc<dyn Audience>>,
+        audience: Option<Arc<dyn CallListener>>,
     ) -> Result<Value, Refusal> {
         let caller = self.recognise(actor).await?;
         let asked = self.asked(server, request.method(), judged(&parameters));
@@ -132,9 +133,9 @@ impl Kernel {
         let answer = match call.admitted(self) {
             Ok(most) => {
                 let moves = Arc::new(AtomicU64::new(0));
-                let companion: Arc<dyn Companion> = match audience {
+                let companion: Arc<dyn ToolCompanion> = match audience {
                     Some(audience) => Arc::new(Questioner { audience, moves: Arc::clone(&moves) }),
-                    None => Unaccompanied::new(),
+                    None => SilentCompanion::new(),
                 };
                 tokio::select! {
                     answer = self.parts.offerings.ask(&asker, server, request, parameters, &companion) => answer,
@@ -148,10 +149,10 @@ impl Kernel {
     }
 
     /// Watches one resource of a server for the caller, and records that it does.
-    pub async fn watch_resource(&self, actor: Actor<'_>, server: &str, uri: &str) -> Result<Watch, Refusal> {
+    pub async fn watch_resource(&self, actor: Actor<'_>, server: &str, uri: &str) -> Result<ResourceWatch, Refusal> {
         let caller = self.recognise(actor).await?;
         let asked = self.asked(server, "resources/subscribe", json!({ "uri": uri }));
-        let found = self.offered_by(&caller, server, Offering::Resources);
+        let found = self.offered_by(&caller, server, OfferingKind::Resources);
         let asker = asking(&caller);
         let call = OfferingCall::begin(self, actor, Arc::clone(&caller), found, asked).await?;
         let watch = match call.admitted(self) {
@@ -171,7 +172,7 @@ impl Kernel {
     }
 
     /// What changes on any server from now on. Whoever follows holds it against what its own caller may see.
-    pub fn offering_news(&self) -> broadcast::Receiver<OfferingNews> {
+    pub fn offering_news(&self) -> broadcast::Receiver<OfferingNotice> {
         self.parts.offerings.news()
     }
 
@@ -202,7 +203,7 @@ impl Kernel {
     }
 
     /// What a server offers, as the tool it stands for, if it is there for this caller.
-    fn offered_by(&self, caller: &Caller, server: &str, what: Offering) -> Result<OfferedTool, Refusal> {
+    fn offered_by(&self, caller: &Caller, server: &str, what: OfferingKind) -> Result<OfferedTool, Refusal> {
         // The same words whether there is none or it is not for this caller.
         let known = self.parts.offerings.servers(caller.tenant()).into_iter().find(|known| known.name == server);
         let known = known
@@ -215,7 +216,7 @@ impl Kernel {
         })
     }
 
-    fn may_ask(&self, caller: &Caller, server: &OfferingServer, what: Offering) -> bool {
+    fn may_ask(&self, caller: &Caller, server: &OfferingServer, what: OfferingKind) -> bool {
         let Some(id) = offering_id(&server.namespace, what) else { return false };
         let access = self.access().snapshot().clone();
         let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
@@ -227,7 +228,7 @@ impl Kernel {
 }
 
 /// What a server's resources, or its prompts, are to policies: a tool of that server that changes nothing.
-fn offering_tool(server: &OfferingServer, what: Offering) -> Result<ToolVersion, Refusal> {
+fn offering_tool(server: &OfferingServer, what: OfferingKind) -> Result<ToolVersion, Refusal> {
     let unusable = || Refusal::new(ErrorCode::E3000, format!("what `{}` offers cannot be judged", server.name));
     let id = offering_id(&server.namespace, what).ok_or_else(unusable)?;
     let mut document = json!({
@@ -287,16 +288,16 @@ fn too_slow(server: &str) -> Refusal {
 /// Passes on what a server asks, within the bounds of every tool; what it says besides is nobody's news.
 #[derive(Debug)]
 struct Questioner {
-    audience: Arc<dyn Audience>,
+    audience: Arc<dyn CallListener>,
     /// Counts beginnings and ends of questions.
     moves: Arc<AtomicU64>,
 }
 
 #[async_trait]
-impl Companion for Questioner {
-    fn progress(&self, _: Progress) {}
+impl ToolCompanion for Questioner {
+    fn progress(&self, _: ToolProgress) {}
     fn log(&self, _: LogLevel, _: &str) {}
-    async fn checkpoint(&self, _: Snapshot) -> Result<String, Refusal> {
+    async fn checkpoint(&self, _: ToolSnapshot) -> Result<String, Refusal> {
         Err(no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
@@ -305,10 +306,10 @@ impl Companion for Questioner {
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         self.audience.can_be_asked()
     }
-    fn era(&self) -> Option<Era> {
+    fn era(&self) -> Option<ProtocolEra> {
         self.audience.era()
     }
-    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+    async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
         if is_too_much(&questions) {
             return Err(asks_too_much());
         }

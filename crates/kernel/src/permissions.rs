@@ -2,25 +2,25 @@
 //!
 //! The words are the same for every way a tool can run: a process sees the paths as mounts, a WASM component as preopened
 //! directories, both reach hosts through the same gate. The token's scopes are compared with the words themselves
-//! (`policy::Scope`); this is what is left to enforce once the call is authorized.
+//! (`policy::PermissionScope`); this is what is left to enforce once the call is authorized.
 //!
 //! Two members of a manifest speak of the network, and both open: a host is reachable if `required_permissions` or
 //! `network_policy` lists it. `network_policy.deny_all_egress` closes all of it (decision 0019). What the network policy
-//! opens is asked of the token too ([`Permissions::needs`]), or it would be a way around the scopes.
+//! opens is asked of the token too ([`DeclaredPermissions::needs`]), or it would be a way around the scopes.
 //!
 //! A word that nobody here knows is refused: whoever writes `filesytem:read:/x` must not find out by a tool that reads
 //! nothing. The kinds that open nothing by themselves (`tool:`, `database:`) are rights of the caller.
 //!
 //! Invariants
 //! - PRM-1: nothing is open that neither member lists.
-//! - PRM-2: whatever is open is either a word of `required_permissions` or one of [`Permissions::needs`].
+//! - PRM-2: whatever is open is either a word of `required_permissions` or one of [`DeclaredPermissions::needs`].
 //! - PRM-3: a tool that calls itself pure writes nowhere (DESIGN §8.18).
 //!
 //! Not here: whether a listed place may be had at all. `/` and every host of a scheme are kept as they are written; the
 //! executor's policy has the last word about them.
 
-use contract::manifest::{Finding, Manifest, NetworkPolicy, SideEffectPolicy};
-use policy::{NetworkPlace, Place, PlacePort, Scope};
+use contract::manifest::{AdmissionFinding, Manifest, NetworkPolicy, SideEffectPolicy};
+use policy::{NetworkPlace, PermissionScope, PlacePort, ScopeTarget};
 
 /// The kinds of words, as an author writes them (MAN-011).
 const KNOWN_WORDS: &str = "`filesystem:read:/path`, `filesystem:write:/path`, `network:https://host[:port]`, `credentials:name`, `tool:name` and `database:name`";
@@ -36,7 +36,7 @@ const CREDENTIAL_CHARS_MAX: usize = 128;
 
 /// Everything a tool has declared. Each list is sorted and has nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Permissions {
+pub struct DeclaredPermissions {
     /// Absolute paths it may read, with everything below.
     pub read: Vec<Box<str>>,
     /// Absolute paths it may write, with everything below.
@@ -57,7 +57,7 @@ pub struct NetworkPermission {
     pub port: Option<u16>,
 }
 
-impl Permissions {
+impl DeclaredPermissions {
     /// What the manifest declares, or every reason why it cannot be granted.
     ///
     /// ```
@@ -72,15 +72,15 @@ impl Permissions {
     /// assert_eq!(permissions.network, [NetworkPermission { host: "api.example.com".into(), port: Some(443) }]);
     /// assert_eq!(*permissions.credentials[0], *"mail");
     /// ```
-    pub fn of(manifest: &Manifest) -> Result<Self, Vec<Finding>> {
+    pub fn of(manifest: &Manifest) -> Result<Self, Vec<AdmissionFinding>> {
         let mut reading = Reading { pure: manifest.side_effect_policy == SideEffectPolicy::Pure, ..Reading::default() };
         for (index, word) in manifest.required_permissions.iter().enumerate() {
             reading.word(&format!("/required_permissions/{index}"), word);
         }
         if let Some(word) = &manifest.requires_permission
-            && let Err(error) = word.parse::<Scope>()
+            && let Err(error) = word.parse::<PermissionScope>()
         {
-            reading.findings.push(Finding::new("/requires_permission", format!("`{word}`: {error}")));
+            reading.findings.push(AdmissionFinding::new("/requires_permission", format!("`{word}`: {error}")));
         }
         if let Some(policy) = &manifest.network_policy {
             reading.network_policy(policy);
@@ -91,14 +91,14 @@ impl Permissions {
     /// What a list of the same words declares, for what has no manifest of its own: a server behind Gantry.
     ///
     /// ```
-    /// # use gantry_kernel::permissions::Permissions;
+    /// # use gantry_kernel::permissions::DeclaredPermissions;
     /// let permissions = Permissions::of_words(&["filesystem:read:/srv/data"]).unwrap();
     /// assert_eq!(*permissions.read[0], *"/srv/data");
     /// let spaced = Permissions::of_words(&["filesystem:write:/srv/my%20notes"]).unwrap();
     /// assert_eq!(*spaced.write[0], *"/srv/my notes");
     /// assert!(Permissions::of_words(&["filesystem:eat:/srv"]).is_err());
     /// ```
-    pub fn of_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Vec<Finding>> {
+    pub fn of_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Vec<AdmissionFinding>> {
         let mut reading = Reading::default();
         for (index, word) in words.iter().enumerate() {
             reading.word(&format!("/permissions/{index}"), word.as_ref());
@@ -116,24 +116,24 @@ impl Permissions {
 #[derive(Default)]
 struct Reading {
     pure: bool,
-    found: Permissions,
-    findings: Vec<Finding>,
+    found: DeclaredPermissions,
+    findings: Vec<AdmissionFinding>,
 }
 
 impl Reading {
     fn word(&mut self, path: &str, word: &str) {
-        let scope: Scope = match word.parse() {
+        let scope: PermissionScope = match word.parse() {
             Ok(scope) => scope,
-            Err(error) => return self.findings.push(Finding::new(path, format!("`{word}`: {error}"))),
+            Err(error) => return self.findings.push(AdmissionFinding::new(path, format!("`{word}`: {error}"))),
         };
         match scope.place() {
-            Place::Files { write: true, .. } if self.pure => self.findings.push(Finding::new(
+            ScopeTarget::Files { write: true, .. } if self.pure => self.findings.push(AdmissionFinding::new(
                 path,
                 format!(
                     "`{word}`: a pure tool writes to its scratch space only; remove it, or change side_effect_policy"
                 ),
             )),
-            Place::Files { read, write, path } => {
+            ScopeTarget::Files { read, write, path } => {
                 // A word has no spaces, because words stand in lists that are divided by them; a path may.
                 let path = path.replace("%20", " ");
                 if read {
@@ -143,29 +143,29 @@ impl Reading {
                     self.found.write.push(path.into());
                 }
             }
-            Place::Network(NetworkPlace { port: PlacePort::Unknown, .. }) => {
-                self.findings.push(Finding::new(path, format!("`{word}`: the scheme has no usual port, so name one")));
+            ScopeTarget::Network(NetworkPlace { port: PlacePort::Unknown, .. }) => {
+                self.findings.push(AdmissionFinding::new(path, format!("`{word}`: the scheme has no usual port, so name one")));
             }
-            Place::Network(NetworkPlace { host: None, port: PlacePort::Any }) => self.findings.push(Finding::new(
+            ScopeTarget::Network(NetworkPlace { host: None, port: PlacePort::Any }) => self.findings.push(AdmissionFinding::new(
                 path,
                 format!("`{word}`: name the hosts, for example `network:https://*.example.com`; every host by one scheme is `network:https:*`"),
             )),
-            Place::Network(place) => self.found.network.extend(opened(place)),
-            Place::Word { kind: "credentials", name } if is_file_name(name) => {
+            ScopeTarget::Network(place) => self.found.network.extend(opened(place)),
+            ScopeTarget::Word { kind: "credentials", name } if is_file_name(name) => {
                 self.found.credentials.push(name.into());
             }
-            Place::Word { kind: "credentials", .. } => self.findings.push(Finding::new(
+            ScopeTarget::Word { kind: "credentials", .. } => self.findings.push(AdmissionFinding::new(
                 path,
                 format!("`{word}`: a credential has letters, digits, `_`, `-` and `.`, and does not begin with a dot"),
             )),
-            Place::AllOf { prefix } if prefix.starts_with("credentials:") => {
-                self.findings.push(Finding::new(path, format!("`{word}`: name each credential")));
+            ScopeTarget::AllOf { prefix } if prefix.starts_with("credentials:") => {
+                self.findings.push(AdmissionFinding::new(path, format!("`{word}`: name each credential")));
             }
             // Rights of the caller that no sandbox keeps, such as `tool:x`.
-            Place::Word { kind, .. } if RIGHTS_OF_CALLERS.contains(&kind) => {}
-            Place::AllOf { prefix } if RIGHTS_OF_CALLERS.iter().any(|kind| prefix.split(':').next() == Some(kind)) => {}
-            Place::Everything | Place::AllOf { .. } | Place::Word { .. } => {
-                self.findings.push(Finding::new(path, format!("`{word}` opens nothing; the words are {KNOWN_WORDS}")));
+            ScopeTarget::Word { kind, .. } if RIGHTS_OF_CALLERS.contains(&kind) => {}
+            ScopeTarget::AllOf { prefix } if RIGHTS_OF_CALLERS.iter().any(|kind| prefix.split(':').next() == Some(kind)) => {}
+            ScopeTarget::Everything | ScopeTarget::AllOf { .. } | ScopeTarget::Word { .. } => {
+                self.findings.push(AdmissionFinding::new(path, format!("`{word}` opens nothing; the words are {KNOWN_WORDS}")));
             }
         }
     }
@@ -173,7 +173,7 @@ impl Reading {
     fn network_policy(&mut self, policy: &NetworkPolicy) {
         let ports = policy.allowed_ports.as_deref().unwrap_or(&PORTS_DEFAULT);
         if ports.len().saturating_mul(policy.allowed_domains.len()) > NETWORK_MAX {
-            return self.findings.push(Finding::new(
+            return self.findings.push(AdmissionFinding::new(
                 "/network_policy",
                 format!("allowed_domains times allowed_ports is more than {NETWORK_MAX} places"),
             ));
@@ -181,15 +181,16 @@ impl Reading {
         for (index, domain) in policy.allowed_domains.iter().enumerate() {
             // The same reader as for the words, so that both mean the same by a host.
             let path = format!("/network_policy/allowed_domains/{index}");
-            let scope: Scope = match format!("network:{domain}").parse() {
+            let scope: PermissionScope = match format!("network:{domain}").parse() {
                 Ok(scope) => scope,
                 Err(error) => {
-                    self.findings.push(Finding::new(path, format!("`{domain}`: {error}")));
+                    self.findings.push(AdmissionFinding::new(path, format!("`{domain}`: {error}")));
                     continue;
                 }
             };
-            let Place::Network(NetworkPlace { host: Some(host), port: PlacePort::Unnamed }) = scope.place() else {
-                self.findings.push(Finding::new(path, format!("`{domain}` must be a host without a port")));
+            let ScopeTarget::Network(NetworkPlace { host: Some(host), port: PlacePort::Unnamed }) = scope.place()
+            else {
+                self.findings.push(AdmissionFinding::new(path, format!("`{domain}` must be a host without a port")));
                 continue;
             };
             self.open_by_policy(&host, ports);
@@ -212,11 +213,13 @@ impl Reading {
         }
     }
 
-    fn done(self) -> Result<Permissions, Vec<Finding>> {
+    fn done(self) -> Result<DeclaredPermissions, Vec<AdmissionFinding>> {
         let Self { mut found, mut findings, .. } = self;
         if found.network.len() > NETWORK_MAX {
-            findings
-                .push(Finding::new("", format!("the manifest lists more than {NETWORK_MAX} places on the network")));
+            findings.push(AdmissionFinding::new(
+                "",
+                format!("the manifest lists more than {NETWORK_MAX} places on the network"),
+            ));
         }
         if !findings.is_empty() {
             return Err(findings);

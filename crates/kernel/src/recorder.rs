@@ -1,7 +1,7 @@
 //! The way into the audit log: room reserved before a call runs, and a record that is written before the call is answered
 //! (DESIGN §6.5, X-25).
 //!
-//! A call first takes a [`Slot`]. Holding one means its record *will* fit, so a call that cannot be recorded never
+//! A call first takes a [`RecordSlot`]. Holding one means its record *will* fit, so a call that cannot be recorded never
 //! starts. Its answer leaves once the record is *written*: the end of this process cannot take it any more. Where something
 //! was changed, the answer waits until the record is *durable*, so that the end of the machine cannot either.
 //!
@@ -49,7 +49,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::
 
 /// What somebody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum RecordDurability {
     /// The end of this process cannot take the record any more.
     Written,
     /// The end of the machine cannot either.
@@ -57,14 +57,14 @@ pub(crate) enum Until {
 }
 
 /// Hears `true` once it is as it was wanted, `false` if that cannot be said soon.
-type Told = oneshot::Sender<bool>;
+type RecordWaiter = oneshot::Sender<bool>;
 
 #[derive(Debug)]
 struct Entry {
     record: AuditRecord,
-    until: Until,
+    until: RecordDurability,
     /// Gone once the sink has failed.
-    told: Option<Told>,
+    told: Option<RecordWaiter>,
     /// Given back once the record is written.
     room: OwnedSemaphorePermit,
 }
@@ -73,7 +73,7 @@ struct Entry {
 #[derive(Debug)]
 struct Group {
     records: Arc<[AuditRecord]>,
-    waiting: Vec<(Until, Told)>,
+    waiting: Vec<(RecordDurability, RecordWaiter)>,
     room: Vec<OwnedSemaphorePermit>,
 }
 
@@ -87,7 +87,7 @@ struct Queue {
     left: Option<Group>,
     /// Something was written since the last sync began; the time of its first record.
     unsynced: Option<UnixMillis>,
-    until_durable: Vec<Told>,
+    until_durable: Vec<RecordWaiter>,
 }
 
 /// Hands out slots.
@@ -115,7 +115,7 @@ struct Shared {
 
 /// Room for one record.
 #[derive(Debug)]
-pub struct Slot {
+pub struct RecordSlot {
     room: OwnedSemaphorePermit,
     shared: Arc<Shared>,
 }
@@ -164,7 +164,7 @@ impl Recorder {
     }
 
     /// Takes room for one record, or says why the call must not run.
-    pub(crate) async fn reserve(&self) -> Result<Slot, Refusal> {
+    pub(crate) async fn reserve(&self) -> Result<RecordSlot, Refusal> {
         let shared = &self.shared;
         if !shared.writable.load(Ordering::Relaxed) {
             return Err(unwritable("the audit log cannot be written, so no call is run"));
@@ -183,7 +183,7 @@ impl Recorder {
         if shared.is_closing.load(Ordering::Acquire) {
             return Err(shutting_down());
         }
-        Ok(Slot { room, shared: Arc::clone(shared) })
+        Ok(RecordSlot { room, shared: Arc::clone(shared) })
     }
 
     /// Can records be written at the moment?
@@ -194,19 +194,19 @@ impl Recorder {
 
 // -------------------------------------------------------------------------------------------------------------- Slot
 
-impl Slot {
+impl RecordSlot {
     /// Hands the record in and waits until it is written.
     pub(crate) async fn record(self, record: AuditRecord) -> Result<(), Refusal> {
-        self.record_until(record, Until::Written).await
+        self.record_until(record, RecordDurability::Written).await
     }
 
     /// Hands the record in and waits until it is durable.
     pub(crate) async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
-        self.record_until(record, Until::Durable).await
+        self.record_until(record, RecordDurability::Durable).await
     }
 
     /// Hands the record in and waits. If the sink fails meanwhile the record is written later, and the caller hears that.
-    pub(crate) async fn record_until(self, record: AuditRecord, until: Until) -> Result<(), Refusal> {
+    pub(crate) async fn record_until(self, record: AuditRecord, until: RecordDurability) -> Result<(), Refusal> {
         let Self { room, shared } = self;
         let (told, heard) = oneshot::channel();
         shared.lock().entries.push(Entry { record, until, told: Some(told), room });
@@ -319,8 +319,8 @@ impl Shared {
         let mut until_written = Vec::with_capacity(waiting.len());
         for (until, told) in waiting {
             match until {
-                Until::Written => until_written.push(told),
-                Until::Durable => {
+                RecordDurability::Written => until_written.push(told),
+                RecordDurability::Durable => {
                     is_urgent = true;
                     queue.until_durable.push(told);
                 }
@@ -411,7 +411,7 @@ impl Shared {
     }
 
     /// The sink could not do it. Nobody waits for a disk that somebody has to look at.
-    async fn failed(&self, error: &AuditError, waiting: impl Iterator<Item = Told>, pause: &mut Duration) {
+    async fn failed(&self, error: &AuditError, waiting: impl Iterator<Item = RecordWaiter>, pause: &mut Duration) {
         tracing::error!(error = error as &dyn std::error::Error, "audit records wait to be written");
         self.observer.audit_append_failed();
         self.writable.store(false, Ordering::Relaxed);
@@ -443,7 +443,7 @@ impl Shared {
     }
 }
 
-fn tell_failed(told: Told) {
+fn tell_failed(told: RecordWaiter) {
     let _ = told.send(false);
 }
 

@@ -1,9 +1,9 @@
 //! The registry: which tools there are, in which versions, in which state (REG-001…027).
 //!
 //! Truth is in the [`RegistryStore`](crate::ports::registry_store::RegistryStore). Calls never go there: they read an
-//! immutable [`Snapshot`] that is swapped atomically after each durable change.
+//! immutable [`RegistrySnapshot`] that is swapped atomically after each durable change.
 
-mod following;
+mod follow;
 mod lifecycle;
 mod match_warnings;
 mod quarantine;
@@ -13,10 +13,10 @@ mod snapshot;
 mod turns;
 mod version;
 
-pub use lifecycle::{Lifecycle, LifecycleAction, Notice};
+pub use lifecycle::{Lifecycle, LifecycleAction, LifecycleNotice};
 pub use service::{
-    ListFilter, Listed, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Registration, Registry, SEARCH_LIMIT_MAX, ToolPage,
-    not_admitted,
+    ListFilter, ListingEntry, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, RegistrationOutcome, Registry, SEARCH_LIMIT_MAX,
+    ToolPage, not_admitted,
 };
-pub use snapshot::{Snapshot, Tool};
+pub use snapshot::{RegisteredTool, RegistrySnapshot};
 pub use version::ToolVersion;

@@ -15,7 +15,7 @@
 
 pub mod backoff;
 pub mod breaker;
-mod following;
+mod follow;
 pub(crate) mod guard;
 pub(crate) mod last_results;
 pub mod limiter;
@@ -26,9 +26,9 @@ pub mod settings;
 pub mod window;
 
 pub use breaker::{
-    Acquired, Admission, Breaker, BreakerEvent, BreakerMode, BreakerSnapshot, Exceeded, GuestTag, IllegalMove, Move,
-    Outcome, Permit, Reason, Verdict,
+    AcquireOutcome, Breaker, BreakerAdmission, BreakerEvent, BreakerMode, BreakerPermit, BreakerReason,
+    BreakerSnapshot, BreakerVerdict, ExceededThreshold, GuestTag, IllegalMove, ManualMove, PermittedOutcome,
 };
-pub use limiter::{Quota, QuotaError, Taken};
+pub use limiter::{QuotaError, QuotaOutcome, RateQuota};
 pub use service::{Resilience, ResilienceSettings};
-pub use settings::{BreakerSettings, Canary, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};
+pub use settings::{BreakerSettings, CanaryShare, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};

@@ -51,13 +51,13 @@ pub struct LoggedCall {
 /// The last calls of tools.
 #[derive(Debug)]
 pub(crate) struct ToolLogs {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptLogs>,
     /// Rises with every call that is kept, for whoever waits for the next.
     count: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptLogs {
     tools: HashMap<(TenantId, ToolId), Ring>,
     count: u64,
 }

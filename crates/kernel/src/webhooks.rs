@@ -16,9 +16,9 @@
 //!
 //! Not here: where may be called (`CallsOut`), the queue itself, and when a call has ended.
 
+mod administration;
 mod announce;
 mod deliver;
-mod desk;
 mod job;
 mod schedule;
 mod secrets;
@@ -31,12 +31,12 @@ use crate::ports::call_out::CallsOut;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::Entropy;
 use crate::ports::job_entrance::JobEntrance;
-use crate::ports::secret_source::{Secret, SecretSource};
+use crate::ports::secret_source::{SecretSource, SecretValue};
 use crate::ports::webhook_store::WebhookStore;
 
-pub use announce::{Completion, EVENT_BYTES_MAX};
-pub use deliver::{DELIVERY_JOB, Delivered, Turn};
-pub use desk::{DeliveryReport, Resent, Tried, WebhookWish};
+pub use administration::{DeliveryReport, ResentDelivery, TriedAddress, WebhookWish};
+pub use announce::{CompletedCall, EVENT_BYTES_MAX};
+pub use deliver::{DELIVERY_JOB, DeliveryOutcome, DeliveryTurn};
 pub use job::DeliveryJobs;
 pub use schedule::ATTEMPTS_DEFAULT;
 pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, is_of_now, sign, verify};
@@ -55,7 +55,7 @@ pub struct WebhookParts {
     pub queue: Arc<dyn JobEntrance>,
     pub secrets: Arc<dyn SecretSource>,
     /// What generated secrets are derived from: 32 unpredictable bytes that live as long as the installation.
-    pub root: Secret,
+    pub root: SecretValue,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub settings: WebhookSettings,

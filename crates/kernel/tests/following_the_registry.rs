@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::Manifest;
-use gantry_kernel::ports::change_bus::{Change, ChangeBus as _};
+use gantry_kernel::ports::change_bus::{BusChange, ChangeBus as _};
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::observer::Unwatched;
+use gantry_kernel::ports::observer::NoObserver;
 use gantry_kernel::registry::{LifecycleAction, Registry};
 use serde_json::json;
 use shared_state::MemoryBus;
@@ -41,7 +41,7 @@ impl Clock for Wordy {
 
 async fn open(store: &Arc<MemoryStore>) -> Arc<Registry> {
     let registry =
-        Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Wordy), Arc::new(Unwatched)).await;
+        Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Wordy), Arc::new(NoObserver)).await;
     Arc::new(registry.unwrap())
 }
 
@@ -77,7 +77,7 @@ async fn a_registry_that_follows_knows_what_another_has_published_and_changed() 
         async move {
             let talk = async {
                 loop {
-                    bus.publish(Change::Registry { generation: 1 }).await;
+                    bus.publish(BusChange::Registry { generation: 1 }).await;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };

@@ -11,8 +11,8 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::observer::Unwatched;
-use gantry_kernel::registry::{LifecycleAction, ListFilter, Registration, Registry};
+use gantry_kernel::ports::observer::NoObserver;
+use gantry_kernel::registry::{LifecycleAction, ListFilter, RegistrationOutcome, Registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
@@ -44,7 +44,7 @@ fn tenant(name: &str) -> TenantId {
 }
 
 async fn open(store: &Arc<MemoryStore>) -> Registry {
-    Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Noon), Arc::new(Unwatched)).await.unwrap()
+    Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Noon), Arc::new(NoObserver)).await.unwrap()
 }
 
 impl Stage {
@@ -53,7 +53,7 @@ impl Stage {
         Self { registry: open(&store).await, store }
     }
 
-    async fn publish(&self, by: &str, tool: &str, change: Value) -> Result<Registration, Refusal> {
+    async fn publish(&self, by: &str, tool: &str, change: Value) -> Result<RegistrationOutcome, Refusal> {
         let mut manifest = json!({
             "tool_id": tool, "version": "1.0.0", "name": tool, "description": format!("A tool that {by} made."),
             "provider": "Tests", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",

@@ -10,10 +10,10 @@ use http_body_util::{BodyExt as _, Full};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_LENGTH, LOCATION};
 use reqwest::{Body, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, redirect};
-use sandbox::egress::Host;
+use sandbox::egress::EgressHost;
 use url::Url;
 
-use crate::guard::{Denied, Guard, Target};
+use crate::guard::{AddressGuard, DeniedAddress, GuardedTarget};
 
 /// Redirects within one origin that are followed for one request.
 const REDIRECTS_MAX: usize = 3;
@@ -76,10 +76,10 @@ pub fn pinned_client(addresses: Vec<SocketAddr>, options: ClientOptions) -> Resu
 
 /// What the guard has said against a request that failed, if it was the guard.
 #[must_use]
-pub fn denial(error: &reqwest::Error) -> Option<&Denied> {
+pub fn denial(error: &reqwest::Error) -> Option<&DeniedAddress> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        if let Some(denied) = error.downcast_ref::<Denied>() {
+        if let Some(denied) = error.downcast_ref::<DeniedAddress>() {
             return Some(denied);
         }
         cause = error.source();
@@ -105,12 +105,16 @@ fn builder(options: ClientOptions) -> ClientBuilder {
     }
 }
 
-impl Guard {
+impl AddressGuard {
     /// A client for the origin of a target. Each connection it makes is judged anew.
     ///
     /// # Errors
     /// The machine cannot have one.
-    pub fn client(self: &Arc<Self>, target: &Target, options: ClientOptions) -> Result<OriginClient, BuildError> {
+    pub fn client(
+        self: &Arc<Self>,
+        target: &GuardedTarget,
+        options: ClientOptions,
+    ) -> Result<OriginClient, BuildError> {
         // OUT-2, OUT-4.
         let same_origin = redirect::Policy::custom(|attempt| {
             let stays = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
@@ -201,17 +205,17 @@ fn same_origin_again(response: &Response) -> Option<Url> {
 /// OUT-1, for many connections.
 #[derive(Debug)]
 struct Judging {
-    guard: Arc<Guard>,
-    target: Target,
+    guard: Arc<AddressGuard>,
+    target: GuardedTarget,
 }
 
 impl Resolve for Judging {
     fn resolve(&self, name: Name) -> Resolving {
         let (guard, target) = (Arc::clone(&self.guard), self.target.clone());
         Box::pin(async move {
-            let judged = match name.as_str().parse::<Host>() {
+            let judged = match name.as_str().parse::<EgressHost>() {
                 Ok(host) if host == *target.host() => guard.addresses(&target).await,
-                _ => Err(Denied::NotAllowed("it is another host")),
+                _ => Err(DeniedAddress::NotAllowed("it is another host")),
             };
             judged
                 .map(|addresses| Box::new(addresses.into_iter()) as Addrs)
@@ -236,26 +240,31 @@ mod tests {
     use std::io;
     use std::net::{IpAddr, Ipv4Addr};
 
-    use sandbox::egress::{Bounds, GateLimits, Resolver};
+    use sandbox::egress::{EgressBounds, GateLimits, HostResolver};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::opened::Opened;
+    use crate::opened::OpenedNetworks;
 
     #[derive(Debug)]
-    struct Home;
+    struct ClientOrigin;
 
     #[async_trait::async_trait]
-    impl Resolver for Home {
+    impl HostResolver for ClientOrigin {
         async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
             Ok(vec![Ipv4Addr::LOCALHOST.into()])
         }
     }
 
-    fn guard(opened: &[&str]) -> Arc<Guard> {
-        let opened = Opened::read(opened.iter().copied()).unwrap();
-        Arc::new(Guard::for_tenants(opened, &Bounds::default(), GateLimits::default(), Arc::new(Home)))
+    fn guard(opened: &[&str]) -> Arc<AddressGuard> {
+        let opened = OpenedNetworks::read(opened.iter().copied()).unwrap();
+        Arc::new(AddressGuard::for_tenants(
+            opened,
+            &EgressBounds::default(),
+            GateLimits::default(),
+            Arc::new(ClientOrigin),
+        ))
     }
 
     /// Answers every request with this.
@@ -283,7 +292,7 @@ mod tests {
         let target = guard.target("https://inside.example/").unwrap();
         let client = guard.client(&target, ClientOptions::default()).unwrap();
         let error = client.request(Method::GET, target.url()).send().await.unwrap_err();
-        assert!(matches!(denial(&error), Some(Denied::NotAllowed(_))), "{error:?}");
+        assert!(matches!(denial(&error), Some(DeniedAddress::NotAllowed(_))), "{error:?}");
     }
 
     #[tokio::test]

@@ -5,11 +5,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use sandbox::egress::{
-    AddressClass, Bounds, Cidr, Gate, GateLimits, Host, HostPattern, Policy, Ports, Refused, Resolver, Rule,
+    AddressClass, Cidr, EgressBounds, EgressGate, EgressHost, EgressPolicy, EgressRefusal, EgressRule, GateLimits,
+    HostPattern, HostResolver, PortSet,
 };
 use url::Url;
 
-use crate::opened::Opened;
+use crate::opened::OpenedNetworks;
 
 /// The port that is open without a word of the operator.
 const HTTPS_PORT: u16 = 443;
@@ -18,8 +19,8 @@ const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// Decides which addresses may be asked.
 #[derive(Debug)]
-pub struct Guard {
-    gate: Gate,
+pub struct AddressGuard {
+    gate: EgressGate,
     plaintext: Plaintext,
     /// Without a word of the operator, only this port is open.
     only_https: bool,
@@ -29,20 +30,20 @@ pub struct Guard {
 #[derive(Debug)]
 enum Plaintext {
     Anywhere,
-    Opened(Opened),
+    Opened(OpenedNetworks),
 }
 
 /// An address of the right shape, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct GuardedTarget {
     url: Url,
-    host: Host,
+    host: EgressHost,
     port: u16,
 }
 
 /// Why an address is not asked. Repeats nothing of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum DeniedAddress {
     /// It is no address that can be asked at all.
     #[error("the address cannot be used: {0}")]
     Address(&'static str),
@@ -60,7 +61,7 @@ pub enum Denied {
     TimedOut,
 }
 
-impl Denied {
+impl DeniedAddress {
     /// Was it forbidden, and not a misfortune?
     #[must_use]
     pub fn is_violation(&self) -> bool {
@@ -71,22 +72,27 @@ impl Denied {
     }
 }
 
-impl Guard {
+impl AddressGuard {
     /// For addresses that somebody else than the operator names: public hosts by https on port 443 as far as `egress` has
     /// them, and what the operator has opened.
     #[must_use]
-    pub fn for_tenants(opened: Opened, egress: &Bounds, limits: GateLimits, resolver: Arc<dyn Resolver>) -> Self {
-        let anywhere = Rule { host: HostPattern::Any, ports: Ports::from([HTTPS_PORT]) };
-        let bounded = Policy { rules: vec![anywhere], ..Policy::default() }.within(egress);
-        let policy = Policy {
+    pub fn for_tenants(
+        opened: OpenedNetworks,
+        egress: &EgressBounds,
+        limits: GateLimits,
+        resolver: Arc<dyn HostResolver>,
+    ) -> Self {
+        let anywhere = EgressRule { host: HostPattern::Any, ports: PortSet::from([HTTPS_PORT]) };
+        let bounded = EgressPolicy { rules: vec![anywhere], ..EgressPolicy::default() }.within(egress);
+        let policy = EgressPolicy {
             rules: bounded.rules.into_iter().chain(opened.rules().iter().cloned()).collect(),
             open_networks: opened.networks().to_vec(),
             networks: bounded.networks,
             // What `egress` names is a bound and opens no address that is not public.
             declared: Some(opened.rules().to_vec()),
-            ..Policy::default()
+            ..EgressPolicy::default()
         };
-        let gate = Gate::with_limits(policy, resolver, limits);
+        let gate = EgressGate::with_limits(policy, resolver, limits);
         Self { gate, plaintext: Plaintext::Opened(opened), only_https: egress.rules.is_none() }
     }
 
@@ -94,19 +100,19 @@ impl Guard {
     /// private networks too. Where clouds hand out credentials is reached only if `open_networks` names that very address.
     #[must_use]
     pub fn for_operators(
-        egress: &Bounds,
+        egress: &EgressBounds,
         open_networks: &[Cidr],
         limits: GateLimits,
-        resolver: Arc<dyn Resolver>,
+        resolver: Arc<dyn HostResolver>,
     ) -> Self {
-        let any = Rule { host: HostPattern::Any, ports: Ports::Any };
+        let any = EgressRule { host: HostPattern::Any, ports: PortSet::Any };
         let everywhere = EVERYWHERE.iter().filter_map(|network| network.parse().ok());
-        let policy = Policy {
+        let policy = EgressPolicy {
             rules: vec![any],
             open_networks: everywhere.chain(open_networks.iter().copied()).collect(),
-            ..Policy::default()
+            ..EgressPolicy::default()
         };
-        let gate = Gate::with_limits(policy.within(egress), resolver, limits);
+        let gate = EgressGate::with_limits(policy.within(egress), resolver, limits);
         Self { gate, plaintext: Plaintext::Anywhere, only_https: false }
     }
 
@@ -114,10 +120,11 @@ impl Guard {
     /// `open_networks` has. The list is not kept here; it may have `*.example.com`, and whoever has a name below that
     /// decides where it leads.
     #[must_use]
-    pub fn for_listed_hosts(open_networks: &[Cidr], limits: GateLimits, resolver: Arc<dyn Resolver>) -> Self {
-        let any = Rule { host: HostPattern::Any, ports: Ports::Any };
-        let policy = Policy { rules: vec![any], open_networks: open_networks.to_vec(), ..Policy::default() };
-        let gate = Gate::with_limits(policy, resolver, limits);
+    pub fn for_listed_hosts(open_networks: &[Cidr], limits: GateLimits, resolver: Arc<dyn HostResolver>) -> Self {
+        let any = EgressRule { host: HostPattern::Any, ports: PortSet::Any };
+        let policy =
+            EgressPolicy { rules: vec![any], open_networks: open_networks.to_vec(), ..EgressPolicy::default() };
+        let gate = EgressGate::with_limits(policy, resolver, limits);
         Self { gate, plaintext: Plaintext::Anywhere, only_https: false }
     }
 
@@ -126,56 +133,63 @@ impl Guard {
     ///
     /// # Errors
     /// It cannot be asked, or must not be.
-    pub fn target(&self, text: &str) -> Result<Target, Denied> {
-        let url = Url::parse(text).map_err(|_| Denied::Address("it is not a URL"))?;
+    pub fn target(&self, text: &str) -> Result<GuardedTarget, DeniedAddress> {
+        let url = Url::parse(text).map_err(|_| DeniedAddress::Address("it is not a URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Denied::Address("it has a user or a password in it"));
+            return Err(DeniedAddress::Address("it has a user or a password in it"));
         }
         if url.fragment().is_some() {
-            return Err(Denied::Address("it has a fragment"));
+            return Err(DeniedAddress::Address("it has a fragment"));
         }
-        let host = url.host_str().ok_or(Denied::Address("it has no host"))?;
-        let host = Host::from_str(host).map_err(|_| Denied::Address("its host is neither a name nor an address"))?;
-        let port = url.port_or_known_default().ok_or(Denied::Address("it has no port"))?;
+        let host = url.host_str().ok_or(DeniedAddress::Address("it has no host"))?;
+        let host = EgressHost::from_str(host)
+            .map_err(|_| DeniedAddress::Address("its host is neither a name nor an address"))?;
+        let port = url.port_or_known_default().ok_or(DeniedAddress::Address("it has no port"))?;
         match (url.scheme(), &self.plaintext) {
             ("https", _) | ("http", Plaintext::Anywhere) => {}
             ("http", Plaintext::Opened(opened)) if opened.allows_plaintext(&host, port) => {}
-            ("http", Plaintext::Opened(_)) => return Err(Denied::Plaintext),
-            _ => return Err(Denied::Address("it must begin with `https://`")),
+            ("http", Plaintext::Opened(_)) => return Err(DeniedAddress::Plaintext),
+            _ => return Err(DeniedAddress::Address("it must begin with `https://`")),
         }
         self.gate.check(&host, port).map_err(|refused| match refused {
-            Refused::ForbiddenAddress { .. } => Denied::NotAllowed("it is not public"),
+            EgressRefusal::ForbiddenAddress { .. } => DeniedAddress::NotAllowed("it is not public"),
             other => self.denied(&other),
         })?;
-        Ok(Target { url, host, port })
+        Ok(GuardedTarget { url, host, port })
     }
 
     /// The addresses to which a connection may be made now.
     ///
     /// # Errors
     /// It leads where it must not lead, or nowhere.
-    pub async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, Denied> {
+    pub async fn addresses(&self, target: &GuardedTarget) -> Result<Vec<SocketAddr>, DeniedAddress> {
         self.gate.resolve(&target.host.to_string(), target.port).await.map_err(|refused| self.denied(&refused))
     }
 
     /// The gate's words are for whoever wrote a tool; these are for whoever chose an address.
-    fn denied(&self, refused: &Refused) -> Denied {
+    fn denied(&self, refused: &EgressRefusal) -> DeniedAddress {
         match refused {
-            Refused::NotAHost { .. } => Denied::Address("its host is neither a name nor an address"),
-            Refused::NotAllowed { .. } if self.only_https => Denied::NotAllowed("its port is not 443"),
-            Refused::NotAllowed { .. } => Denied::NotAllowed("it is not among the hosts and ports that are open"),
-            Refused::ForbiddenAddress { class: AddressClass::Metadata, .. } => {
-                Denied::NotAllowed("it leads to where a cloud hands out credentials")
+            EgressRefusal::NotAHost { .. } => DeniedAddress::Address("its host is neither a name nor an address"),
+            EgressRefusal::NotAllowed { .. } if self.only_https => DeniedAddress::NotAllowed("its port is not 443"),
+            EgressRefusal::NotAllowed { .. } => {
+                DeniedAddress::NotAllowed("it is not among the hosts and ports that are open")
             }
-            Refused::ForbiddenAddress { .. } => Denied::NotAllowed("it leads to an address that is not public"),
-            Refused::OutsideNetworks { .. } => Denied::NotAllowed("it leads out of the open networks"),
-            Refused::Unresolvable { .. } | Refused::TooMany | Refused::Unreachable { .. } => Denied::Unresolved,
-            Refused::TimedOut { .. } => Denied::TimedOut,
+            EgressRefusal::ForbiddenAddress { class: AddressClass::Metadata, .. } => {
+                DeniedAddress::NotAllowed("it leads to where a cloud hands out credentials")
+            }
+            EgressRefusal::ForbiddenAddress { .. } => {
+                DeniedAddress::NotAllowed("it leads to an address that is not public")
+            }
+            EgressRefusal::OutsideNetworks { .. } => DeniedAddress::NotAllowed("it leads out of the open networks"),
+            EgressRefusal::Unresolvable { .. } | EgressRefusal::TooMany | EgressRefusal::Unreachable { .. } => {
+                DeniedAddress::Unresolved
+            }
+            EgressRefusal::TimedOut { .. } => DeniedAddress::TimedOut,
         }
     }
 }
 
-impl Target {
+impl GuardedTarget {
     /// The whole address.
     #[must_use]
     pub fn url(&self) -> &Url {
@@ -183,7 +197,7 @@ impl Target {
     }
 
     /// The host it names.
-    pub(crate) fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &EgressHost {
         &self.host
     }
 }
@@ -200,29 +214,29 @@ mod tests {
     struct Says(&'static str);
 
     #[async_trait::async_trait]
-    impl Resolver for Says {
+    impl HostResolver for Says {
         async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
             Ok(vec![self.0.parse().unwrap()])
         }
     }
 
-    fn of_tenants(opened: &[&str], egress: &Bounds, says: &'static str) -> Guard {
-        let opened = Opened::read(opened.iter().copied()).unwrap();
-        Guard::for_tenants(opened, egress, GateLimits::default(), Arc::new(Says(says)))
+    fn of_tenants(opened: &[&str], egress: &EgressBounds, says: &'static str) -> AddressGuard {
+        let opened = OpenedNetworks::read(opened.iter().copied()).unwrap();
+        AddressGuard::for_tenants(opened, egress, GateLimits::default(), Arc::new(Says(says)))
     }
 
-    fn of_operators(egress: &Bounds, open: &[&str], says: &'static str) -> Guard {
+    fn of_operators(egress: &EgressBounds, open: &[&str], says: &'static str) -> AddressGuard {
         let open: Vec<Cidr> = open.iter().map(|text| text.parse().unwrap()).collect();
-        Guard::for_operators(egress, &open, GateLimits::default(), Arc::new(Says(says)))
+        AddressGuard::for_operators(egress, &open, GateLimits::default(), Arc::new(Says(says)))
     }
 
-    async fn verdict(guard: &Guard, url: &str) -> Result<(), Denied> {
+    async fn verdict(guard: &AddressGuard, url: &str) -> Result<(), DeniedAddress> {
         guard.addresses(&guard.target(url)?).await.map(|_| ())
     }
 
     #[tokio::test]
     async fn a_tenant_reaches_public_hosts_by_https_and_what_was_opened() {
-        let none = Bounds::default();
+        let none = EgressBounds::default();
         let public = of_tenants(&[], &none, "93.184.215.14");
         assert_eq!(verdict(&public, "https://mcp.example/x").await, Ok(()));
         for url in [
@@ -244,7 +258,7 @@ mod tests {
         // The name is harmless, and where it leads is not.
         for inside in ["127.0.0.1", "10.0.0.7", "169.254.169.254", "fd00::1"] {
             let denied = verdict(&of_tenants(&[], &none, inside), "https://mcp.example/").await.unwrap_err();
-            assert!(matches!(denied, Denied::NotAllowed(_)), "{inside}: {denied}");
+            assert!(matches!(denied, DeniedAddress::NotAllowed(_)), "{inside}: {denied}");
         }
         let opened = of_tenants(&["http://127.0.0.1:9000", "10.1.0.0/16"], &none, "10.1.2.3");
         assert_eq!(verdict(&opened, "http://127.0.0.1:9000/mcp").await, Ok(()));
@@ -258,7 +272,7 @@ mod tests {
     async fn a_name_on_a_listed_host_leads_to_public_addresses_and_into_open_networks() {
         let guard = |open: &[&str], says| {
             let open: Vec<Cidr> = open.iter().map(|text| text.parse().unwrap()).collect();
-            Guard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Says(says)))
+            AddressGuard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Says(says)))
         };
         assert_eq!(verdict(&guard(&[], "93.184.215.14"), "https://a.example:8443/did.json").await, Ok(()));
         for inside in ["127.0.0.1", "10.0.0.7", "169.254.169.254", "fd00::1"] {
@@ -273,9 +287,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_bounds_tools_bounds_both_and_opens_nothing() {
-        let egress = Bounds {
+        let egress = EgressBounds {
             rules: Some(vec!["*.example:443".parse().unwrap(), "10.0.0.7:443".parse().unwrap()]),
-            ..Bounds::default()
+            ..EgressBounds::default()
         };
         let tenants = of_tenants(&["other.test:8443"], &egress, "93.184.215.14");
         assert_eq!(verdict(&tenants, "https://a.example/").await, Ok(()));
@@ -290,13 +304,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_operator_reaches_everything_but_a_clouds_credentials() {
-        let operators = of_operators(&Bounds::default(), &[], "10.0.0.9");
+        let operators = of_operators(&EgressBounds::default(), &[], "10.0.0.9");
         for url in ["http://127.0.0.1:9000/mcp", "http://localhost:9000/", "https://inside.example/", "http://[::1]:9/"]
         {
             assert_eq!(verdict(&operators, url).await, Ok(()), "{url}");
         }
         assert!(verdict(&operators, "http://169.254.169.254/latest").await.is_err());
-        let opened = of_operators(&Bounds::default(), &["169.254.169.254/32"], "10.0.0.9");
+        let opened = of_operators(&EgressBounds::default(), &["169.254.169.254/32"], "10.0.0.9");
         assert_eq!(verdict(&opened, "http://169.254.169.254/latest").await, Ok(()));
     }
 }

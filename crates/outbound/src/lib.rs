@@ -3,7 +3,7 @@
 //! | who named the address | client | what is reached |
 //! |---|---|---|
 //! | the operator, in the configuration | [`operators_client`] | that address, whatever it is |
-//! | somebody else, or the operator for calls of others | [`Guard::client`], [`pinned_client`] | what the [`Guard`] lets through |
+//! | somebody else, or the operator for calls of others | [`AddressGuard::client`], [`pinned_client`] | what the [`AddressGuard`] lets through |
 //!
 //! A guard is the egress gate that also stands before tools nobody trusts: which hosts and ports, then the name is resolved
 //! once, every address is judged, and the connection goes to what was judged.
@@ -29,7 +29,7 @@ mod opened;
 pub use client::{
     BuildError, ClientOptions, OriginClient, denial, operators_client, operators_client_with_tls, pinned_client,
 };
-pub use guard::{Denied, Guard, Target};
-pub use opened::{Opened, OpenedError};
+pub use guard::{AddressGuard, DeniedAddress, GuardedTarget};
+pub use opened::{OpenedError, OpenedNetworks};
 /// What a guard is made of.
-pub use sandbox::egress::{Cidr, GateLimits, Resolver, SystemResolver};
+pub use sandbox::egress::{Cidr, GateLimits, HostResolver, SystemResolver};

@@ -7,14 +7,14 @@
 
 use std::str::FromStr;
 
-use sandbox::egress::{Cidr, CidrError, Host, HostPattern, Rule, RuleError};
+use sandbox::egress::{Cidr, CidrError, EgressHost, EgressRule, HostPattern, RuleError};
 
 /// What the operator has opened beyond public hosts by https on port 443.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opened {
-    rules: Vec<Rule>,
+pub struct OpenedNetworks {
+    rules: Vec<EgressRule>,
     /// Those of the rules that may be called without TLS.
-    plaintext: Vec<Rule>,
+    plaintext: Vec<EgressRule>,
     networks: Vec<Cidr>,
 }
 
@@ -30,11 +30,11 @@ pub enum OpenedError {
     PlaintextEverywhere,
 }
 
-impl Opened {
+impl OpenedNetworks {
     /// Reads the operator's words.
     ///
     /// ```
-    /// # use gantry_outbound::Opened;
+    /// # use gantry_outbound::OpenedNetworks;
     /// assert!(Opened::read(["hooks.example.com:8443", "http://10.0.0.7:8080", "10.1.0.0/16"]).is_ok());
     /// assert_eq!(Opened::read(["http:*"]).unwrap_err().0, "http:*");
     /// ```
@@ -51,7 +51,7 @@ impl Opened {
 
     /// Hosts and ports that are named.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[EgressRule] {
         &self.rules
     }
 
@@ -63,12 +63,12 @@ impl Opened {
 
     /// Is a whole rule among what is named, and not only a part of it?
     #[must_use]
-    pub fn covers(&self, wanted: &Rule) -> bool {
+    pub fn covers(&self, wanted: &EgressRule) -> bool {
         self.rules.iter().any(|rule| rule.intersect(wanted).as_ref() == Some(wanted))
     }
 
     /// May this port of this host be asked without TLS?
-    pub(crate) fn allows_plaintext(&self, host: &Host, port: u16) -> bool {
+    pub(crate) fn allows_plaintext(&self, host: &EgressHost, port: u16) -> bool {
         self.plaintext.iter().any(|rule| rule.admits(host, port))
     }
 
@@ -78,7 +78,7 @@ impl Opened {
             self.networks.push(Cidr::from_str(text)?);
             return Ok(());
         }
-        let rule = Rule::from_str(text)?;
+        let rule = EgressRule::from_str(text)?;
         if text.to_ascii_lowercase().starts_with("http:") {
             if rule.host == HostPattern::Any {
                 return Err(OpenedError::PlaintextEverywhere);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_covered_as_a_whole_or_not_at_all() {
-        let opened = Opened::read(["https://*.example.com", "10.0.0.7:8080", "one.example:*"]).unwrap();
+        let opened = OpenedNetworks::read(["https://*.example.com", "10.0.0.7:8080", "one.example:*"]).unwrap();
         for (text, covered) in [
             ("https://a.example.com", true),
             ("a.example.com:443", true),

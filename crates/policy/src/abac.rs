@@ -10,15 +10,15 @@ use contract::version::Version;
 use serde_json::Value;
 
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 mod arguments;
 mod calendar;
 mod compile;
 mod cost;
+mod depth;
 mod expectations;
 mod facts;
-mod nesting;
 mod obligation;
 mod policies;
 mod problem;
@@ -30,24 +30,24 @@ mod words;
 
 pub use arguments::{ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX};
 pub use compile::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX};
-pub use expectations::{Case, CaseOutcome, ExpectationProblem, Expectations, Expected};
+pub use expectations::{CaseOutcome, ExpectationProblem, ExpectedDecision, PolicyCase, PolicyExpectations};
 pub(crate) use obligation::is_member_name;
 pub use obligation::{Obligation, ObligationError};
 pub use policies::{PERMIT_ALL, Policies};
 pub use problem::PolicyProblem;
-pub use source::Position;
+pub use source::SourcePosition;
 pub use vocabulary::SCHEMA;
 
 /// What a decision is about.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct PolicyQuestion<'a> {
     pub tenant: &'a TenantId,
     pub agent: &'a Subject,
     /// On whose behalf the agent acts.
     pub user: Option<&'a Subject>,
     pub session: Option<&'a str>,
     pub roles: &'a [Role],
-    pub scopes: &'a [Scope],
+    pub scopes: &'a [PermissionScope],
     pub tool: ToolFacts<'a>,
     /// The validated, canonical parameters: what will be executed.
     pub arguments: &'a Value,
@@ -84,12 +84,12 @@ pub struct ToolReach<'a> {
     /// The hosts among them, in lower case: names, addresses, `*.example.com`, or `*` for every host.
     pub hosts: &'a [String],
     /// The server behind an imported tool.
-    pub upstream: Option<Upstream<'a>>,
+    pub upstream: Option<PolicyUpstream<'a>>,
 }
 
 /// The server behind an imported tool, as far as policies may know it: no argument, header or query, where secrets stand.
 #[derive(Debug, Clone, Copy)]
-pub struct Upstream<'a> {
+pub struct PolicyUpstream<'a> {
     /// Its name in this installation.
     pub server: &'a str,
     /// `stdio`, `http` or `sse`.
@@ -149,7 +149,7 @@ impl Risk {
 
 /// The answer, with its reasons.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct PolicyVerdict {
     pub allowed: bool,
     /// The names of the policies that determined it: the permits that hold, or the forbids that do, or those that could
     /// not be evaluated. Empty with a denial: no permit holds, or the question could not be put.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::grant::ToolPattern;
-use crate::scope::{NetworkError, PathError, Subtree, Url};
+use crate::scope::{NetworkError, PathError, PathSubtree, UrlScope};
 
 mod number;
 
@@ -130,9 +130,9 @@ impl ArgumentLimit {
         if under.chars().count() > TEXT_CHARS_MAX {
             Err(LimitError::Under { argument: argument() })
         } else if under.starts_with('/') {
-            Subtree::read(under).map(drop).map_err(|problem| LimitError::Path { argument: argument(), problem })
+            PathSubtree::read(under).map(drop).map_err(|problem| LimitError::Path { argument: argument(), problem })
         } else if under.contains("://") {
-            Url::read_family(under).map(drop).map_err(|problem| LimitError::Url { argument: argument(), problem })
+            UrlScope::read_family(under).map(drop).map_err(|problem| LimitError::Url { argument: argument(), problem })
         } else {
             Err(LimitError::Under { argument: argument() })
         }
@@ -215,9 +215,9 @@ fn is_pointer(text: &str) -> bool {
 /// Is the path or URL at or below `under`? Neither is ever below one of the other.
 fn is_under(value: &str, under: &str) -> bool {
     if under.starts_with('/') {
-        matches!((Subtree::read(under), Subtree::read(value)), (Ok(outer), Ok(inner)) if outer.covers(&inner))
+        matches!((PathSubtree::read(under), PathSubtree::read(value)), (Ok(outer), Ok(inner)) if outer.covers(&inner))
     } else {
-        matches!((Url::read_family(under), Url::read_one(value)), (Ok(outer), Ok(inner)) if outer.covers(&inner))
+        matches!((UrlScope::read_family(under), UrlScope::read_one(value)), (Ok(outer), Ok(inner)) if outer.covers(&inner))
     }
 }
 

@@ -9,9 +9,9 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::NameError;
 use sha2::{Digest as _, Sha256};
 
-use crate::caller::{Caller, Warrant};
+use crate::caller::{Caller, CallerRecord};
 use crate::grant::{ToolGrant, ToolPattern};
-use crate::token::{self, TokenError, Trust};
+use crate::token::{self, TokenError, TokenTrust};
 
 /// The subject behind the bootstrap secret.
 pub(crate) const ADMIN_SUBJECT: &str = "admin";
@@ -62,12 +62,12 @@ impl AuthenticationError {
 pub struct Authenticator {
     admin_digest: [u8; 32],
     admin: Caller,
-    trust: Trust,
+    trust: TokenTrust,
 }
 
 impl Authenticator {
     /// With the bootstrap secret, and whose tokens are believed.
-    pub fn new(admin_secret: &str, trust: Trust) -> Result<Self, NameError> {
+    pub fn new(admin_secret: &str, trust: TokenTrust) -> Result<Self, NameError> {
         let everything = ToolGrant { tool_id: ToolPattern::All, version_range: None };
         let admin = Caller::administrator(
             ADMIN_SUBJECT.parse()?,
@@ -80,7 +80,7 @@ impl Authenticator {
 
     /// The same with other keys.
     #[must_use]
-    pub fn with_trust(&self, trust: Trust) -> Self {
+    pub fn with_trust(&self, trust: TokenTrust) -> Self {
         Self { admin_digest: self.admin_digest, admin: self.admin.clone(), trust }
     }
 
@@ -99,12 +99,12 @@ impl Authenticator {
     }
 
     /// Whose tokens are believed.
-    pub fn trust(&self) -> &Trust {
+    pub fn trust(&self) -> &TokenTrust {
         &self.trust
     }
 
     /// The caller of a warrant that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
-    pub fn honour(&self, warrant: Warrant) -> Caller {
+    pub fn honour(&self, warrant: CallerRecord) -> Caller {
         warrant.caller(&self.admin)
     }
 
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_admin_token_is_recognised_and_others_are_classified() {
         let key = SigningKey::from_seed(&[3; 32]);
-        let authenticator = Authenticator::new("s3cret", Trust::own(key.verifying_key())).unwrap();
+        let authenticator = Authenticator::new("s3cret", TokenTrust::own(key.verifying_key())).unwrap();
         let who = authenticator.authenticate(Some(BearerSecret("s3cret")), 0).unwrap();
         assert_eq!((who.kind(), who.tenant().as_str()), (CallerKind::AdminToken, "local"));
         assert_eq!(&who, authenticator.system());
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn keys_are_replaced_without_the_bootstrap_secret() {
-        let authenticator = Authenticator::new("s3cret", Trust::own(KeySet::default())).unwrap();
+        let authenticator = Authenticator::new("s3cret", TokenTrust::own(KeySet::default())).unwrap();
         let key = SigningKey::from_seed(&[3; 32]);
-        let newer = authenticator.with_trust(Trust::own(key.verifying_key()));
+        let newer = authenticator.with_trust(TokenTrust::own(key.verifying_key()));
         assert!(authenticator.trust().issuers[0].keys.is_empty());
         assert_eq!(newer.trust().issuers[0].keys.len(), 1);
         let who = newer.authenticate(Some(BearerSecret("s3cret")), 0).unwrap();

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 /// A budget. Absent means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Budget {
+pub struct CallBudget {
     /// Calls that may be run with this token and everything delegated from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
 }
 
-impl Budget {
+impl CallBudget {
     /// Is there no more in this budget than in the `outer` one?
     ///
     /// ```
-    /// # use gantry_policy::Budget;
+    /// # use gantry_policy::CallBudget;
     /// let (ten, unlimited) = (Budget { calls: Some(10) }, Budget { calls: None });
     /// assert!(ten.within(&unlimited) && ten.within(&ten) && !unlimited.within(&ten));
     /// ```
@@ -46,7 +46,11 @@ mod tests {
             (Some(6), Some(5), false),
             (Some(u64::MAX), Some(u64::MAX), true),
         ] {
-            assert_eq!(Budget { calls: inner }.within(&Budget { calls: outer }), expected, "{inner:?} {outer:?}");
+            assert_eq!(
+                CallBudget { calls: inner }.within(&CallBudget { calls: outer }),
+                expected,
+                "{inner:?} {outer:?}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 //! can be remembered per caller without remembering tokens. Times, budget and token id are not part of the digest: two
 //! tokens of one agent with equal rights get equal decisions.
 
-mod warrant;
+mod caller_record;
 
 use contract::canonical;
 use contract::ids::{Subject, TenantId, ToolId};
@@ -12,15 +12,15 @@ use contract::version::Version;
 use serde_json::json;
 
 use crate::argument_limit::ArgumentLimit;
-use crate::budget::Budget;
+use crate::budget::CallBudget;
 use crate::call_owner::CallOwner;
-use crate::delegation::{Delegator, Rights};
+use crate::delegation::{DelegatedRights, Delegator};
 use crate::grant::ToolGrant;
 use crate::role::{Action, Role};
-use crate::scope::Scope;
-use crate::token::Claims;
+use crate::scope::PermissionScope;
+use crate::token::TokenClaims;
 
-pub use warrant::Warrant;
+pub use caller_record::CallerRecord;
 
 /// How the caller proved itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum CallerKind {
     CapabilityToken,
 }
 
-/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) and by [`verify`](crate::verify) only; a [`Warrant`]
+/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) and by [`verify`](crate::verify) only; a [`CallerRecord`]
 /// is read back by the former.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
@@ -40,9 +40,9 @@ pub struct Caller {
     tenant: TenantId,
     roles: Vec<Role>,
     tools: Vec<ToolGrant>,
-    scopes: Vec<Scope>,
+    scopes: Vec<PermissionScope>,
     limits: Vec<ArgumentLimit>,
-    budget: Option<Budget>,
+    budget: Option<CallBudget>,
     user: Option<Subject>,
     session: Option<String>,
     issuer: Option<String>,
@@ -59,7 +59,12 @@ pub struct Caller {
 
 impl Caller {
     /// The holder of the bootstrap secret: everything, for ever.
-    pub(crate) fn administrator(subject: Subject, tenant: TenantId, tools: Vec<ToolGrant>, scopes: Vec<Scope>) -> Self {
+    pub(crate) fn administrator(
+        subject: Subject,
+        tenant: TenantId,
+        tools: Vec<ToolGrant>,
+        scopes: Vec<PermissionScope>,
+    ) -> Self {
         Self {
             kind: CallerKind::AdminToken,
             subject,
@@ -83,7 +88,7 @@ impl Caller {
     }
 
     /// From claims that have been verified.
-    pub(crate) fn from_token(claims: Claims, chain: Vec<Delegator>, leeway_seconds: u32) -> Self {
+    pub(crate) fn from_token(claims: TokenClaims, chain: Vec<Delegator>, leeway_seconds: u32) -> Self {
         Self {
             kind: CallerKind::CapabilityToken,
             subject: claims.sub,
@@ -174,7 +179,7 @@ impl Caller {
     }
 
     /// What calls may touch.
-    pub fn scopes(&self) -> &[Scope] {
+    pub fn scopes(&self) -> &[PermissionScope] {
         &self.scopes
     }
 
@@ -184,7 +189,7 @@ impl Caller {
     }
 
     /// How much may be done with the token; `None` is without limit.
-    pub fn budget(&self) -> Option<&Budget> {
+    pub fn budget(&self) -> Option<&CallBudget> {
         self.budget.as_ref()
     }
 
@@ -210,8 +215,8 @@ impl Caller {
     }
 
     /// What may be handed on at most. The bootstrap secret has no end, so its rights end at the end of time.
-    pub fn rights(&self) -> Rights {
-        Rights {
+    pub fn rights(&self) -> DelegatedRights {
+        DelegatedRights {
             tools: self.tools.clone(),
             scopes: self.scopes.clone(),
             limits: self.limits.clone(),

@@ -19,9 +19,9 @@ use std::fmt;
 use contract::version::VersionRange;
 
 use crate::argument_limit::ArgumentLimit;
-use crate::budget::Budget;
+use crate::budget::CallBudget;
 use crate::grant::{ToolGrant, ToolPattern};
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 mod chain;
 
@@ -29,36 +29,36 @@ pub use chain::{CHAIN_LINKS_MAX, ChainError, Delegator};
 
 /// What somebody may do and until when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rights {
+pub struct DelegatedRights {
     pub tools: Vec<ToolGrant>,
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<PermissionScope>,
     pub limits: Vec<ArgumentLimit>,
-    pub budget: Option<Budget>,
+    pub budget: Option<CallBudget>,
     /// Seconds since the epoch.
     pub expires_at: i64,
 }
 
 /// What a delegated token should have. What is not asked for is inherited.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct NarrowingWish {
+pub struct NarrowingRequest {
     pub tools: Option<Vec<ToolGrant>>,
-    pub scopes: Option<Vec<Scope>>,
+    pub scopes: Option<Vec<PermissionScope>>,
     /// In addition to those there are.
     pub limits: Vec<ArgumentLimit>,
-    pub budget: Option<Budget>,
+    pub budget: Option<CallBudget>,
     /// Seconds since the epoch.
     pub expires_at: Option<i64>,
 }
 
 /// The first thing in which a child is wider than its parent.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Widening {
+pub enum RightsWidening {
     #[error("tool `{0}` is not among the delegator's tools")]
     Tool(ToolPattern),
     #[error("tool `{tool}` is not the delegator's in {}", Versions(.range.as_ref()))]
     VersionRange { tool: ToolPattern, range: Option<VersionRange> },
     #[error("scope `{0}` is not among the delegator's scopes")]
-    Scope(Scope),
+    Scope(PermissionScope),
     #[error("the delegator's limit on argument `{argument}` of `{tool}` is missing")]
     LimitMissing { tool: ToolPattern, argument: String },
     #[error("the budget is larger than the delegator's {most} calls")]
@@ -70,7 +70,7 @@ pub enum Widening {
 /// Finds the first thing that `child` has and `parent` has not: tools, versions, scopes, limits, budget, lifetime.
 ///
 /// Limits are compared by containment: the child must carry each of the parent's, whichever tools it is about.
-pub fn first_widening(child: &Rights, parent: &Rights) -> Option<Widening> {
+pub fn first_widening(child: &DelegatedRights, parent: &DelegatedRights) -> Option<RightsWidening> {
     wider_tool(&child.tools, &parent.tools)
         .or_else(|| wider_scope(&child.scopes, &parent.scopes))
         .or_else(|| missing_limit(&child.limits, &parent.limits))
@@ -93,14 +93,14 @@ pub fn first_widening(child: &Rights, parent: &Rights) -> Option<Widening> {
 ///     "scope `filesystem:read:/` is not among the delegator's scopes"
 /// );
 /// ```
-pub fn narrow(parent: &Rights, wish: &NarrowingWish) -> Result<Rights, Widening> {
+pub fn narrow(parent: &DelegatedRights, wish: &NarrowingRequest) -> Result<DelegatedRights, RightsWidening> {
     let mut limits = parent.limits.clone();
     for limit in &wish.limits {
         if !limits.contains(limit) {
             limits.push(limit.clone());
         }
     }
-    let child = Rights {
+    let child = DelegatedRights {
         tools: wish.tools.as_ref().unwrap_or(&parent.tools).clone(),
         scopes: wish.scopes.as_ref().unwrap_or(&parent.scopes).clone(),
         limits,
@@ -115,37 +115,37 @@ pub fn narrow(parent: &Rights, wish: &NarrowingWish) -> Result<Rights, Widening>
 
 // ------------------------------------------------------------------------------------------------------ part by part
 
-fn wider_tool(child: &[ToolGrant], parent: &[ToolGrant]) -> Option<Widening> {
+fn wider_tool(child: &[ToolGrant], parent: &[ToolGrant]) -> Option<RightsWidening> {
     child.iter().find(|entry| !entry.is_covered_by(parent)).map(|entry| {
         let tool = entry.tool_id.clone();
         if parent.iter().any(|own| own.tool_id.covers(&tool)) {
-            Widening::VersionRange { tool, range: entry.version_range.clone() }
+            RightsWidening::VersionRange { tool, range: entry.version_range.clone() }
         } else {
-            Widening::Tool(tool)
+            RightsWidening::Tool(tool)
         }
     })
 }
 
-fn wider_scope(child: &[Scope], parent: &[Scope]) -> Option<Widening> {
-    let beyond = |scope: &&Scope| !parent.iter().any(|own| own.covers_scope(scope));
-    child.iter().find(beyond).map(|scope| Widening::Scope(scope.clone()))
+fn wider_scope(child: &[PermissionScope], parent: &[PermissionScope]) -> Option<RightsWidening> {
+    let beyond = |scope: &&PermissionScope| !parent.iter().any(|own| own.covers_scope(scope));
+    child.iter().find(beyond).map(|scope| RightsWidening::Scope(scope.clone()))
 }
 
-fn missing_limit(child: &[ArgumentLimit], parent: &[ArgumentLimit]) -> Option<Widening> {
+fn missing_limit(child: &[ArgumentLimit], parent: &[ArgumentLimit]) -> Option<RightsWidening> {
     parent
         .iter()
         .find(|limit| !child.contains(limit))
-        .map(|limit| Widening::LimitMissing { tool: limit.tool_id.clone(), argument: limit.argument.clone() })
+        .map(|limit| RightsWidening::LimitMissing { tool: limit.tool_id.clone(), argument: limit.argument.clone() })
 }
 
-fn wider_budget(child: Option<&Budget>, parent: Option<&Budget>) -> Option<Widening> {
+fn wider_budget(child: Option<&CallBudget>, parent: Option<&CallBudget>) -> Option<RightsWidening> {
     let most = parent?.calls?;
-    let fits = child.is_some_and(|budget| budget.within(&Budget { calls: Some(most) }));
-    (!fits).then_some(Widening::Budget { most })
+    let fits = child.is_some_and(|budget| budget.within(&CallBudget { calls: Some(most) }));
+    (!fits).then_some(RightsWidening::Budget { most })
 }
 
-fn longer_life(child: i64, parent: i64) -> Option<Widening> {
-    (child > parent).then_some(Widening::Lifetime { end: parent })
+fn longer_life(child: i64, parent: i64) -> Option<RightsWidening> {
+    (child > parent).then_some(RightsWidening::Lifetime { end: parent })
 }
 
 /// Versions in a sentence.
@@ -166,12 +166,12 @@ mod tests {
 
     use super::*;
 
-    fn rights() -> Rights {
-        Rights {
+    fn rights() -> DelegatedRights {
+        DelegatedRights {
             tools: serde_json::from_value(json!([{ "tool_id": "pay.*", "version_range": "^1" }])).unwrap(),
             scopes: vec!["filesystem:read:/data".parse().unwrap()],
             limits: vec![limit("/amount")],
-            budget: Some(Budget { calls: Some(10) }),
+            budget: Some(CallBudget { calls: Some(10) }),
             expires_at: 1000,
         }
     }
@@ -186,56 +186,56 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_is_inherited() {
-        assert_eq!(narrow(&rights(), &NarrowingWish::default()), Ok(rights()));
+        assert_eq!(narrow(&rights(), &NarrowingRequest::default()), Ok(rights()));
     }
 
     #[test]
     fn a_wish_for_less_is_granted_and_limits_add_up() {
-        let wish = NarrowingWish {
+        let wish = NarrowingRequest {
             tools: grants(json!([{ "tool_id": "pay.refund", "version_range": "1.2.3" }])),
             scopes: Some(vec![]),
             limits: vec![limit("/amount"), limit("/fee")],
-            budget: Some(Budget { calls: Some(1) }),
+            budget: Some(CallBudget { calls: Some(1) }),
             expires_at: Some(999),
         };
         let child = narrow(&rights(), &wish).unwrap();
         assert_eq!(child.limits, [limit("/amount"), limit("/fee")]);
-        assert_eq!((child.expires_at, child.budget, child.scopes), (999, Some(Budget { calls: Some(1) }), vec![]));
+        assert_eq!((child.expires_at, child.budget, child.scopes), (999, Some(CallBudget { calls: Some(1) }), vec![]));
     }
 
     #[test]
     fn a_wish_for_more_is_refused_by_name() {
-        let wish = NarrowingWish::default;
+        let wish = NarrowingRequest::default;
         for (wish, message) in [
             (
-                NarrowingWish { tools: grants(json!([{ "tool_id": "calculator" }])), ..wish() },
+                NarrowingRequest { tools: grants(json!([{ "tool_id": "calculator" }])), ..wish() },
                 "tool `calculator` is not among the delegator's tools",
             ),
             (
-                NarrowingWish { tools: grants(json!([{ "tool_id": "pay.refund" }])), ..wish() },
+                NarrowingRequest { tools: grants(json!([{ "tool_id": "pay.refund" }])), ..wish() },
                 "tool `pay.refund` is not the delegator's in every version",
             ),
             (
-                NarrowingWish {
+                NarrowingRequest {
                     tools: grants(json!([{ "tool_id": "pay.refund", "version_range": ">=1.0.0" }])),
                     ..wish()
                 },
                 "tool `pay.refund` is not the delegator's in all versions of `>=1.0.0`",
             ),
             (
-                NarrowingWish { scopes: Some(vec!["filesystem:write:/data".parse().unwrap()]), ..wish() },
+                NarrowingRequest { scopes: Some(vec!["filesystem:write:/data".parse().unwrap()]), ..wish() },
                 "scope `filesystem:write:/data` is not among the delegator's scopes",
             ),
             (
-                NarrowingWish { budget: Some(Budget { calls: Some(11) }), ..wish() },
+                NarrowingRequest { budget: Some(CallBudget { calls: Some(11) }), ..wish() },
                 "the budget is larger than the delegator's 10 calls",
             ),
             (
-                NarrowingWish { budget: Some(Budget { calls: None }), ..wish() },
+                NarrowingRequest { budget: Some(CallBudget { calls: None }), ..wish() },
                 "the budget is larger than the delegator's 10 calls",
             ),
             (
-                NarrowingWish { expires_at: Some(1001), ..wish() },
+                NarrowingRequest { expires_at: Some(1001), ..wish() },
                 "the lifetime goes beyond the delegator's, which ends at 1000 (seconds since the epoch)",
             ),
         ] {
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn a_dropped_limit_and_a_dropped_budget_are_widenings() {
-        let no_limit = Rights { limits: vec![limit("/fee")], ..rights() };
+        let no_limit = DelegatedRights { limits: vec![limit("/fee")], ..rights() };
         assert_eq!(
             first_widening(&no_limit, &rights()).unwrap().to_string(),
             "the delegator's limit on argument `/amount` of `pay.refund` is missing"
         );
-        let no_budget = Rights { budget: None, ..rights() };
-        assert_eq!(first_widening(&no_budget, &rights()), Some(Widening::Budget { most: 10 }));
+        let no_budget = DelegatedRights { budget: None, ..rights() };
+        assert_eq!(first_widening(&no_budget, &rights()), Some(RightsWidening::Budget { most: 10 }));
         assert_eq!(first_widening(&rights(), &no_budget), None);
     }
 }

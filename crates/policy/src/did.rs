@@ -134,7 +134,7 @@ fn is_specific_id(id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jose::Algorithm;
+    use crate::jose::SignatureAlgorithm;
 
     #[test]
     fn the_syntax_is_that_of_did_core() {
@@ -201,7 +201,7 @@ mod tests {
         let did = Did::of_key(&own);
         assert_eq!(did.as_str().parse(), Ok(did.clone()));
         let key = did.self_certified_key().unwrap();
-        assert_eq!(key.algorithm(), Algorithm::EdDsa);
+        assert_eq!(key.algorithm(), SignatureAlgorithm::EdDsa);
         assert_eq!(key.thumbprint(), own.verifying_key().thumbprint());
         assert_eq!(key.id(), format!("{did}#{}", did.specific_id()));
         assert!(key.verifies(b"m", &own.sign(b"m")));

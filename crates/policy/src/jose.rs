@@ -25,14 +25,14 @@ pub use key_set::{KEYS_MAX, KeySet};
 pub use signing_key::SigningKey;
 pub use verifying_key::VerifyingKey;
 
-pub(crate) use compact::{Compact, decode_part, header_object, is_printable_name, write};
+pub(crate) use compact::{CompactToken, decode_part, header_object, is_printable_name, write};
 pub(crate) use jwk::{JwkProblem, read as read_jwk};
 pub(crate) use spki::rsa_public_key;
-pub(crate) use verifying_key::Material;
+pub(crate) use verifying_key::KeyMaterial;
 
 /// How a signature is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub enum SignatureAlgorithm {
     /// RSA with PKCS#1 v1.5 padding and SHA-256.
     Rs256,
     /// ECDSA over P-256 with SHA-256.
@@ -41,7 +41,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-impl Algorithm {
+impl SignatureAlgorithm {
     /// As `alg` has it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -38,10 +38,10 @@ mod path;
 mod place;
 
 pub use network::NetworkError;
-pub(crate) use network::Url;
+pub(crate) use network::UrlScope;
 pub use path::PathError;
-pub(crate) use path::Subtree;
-pub use place::{NetworkPlace, Place, PlacePort};
+pub(crate) use path::PathSubtree;
+pub use place::{NetworkPlace, PlacePort, ScopeTarget};
 
 /// Longest scope text.
 pub(crate) const SCOPE_CHARS_MAX: usize = 1024;
@@ -49,7 +49,7 @@ pub(crate) const SCOPE_CHARS_MAX: usize = 1024;
 /// A scope, granted or required. Two are equal when their texts are; `a.covers_scope(&b) && b.covers_scope(&a)` tells
 /// whether they mean the same.
 #[derive(Clone)]
-pub struct Scope {
+pub struct PermissionScope {
     text: Box<str>,
     target: Target<Box<str>>,
 }
@@ -81,7 +81,7 @@ pub enum ScopeError {
 enum Target<S> {
     Everything,
     /// `None` is both modes.
-    Files(Option<Mode>, Subtree<S>),
+    Files(Option<Mode>, PathSubtree<S>),
     Network(Network<S>),
     /// All texts that begin with this and go on.
     Below(S),
@@ -96,7 +96,7 @@ enum Mode {
 
 // ----------------------------------------------------------------------------------------------------------- Scope
 
-impl Scope {
+impl PermissionScope {
     /// The scope as text.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -105,7 +105,7 @@ impl Scope {
     /// Does this granted scope cover the `required` one?
     ///
     /// ```
-    /// # use gantry_policy::Scope;
+    /// # use gantry_policy::PermissionScope;
     /// let granted: Scope = "filesystem:read:/data".parse().unwrap();
     /// assert!(granted.covers("filesystem:read:/data/x"));
     /// assert!(!granted.covers("filesystem:read:/database") && !granted.covers("filesystem:read:/data/../etc"));
@@ -121,7 +121,7 @@ impl Scope {
     /// Does this scope cover whatever `other` covers?
     ///
     /// ```
-    /// # use gantry_policy::Scope;
+    /// # use gantry_policy::PermissionScope;
     /// let granted: Scope = "network:https://*.example.com".parse().unwrap();
     /// assert!(granted.covers_scope(&"network:https://*.eu.example.com/v1".parse().unwrap()));
     /// assert!(!granted.covers_scope(&"network:*".parse().unwrap()));
@@ -131,7 +131,7 @@ impl Scope {
     }
 }
 
-impl FromStr for Scope {
+impl FromStr for PermissionScope {
     type Err = ScopeError;
     fn from_str(text: &str) -> Result<Self, ScopeError> {
         Ok(Self { text: text.into(), target: Target::read(text)?.keep() })
@@ -165,7 +165,7 @@ impl<'t> Target<&'t str> {
 
     fn read_files(what: &'t str) -> Result<Self, ScopeError> {
         if what == "*" {
-            return Ok(Self::Files(None, Subtree::ROOT));
+            return Ok(Self::Files(None, PathSubtree::ROOT));
         }
         let (mode, path) = what.split_once(':').ok_or(ScopeError::Mode)?;
         let mode = match mode {
@@ -174,8 +174,8 @@ impl<'t> Target<&'t str> {
             _ => return Err(ScopeError::Mode),
         };
         match path {
-            "*" => Ok(Self::Files(Some(mode), Subtree::ROOT)),
-            _ => Some(Subtree::read(path)?)
+            "*" => Ok(Self::Files(Some(mode), PathSubtree::ROOT)),
+            _ => Some(PathSubtree::read(path)?)
                 .filter(|path| !path.has_star())
                 .map(|path| Self::Files(Some(mode), path))
                 .ok_or(ScopeError::Star),
@@ -226,51 +226,51 @@ fn goes_on(text: &str, prefix: &str) -> bool {
 
 // ------------------------------------------------------------------------------------------------ as text and data
 
-impl fmt::Display for Scope {
+impl fmt::Display for PermissionScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl fmt::Debug for Scope {
+impl fmt::Debug for PermissionScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scope({})", self.text)
     }
 }
 
-impl PartialEq for Scope {
+impl PartialEq for PermissionScope {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Scope {}
+impl Eq for PermissionScope {}
 
-impl Hash for Scope {
+impl Hash for PermissionScope {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
 }
 
-impl PartialOrd for Scope {
+impl PartialOrd for PermissionScope {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Scope {
+impl Ord for PermissionScope {
     fn cmp(&self, other: &Self) -> Ordering {
         self.text.cmp(&other.text)
     }
 }
 
-impl Serialize for Scope {
+impl Serialize for PermissionScope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
 }
 
-impl<'de> Deserialize<'de> for Scope {
+impl<'de> Deserialize<'de> for PermissionScope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }

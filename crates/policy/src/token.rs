@@ -18,9 +18,9 @@ mod claims;
 mod mint;
 mod trust;
 
-pub use claims::{Audience, Claims};
-pub use mint::{MintError, MintRequest, Minter, mint};
-pub use trust::{DELEGATION_DEPTH_MAX, Issuer, Trust};
+pub use claims::{TokenAudience, TokenClaims};
+pub use mint::{MintError, MintRequest, TokenMinter, mint};
+pub use trust::{DELEGATION_DEPTH_MAX, TokenIssuerKeys, TokenTrust};
 
 use contract::error::ErrorCode;
 use contract::ids::Subject;
@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::authenticator::ADMIN_SUBJECT;
 use crate::caller::Caller;
-use crate::jose::{Compact, JwsError};
+use crate::jose::{CompactToken, JwsError};
 use crate::role::Role;
 
 /// Who issues this server's own tokens, unless it is told otherwise.
@@ -122,16 +122,16 @@ impl From<JwsError> for TokenError {
 
 /// The claims of a token whose signature, issuer, audience and time are in order, and who has issued it.
 #[derive(Debug)]
-pub struct Registered<'t> {
-    pub issuer: &'t Issuer,
+pub struct VerifiedClaims<'t> {
+    pub issuer: &'t TokenIssuerKeys,
     /// A JSON object; its other members have not been looked at.
     pub claims: Value,
 }
 
 /// Verifies a token and says who calls. `now_ms` is milliseconds since the epoch.
-pub fn verify(token: &str, trust: &Trust, now_ms: i64) -> Result<Caller, TokenError> {
-    let Registered { issuer, claims } = verify_registered(token, trust, now_ms)?;
-    let mut claims = Claims::read(claims)?;
+pub fn verify(token: &str, trust: &TokenTrust, now_ms: i64) -> Result<Caller, TokenError> {
+    let VerifiedClaims { issuer, claims } = verify_registered(token, trust, now_ms)?;
+    let mut claims = TokenClaims::read(claims)?;
     if claims.roles.iter().any(|role| !issuer.roles.contains(role)) {
         return Err(TokenError::Malformed("it gives a role that its issuer may not give (`roles`)"));
     }
@@ -153,8 +153,12 @@ pub fn verify(token: &str, trust: &Trust, now_ms: i64) -> Result<Caller, TokenEr
 
 /// Verifies what every JWT has: signature, issuer, audience and time. `exp`, `iss` and `aud` must be there; `nbf` and
 /// `iat` must be in order if they are.
-pub fn verify_registered<'t>(token: &str, trust: &'t Trust, now_ms: i64) -> Result<Registered<'t>, TokenError> {
-    let compact = Compact::read(token)?;
+pub fn verify_registered<'t>(
+    token: &str,
+    trust: &'t TokenTrust,
+    now_ms: i64,
+) -> Result<VerifiedClaims<'t>, TokenError> {
+    let compact = CompactToken::read(token)?;
     let signers = trust.signers(&compact)?;
     let Ok(claims @ Value::Object(_)) = json::read(compact.payload(), &JsonLimits::default()) else {
         return Err(TokenError::Malformed("its claims are not a JSON object with each member once"));
@@ -166,5 +170,5 @@ pub fn verify_registered<'t>(token: &str, trust: &'t Trust, now_ms: i64) -> Resu
         return Err(TokenError::WrongAudience);
     }
     claims::in_time(&claims, trust.leeway(), now_ms.div_euclid(1000))?;
-    Ok(Registered { issuer, claims })
+    Ok(VerifiedClaims { issuer, claims })
 }

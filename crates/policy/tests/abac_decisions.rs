@@ -5,8 +5,8 @@ use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use gantry_policy::{
-    ContextNeeds, Obligation, OutputSchema, PERMIT_ALL, Policies, Question, Role, Scope, ToolFacts, ToolReach,
-    Upstream, Verdict,
+    ContextNeeds, Obligation, OutputSchema, PERMIT_ALL, PermissionScope, Policies, PolicyQuestion, PolicyUpstream,
+    PolicyVerdict, Role, ToolFacts, ToolReach,
 };
 use serde_json::{Value, json};
 
@@ -39,9 +39,9 @@ impl Asked {
         Self { arguments, ..Self::new() }
     }
 
-    fn of(&self, policies: &Policies) -> Verdict {
-        let scopes: Vec<Scope> = vec!["tool:*".parse().unwrap()];
-        policies.decide(&Question {
+    fn of(&self, policies: &Policies) -> PolicyVerdict {
+        let scopes: Vec<PermissionScope> = vec!["tool:*".parse().unwrap()];
+        policies.decide(&PolicyQuestion {
             tenant: &self.tenant,
             agent: &self.agent,
             user: self.user.as_ref(),
@@ -60,7 +60,7 @@ impl Asked {
                 reach: ToolReach {
                     permissions: &["tool:refund".to_owned(), "network:https://pay.example".to_owned()],
                     hosts: &["pay.example".to_owned()],
-                    upstream: Some(Upstream {
+                    upstream: Some(PolicyUpstream {
                         server: "refunds",
                         transport: "stdio",
                         command: Some("refunds-mcp"),

@@ -1,6 +1,6 @@
 //! Expectations: the table that authors write beside their policies.
 
-use gantry_policy::{Expectations, Policies};
+use gantry_policy::{Policies, PolicyExpectations};
 
 const EXAMPLE_POLICIES: &str = include_str!("../../../examples/policies/policies.cedar");
 const EXAMPLE_EXPECTATIONS: &str = include_str!("../../../examples/policies/expectations.toml");
@@ -8,7 +8,7 @@ const EXAMPLE_EXPECTATIONS: &str = include_str!("../../../examples/policies/expe
 #[test]
 fn the_example_policies_do_what_their_table_says() {
     let policies = Policies::compile(EXAMPLE_POLICIES).unwrap();
-    let table = Expectations::parse(EXAMPLE_EXPECTATIONS).unwrap();
+    let table = PolicyExpectations::parse(EXAMPLE_EXPECTATIONS).unwrap();
     assert_eq!(table.policies, ["policies.cedar"]);
     assert!(policies.warnings().is_empty());
     let outcomes = table.run(&policies);
@@ -24,7 +24,7 @@ fn each_difference_is_told() {
         "@id(\"a\") @obligations(\"require_approval\") permit (principal, action, resource) when { context.hour == 22 };",
     )
     .unwrap();
-    let table = Expectations::parse(
+    let table = PolicyExpectations::parse(
         r#"
         [[case]]
         name = "offset and string"
@@ -81,7 +81,7 @@ fn broken_tables_are_refused_with_their_place() {
         (row.replace("deny", "maybe"), 1, "unknown variant `maybe`"),
         (row.replace("agent = \"a\"\n", ""), 1, "missing field `agent`"),
     ] {
-        let problems = Expectations::parse(&text).unwrap_err();
+        let problems = PolicyExpectations::parse(&text).unwrap_err();
         let problem = problems.first().unwrap();
         assert_eq!((problems.len(), problem.position.line), (1, line), "{text}: {problem}");
         assert!(problem.message.contains(words), "{text}: {problem}");
@@ -91,6 +91,6 @@ fn broken_tables_are_refused_with_their_place() {
 #[test]
 fn problems_of_several_cases_are_told_together() {
     let text = "[[case]]\nname = \"one\"\n[[case]]\nagent = 1\n";
-    let cases: Vec<_> = Expectations::parse(text).unwrap_err().into_iter().map(|problem| problem.case).collect();
+    let cases: Vec<_> = PolicyExpectations::parse(text).unwrap_err().into_iter().map(|problem| problem.case).collect();
     assert_eq!(cases, [Some("one".to_owned()), Some("2".to_owned())]);
 }

@@ -4,7 +4,7 @@
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_policy::{OutputSchema, Policies, Question, ToolFacts, ToolReach};
+use gantry_policy::{OutputSchema, Policies, PolicyQuestion, ToolFacts, ToolReach};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn condition(comparison: &Comparison, whole: bool, bound: i64) -> String {
 fn allows(policies: &str, arguments: &Value) -> bool {
     let (tenant, agent, tool): (TenantId, Subject, ToolId) =
         ("t".parse().unwrap(), "a".parse().unwrap(), "pay".parse().unwrap());
-    let question = Question {
+    let question = PolicyQuestion {
         tenant: &tenant,
         agent: &agent,
         user: None,

@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_policy::{OutputSchema, Policies, Question, ToolFacts, ToolReach, Verdict};
+use gantry_policy::{OutputSchema, Policies, PolicyQuestion, PolicyVerdict, ToolFacts, ToolReach};
 use serde_json::json;
 
-fn decide(policies: &Policies, agent: &str, tool: &str) -> Verdict {
+fn decide(policies: &Policies, agent: &str, tool: &str) -> PolicyVerdict {
     let (tenant, agent, tool): (TenantId, Subject, ToolId) =
         ("acme".parse().unwrap(), agent.parse().unwrap(), tool.parse().unwrap());
-    policies.decide(&Question {
+    policies.decide(&PolicyQuestion {
         tenant: &tenant,
         agent: &agent,
         user: None,

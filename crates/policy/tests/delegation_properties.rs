@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use contract::version::Version;
 use gantry_policy::{
-    ArgumentLimit, Budget, ChainError, Delegator, NarrowingWish, Rights, Scope, ToolGrant, Widening, first_widening,
-    narrow,
+    ArgumentLimit, CallBudget, ChainError, DelegatedRights, Delegator, NarrowingRequest, PermissionScope,
+    RightsWidening, ToolGrant, first_widening, narrow,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
@@ -69,22 +69,23 @@ fn any_tools() -> impl Strategy<Value = Vec<ToolGrant>> {
     proptest::collection::vec(entry, 0..4)
 }
 
-fn any_scopes() -> impl Strategy<Value = Vec<Scope>> {
+fn any_scopes() -> impl Strategy<Value = Vec<PermissionScope>> {
     let parse = |texts: Vec<&str>| texts.iter().map(|text| text.parse().unwrap()).collect();
     proptest::collection::vec(select(&SCOPES[..]), 0..4).prop_map(parse)
 }
 
-fn any_budget() -> impl Strategy<Value = Option<Budget>> {
-    prop_oneof![1 => Just(None), 3 => select(&CALLS[..]).prop_map(|calls| Some(Budget { calls }))]
+fn any_budget() -> impl Strategy<Value = Option<CallBudget>> {
+    prop_oneof![1 => Just(None), 3 => select(&CALLS[..]).prop_map(|calls| Some(CallBudget { calls }))]
 }
 
-fn any_rights() -> impl Strategy<Value = Rights> {
-    (any_tools(), any_scopes(), subsequence(LIMITS.clone(), 0..3), any_budget(), 0..4_i64)
-        .prop_map(|(tools, scopes, limits, budget, expires_at)| Rights { tools, scopes, limits, budget, expires_at })
+fn any_rights() -> impl Strategy<Value = DelegatedRights> {
+    (any_tools(), any_scopes(), subsequence(LIMITS.clone(), 0..3), any_budget(), 0..4_i64).prop_map(
+        |(tools, scopes, limits, budget, expires_at)| DelegatedRights { tools, scopes, limits, budget, expires_at },
+    )
 }
 
 /// Rights that have something to hand on.
-fn wide_rights() -> impl Strategy<Value = Rights> {
+fn wide_rights() -> impl Strategy<Value = DelegatedRights> {
     (any_rights(), any::<[bool; 4]>()).prop_map(|(mut rights, [all_tools, all_scopes, no_budget, long])| {
         if all_tools {
             rights.tools.push(grant("*", None));
@@ -103,7 +104,7 @@ fn wide_rights() -> impl Strategy<Value = Rights> {
 }
 
 /// Mostly asks for little, so that chains become long, and often enough for too much.
-fn any_wish() -> impl Strategy<Value = NarrowingWish> {
+fn any_wish() -> impl Strategy<Value = NarrowingRequest> {
     (
         proptest::option::weighted(0.4, any_tools()),
         proptest::option::weighted(0.4, any_scopes()),
@@ -111,7 +112,7 @@ fn any_wish() -> impl Strategy<Value = NarrowingWish> {
         prop_oneof![2 => Just(None), 1 => any_budget()],
         proptest::option::weighted(0.3, 0..6_i64),
     )
-        .prop_map(|(tools, scopes, limits, budget, expires_at)| NarrowingWish {
+        .prop_map(|(tools, scopes, limits, budget, expires_at)| NarrowingRequest {
             tools,
             scopes,
             limits,
@@ -172,7 +173,7 @@ struct Tried {
     counts: Vec<bool>,
 }
 
-fn try_out(rights: &Rights) -> Tried {
+fn try_out(rights: &DelegatedRights) -> Tried {
     let versions: Vec<Version> = VERSIONS.iter().map(|text| text.parse().unwrap()).collect();
     let sets = argument_sets();
     Tried {
@@ -267,23 +268,23 @@ fn allowed(row: &[bool]) -> impl Iterator<Item = usize> {
 }
 
 /// Is there something in one part that the child's has and the parent's has not, whatever the other parts say?
-fn is_really_wider(widening: &Widening, child: &Tried, parent: &Tried) -> bool {
+fn is_really_wider(widening: &RightsWidening, child: &Tried, parent: &Tried) -> bool {
     let wider = |child: &[bool], parent: &[bool]| child.iter().zip(parent).any(|(child, parent)| *child && !parent);
     match widening {
-        Widening::Tool(_) | Widening::VersionRange { .. } => {
+        RightsWidening::Tool(_) | RightsWidening::VersionRange { .. } => {
             child.versions.iter().zip(&parent.versions).any(|(child, parent)| wider(child, parent))
         }
-        Widening::Scope(_) => wider(&child.needs, &parent.needs),
-        Widening::LimitMissing { .. } => {
+        RightsWidening::Scope(_) => wider(&child.needs, &parent.needs),
+        RightsWidening::LimitMissing { .. } => {
             child.arguments.iter().zip(&parent.arguments).any(|(child, parent)| wider(child, parent))
         }
-        Widening::Budget { .. } => wider(&child.counts, &parent.counts),
-        Widening::Lifetime { .. } => wider(&child.times, &parent.times),
+        RightsWidening::Budget { .. } => wider(&child.counts, &parent.counts),
+        RightsWidening::Lifetime { .. } => wider(&child.times, &parent.times),
     }
 }
 
 /// What the wish would come to if nobody judged it.
-fn unjudged(parent: &Rights, wish: &NarrowingWish) -> Rights {
+fn unjudged(parent: &DelegatedRights, wish: &NarrowingRequest) -> DelegatedRights {
     let mut rights = parent.clone();
     rights.tools = wish.tools.clone().unwrap_or(rights.tools);
     rights.scopes = wish.scopes.clone().unwrap_or(rights.scopes);
@@ -296,7 +297,7 @@ fn unjudged(parent: &Rights, wish: &NarrowingWish) -> Rights {
 // --------------------------------------------------------------------------------------------------------- properties
 
 /// The rights along a chain: each wish that is refused is passed over.
-fn chain_of(root: Rights, wishes: &[NarrowingWish]) -> Vec<Rights> {
+fn chain_of(root: DelegatedRights, wishes: &[NarrowingRequest]) -> Vec<DelegatedRights> {
     let mut chain = vec![root];
     for wish in wishes {
         if let Ok(child) = narrow(chain.last().unwrap(), wish) {
@@ -307,14 +308,14 @@ fn chain_of(root: Rights, wishes: &[NarrowingWish]) -> Vec<Rights> {
 }
 
 /// The chain as a token carries it, nearest link first, and the rights of the token itself.
-fn as_claim(chain: &[Rights]) -> Option<Delegator> {
+fn as_claim(chain: &[DelegatedRights]) -> Option<Delegator> {
     chain.iter().enumerate().fold(None, |act, (at, rights)| {
         Some(Delegator::of(format!("agent_{at}").parse().unwrap(), format!("token_{at}"), 0, rights, act))
     })
 }
 
 /// Makes one part of `child` wider than `parent`. `None` where the parent has all there is.
-fn widen(child: &Rights, parent: &Rights, part: usize, which: Index) -> Option<Rights> {
+fn widen(child: &DelegatedRights, parent: &DelegatedRights, part: usize, which: Index) -> Option<DelegatedRights> {
     let mut wider = child.clone();
     match part {
         0 if !parent.tools.contains(&grant("*", None)) => wider.tools.push(grant("*", None)),
@@ -331,8 +332,9 @@ fn widen(child: &Rights, parent: &Rights, part: usize, which: Index) -> Option<R
         }
         4 => {
             let most = parent.budget.as_ref()?.calls?;
-            wider.budget =
-                [None, Some(Budget { calls: None }), Some(Budget { calls: Some(most + 1) })][which.index(3)].clone();
+            wider.budget = [None, Some(CallBudget { calls: None }), Some(CallBudget { calls: Some(most + 1) })]
+                [which.index(3)]
+            .clone();
         }
         5 => wider.expires_at = parent.expires_at + 1,
         _ => return None,
@@ -341,13 +343,13 @@ fn widen(child: &Rights, parent: &Rights, part: usize, which: Index) -> Option<R
 }
 
 /// Is it the part that `widen` changed?
-fn is_about(widening: &Widening, part: usize) -> bool {
+fn is_about(widening: &RightsWidening, part: usize) -> bool {
     match widening {
-        Widening::Tool(_) | Widening::VersionRange { .. } => part < 2,
-        Widening::Scope(_) => part == 2,
-        Widening::LimitMissing { .. } => part == 3,
-        Widening::Budget { .. } => part == 4,
-        Widening::Lifetime { .. } => part == 5,
+        RightsWidening::Tool(_) | RightsWidening::VersionRange { .. } => part < 2,
+        RightsWidening::Scope(_) => part == 2,
+        RightsWidening::LimitMissing { .. } => part == 3,
+        RightsWidening::Budget { .. } => part == 4,
+        RightsWidening::Lifetime { .. } => part == 5,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gantry_policy::jose::{self, Algorithm, KeySet};
+use gantry_policy::jose::{self, KeySet, SignatureAlgorithm};
 use serde_json::{Value, json};
 
 const SIGNATURES: &str = include_str!("../../../testdata/vectors/jose_signature_dev.jsonl");
@@ -55,7 +55,7 @@ fn class(row: &Value) -> Class {
     if row.get("jwe").is_some() {
         return Class::Encrypted;
     }
-    let ours = keys(row).iter().any(|key| key["alg"].as_str().and_then(Algorithm::named).is_some());
+    let ours = keys(row).iter().any(|key| key["alg"].as_str().and_then(SignatureAlgorithm::named).is_some());
     match (ours, row["result"].as_str()) {
         (true, Some("valid")) => Class::OursValid,
         (true, _) => Class::OursInvalid,

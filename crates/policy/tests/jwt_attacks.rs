@@ -4,7 +4,7 @@
 //! half of `verify`. The list accepts HS256; Gantry refuses it, because a shared secret lets every verifier mint.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
 
-use gantry_policy::{Issuer, KeySet, TokenError, Trust, verify, verify_registered};
+use gantry_policy::{KeySet, TokenError, TokenIssuerKeys, TokenTrust, verify, verify_registered};
 use serde_json::{Value, json};
 
 const ROWS: &str = include_str!("../../../testdata/vectors/jwt_attacks_dev.jsonl");
@@ -42,7 +42,7 @@ fn every_attack_is_refused_and_every_token_of_our_algorithms_accepted() {
 }
 
 /// One issuer with all keys of the first row. The shared secret among them is passed over.
-fn trust(rules: &Value) -> Trust {
+fn trust(rules: &Value) -> TokenTrust {
     let named = |(name, key): (&String, &Value)| {
         let mut key = key.clone();
         key["kid"] = json!(name);
@@ -52,7 +52,7 @@ fn trust(rules: &Value) -> Trust {
     let (keys, skipped) = KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes()).unwrap();
     assert_eq!((keys.len(), skipped), (2, 1));
     let rule = |name: &str| rules["verify"][name].as_str().unwrap().to_owned();
-    let issuer = Issuer { name: rule("iss"), keys, roles: Vec::new() };
+    let issuer = TokenIssuerKeys { name: rule("iss"), keys, roles: Vec::new() };
     let leeway_seconds = u32::try_from(rules["verify"]["leeway_seconds"].as_u64().unwrap()).unwrap();
-    Trust { leeway_seconds, ..Trust::new(rule("aud"), vec![issuer]) }
+    TokenTrust { leeway_seconds, ..TokenTrust::new(rule("aud"), vec![issuer]) }
 }

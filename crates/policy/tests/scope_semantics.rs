@@ -2,10 +2,10 @@
 //! "covers all it covers", and noise.
 #![expect(clippy::panic, reason = "test crate")]
 
-use gantry_policy::{NetworkError, PathError, Scope, ScopeError};
+use gantry_policy::{NetworkError, PathError, PermissionScope, ScopeError};
 use proptest::prelude::*;
 
-fn scope(text: &str) -> Scope {
+fn scope(text: &str) -> PermissionScope {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -188,7 +188,7 @@ fn what_is_not_a_scope_is_refused_with_its_reason() {
         ("network:a:b:c", Network(NetworkError::Host)),
         ("network:::1", Network(NetworkError::Host)),
     ] {
-        assert_eq!(text.parse::<Scope>(), Err(reason), "{text:?}");
+        assert_eq!(text.parse::<PermissionScope>(), Err(reason), "{text:?}");
         // And as a requirement only the scope that asks nothing covers it.
         assert!(scope("*").covers(text), "{text:?}");
         for wide in ["filesystem:*", "network:*", "tool:*", "a:*", "x:*"] {
@@ -200,15 +200,15 @@ fn what_is_not_a_scope_is_refused_with_its_reason() {
 #[test]
 fn scopes_are_plain_strings_as_data() {
     let text = r#"["*","filesystem:read:/data/","network:https://H.org:443"]"#;
-    let scopes: Vec<Scope> = serde_json::from_str(text).unwrap();
+    let scopes: Vec<PermissionScope> = serde_json::from_str(text).unwrap();
     assert_eq!(serde_json::to_string(&scopes).unwrap(), text, "the text is kept as it was written");
-    assert!(serde_json::from_str::<Scope>(r#""filesystem:read:/..""#).is_err());
+    assert!(serde_json::from_str::<PermissionScope>(r#""filesystem:read:/..""#).is_err());
 }
 
 // ------------------------------------------------------------------------------------------------ a whole vocabulary
 
 /// Scopes in every form, over few names, so that many of them contain each other.
-fn vocabulary() -> Vec<Scope> {
+fn vocabulary() -> Vec<PermissionScope> {
     let mut texts: Vec<String> =
         ["*", "tool:*", "tool:a", "tool:a:*", "tool:a:b", "tool:a:b:*", "other:a", "filesystem:*"]
             .map(str::to_owned)
@@ -333,13 +333,13 @@ proptest! {
     fn any_text_is_read_or_refused_and_covers_itself_if_read(
         text in "(filesystem:(read|write):/?|network:(https?://)?|[a-z]{1,4}:)?[a-z.*:/@%\\[\\]\\\\ 0-9é?#-]{0,24}",
     ) {
-        if let Ok(scope) = text.parse::<Scope>() {
+        if let Ok(scope) = text.parse::<PermissionScope>() {
             prop_assert!(scope.covers(&text) && scope.covers_scope(&scope));
             prop_assert_eq!(scope.as_str(), text.as_str());
         }
         for other in ["filesystem:*", "network:*", "filesystem:read:/a", "network:https://*.h.org", "tool:*"] {
             let covered = scope(other).covers(&text);
-            prop_assert!(!covered || text.parse::<Scope>().is_ok_and(|inner| scope(other).covers_scope(&inner)));
+            prop_assert!(!covered || text.parse::<PermissionScope>().is_ok_and(|inner| scope(other).covers_scope(&inner)));
         }
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use redaction::{Additions, Engine, Kind};
+use redaction::{RedactionAdditions, RedactionEngine, RedactionKind};
 use serde_json::{Value, json};
 
 /// Where our own rows are.
@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if files.is_empty() {
         files = OWN.map(str::to_owned).into();
     }
-    let engine = Engine::new(&Additions::default())?;
+    let engine = RedactionEngine::new(&RedactionAdditions::default())?;
     let mut personal: BTreeMap<&str, Score> = BTreeMap::new();
     let (mut secrets, mut alarms, mut look_alikes) = (Score::default(), 0, 0);
     for file in &files {
@@ -112,16 +112,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let row = Row::of(line).map_err(|error| format!("line {} of `{file}`: {error}", index + 1))?;
             let found = findings(&engine, &row.text);
-            for kind in Kind::ALL {
+            for kind in RedactionKind::ALL {
                 let score = score(&row, &found, kind, why);
                 match (kind, row.label.as_deref()) {
                     // Kinds that a file does not label are not scored on it.
-                    (Kind::Secret, Some("not_secret")) => {
+                    (RedactionKind::Secret, Some("not_secret")) => {
                         look_alikes += 1;
                         alarms += usize::from(score.false_alarms > 0);
                     }
-                    (Kind::Secret, Some(_)) => secrets.add(score),
-                    (_, None) if kind != Kind::Secret => personal.entry(label(kind)).or_default().add(score),
+                    (RedactionKind::Secret, Some(_)) => secrets.add(score),
+                    (_, None) if kind != RedactionKind::Secret => personal.entry(label(kind)).or_default().add(score),
                     _ => {}
                 }
             }
@@ -153,14 +153,14 @@ fn report(personal: &BTreeMap<&str, Score>, secrets: Score, alarms: usize, look_
 }
 
 /// What the engine finds, in code points.
-fn findings(engine: &Engine, text: &str) -> Vec<(Kind, usize, usize)> {
+fn findings(engine: &RedactionEngine, text: &str) -> Vec<(RedactionKind, usize, usize)> {
     let points = |bytes: usize| text.get(..bytes).map_or(0, |before| before.chars().count());
     engine.findings(text).into_iter().map(|it| (it.kind, points(it.start), points(it.end))).collect()
 }
 
-fn score(row: &Row, found: &[(Kind, usize, usize)], kind: Kind, why: bool) -> Score {
+fn score(row: &Row, found: &[(RedactionKind, usize, usize)], kind: RedactionKind, why: bool) -> Score {
     let mut score = Score::default();
-    let mut open: Vec<&(Kind, usize, usize)> = found.iter().filter(|it| it.0 == kind).collect();
+    let mut open: Vec<&(RedactionKind, usize, usize)> = found.iter().filter(|it| it.0 == kind).collect();
     for span in row.spans.iter().filter(|span| span.kind == label(kind)) {
         let hit = open.iter().position(|(_, start, end)| {
             let shared = span.end.min(*end).saturating_sub(span.start.max(*start));
@@ -178,7 +178,7 @@ fn score(row: &Row, found: &[(Kind, usize, usize)], kind: Kind, why: bool) -> Sc
         }
     }
     score.false_alarms = open.len();
-    for (_, start, end) in open.iter().filter(|_| why && (kind != Kind::Secret || row.label.is_some())) {
+    for (_, start, end) in open.iter().filter(|_| why && (kind != RedactionKind::Secret || row.label.is_some())) {
         let part: String = row.text.chars().skip(*start).take(end - start).collect();
         println!("false {} {part:?} in {} {:?}", label(kind), row.id, row.text);
     }
@@ -186,15 +186,15 @@ fn score(row: &Row, found: &[(Kind, usize, usize)], kind: Kind, why: bool) -> Sc
 }
 
 /// What the rows call a kind.
-const fn label(kind: Kind) -> &'static str {
+const fn label(kind: RedactionKind) -> &'static str {
     match kind {
-        Kind::Email => "email",
-        Kind::Phone => "phone",
-        Kind::Ssn => "us_ssn",
-        Kind::CreditCard => "credit_card",
-        Kind::Iban => "iban",
-        Kind::IpAddress => "ip",
-        Kind::Secret => "secret",
+        RedactionKind::Email => "email",
+        RedactionKind::Phone => "phone",
+        RedactionKind::Ssn => "us_ssn",
+        RedactionKind::CreditCard => "credit_card",
+        RedactionKind::Iban => "iban",
+        RedactionKind::IpAddress => "ip",
+        RedactionKind::Secret => "secret",
     }
 }
 
@@ -207,7 +207,7 @@ fn on_cpu() -> Result<f64, Box<dyn Error>> {
 
 /// How fast texts of JSON go through, without and with something to find in them.
 fn speed() -> Result<(), Box<dyn Error>> {
-    let engine = Engine::new(&Additions::default())?;
+    let engine = RedactionEngine::new(&RedactionAdditions::default())?;
     let record = |index: usize| {
         json!({
             "invocation_id": format!("018f3c2e-7b1a-7c3d-9e4f-{index:012x}"), "tool_id": "search_documents", "tool_version": "1.4.2",

@@ -4,7 +4,7 @@
 
 /// A part of a value, seen from the value it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum ValuePart<'a> {
     /// The member with this name.
     Member(&'a str),
     /// The item at this place of a list.
@@ -16,10 +16,10 @@ pub enum Part<'a> {
 }
 
 /// What is known about one value.
-pub trait Description {
+pub trait ValueDescription {
     /// Must the value not be seen? `None` if nothing is said; `false` says that it may be, whatever its name sounds like.
     fn is_sensitive(&self) -> Option<bool>;
 
     /// What is known about a part of it; `None` if nothing is said about the part or what is in it.
-    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>>;
+    fn part(&self, part: ValuePart<'_>) -> Option<Box<dyn ValueDescription + '_>>;
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-use crate::description::{Description, Part};
+use crate::description::{ValueDescription, ValuePart};
 use crate::embedded::Embedded;
-use crate::engine::{Engine, Room};
-use crate::finding::REDACTED;
+use crate::engine::{RedactionEngine, ScanBuffers};
+use crate::findings::REDACTED;
 use crate::normalised_name::normalised;
-use crate::numbers::Hint;
+use crate::numbers::NumberHint;
 
 /// Deepest value that is redacted. The readers of requests allow less.
 const DEPTH_MAX: usize = 128;
@@ -38,9 +38,9 @@ pub enum RedactionError {
     TooDeep,
 }
 
-impl Engine {
+impl RedactionEngine {
     /// The value with words in place of what must not be seen; `description` is what is known of the value, if anything.
-    pub fn value(&self, value: &Value, description: Option<&dyn Description>) -> Result<Value, RedactionError> {
+    pub fn value(&self, value: &Value, description: Option<&dyn ValueDescription>) -> Result<Value, RedactionError> {
         self.shown(value, description).map(Cow::into_owned)
     }
 
@@ -48,7 +48,7 @@ impl Engine {
     pub fn shown<'a>(
         &self,
         value: &'a Value,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
     ) -> Result<Cow<'a, Value>, RedactionError> {
         Ok(self.walked(value, description, false)?.map_or(Cow::Borrowed(value), Cow::Owned))
     }
@@ -58,7 +58,7 @@ impl Engine {
     pub fn fields(
         &self,
         value: &Value,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
     ) -> Result<Option<Value>, RedactionError> {
         self.walked(value, description, true)
     }
@@ -66,14 +66,14 @@ impl Engine {
     fn walked(
         &self,
         value: &Value,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
         fields_only: bool,
     ) -> Result<Option<Value>, RedactionError> {
-        let mut walk = Walk { engine: self, room: Room::default(), fields_only };
+        let mut walk = Walk { engine: self, room: ScanBuffers::default(), fields_only };
         if is_marked(description) && !value.is_null() {
             return Ok(Some(Value::String(REDACTED.to_owned())));
         }
-        walk.value(value, description, Place { depth: 0, nested: 0, hint: Hint::default() })
+        walk.value(value, description, Place { depth: 0, nested: 0, hint: NumberHint::default() })
     }
 
     /// The value with [`REDACTED`] in place of every member with one of these names, at every depth, also in JSON that stands
@@ -128,18 +128,18 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
 struct Place {
     depth: usize,
     nested: usize,
-    hint: Hint,
+    hint: NumberHint,
 }
 
 struct Walk<'a> {
-    engine: &'a Engine,
-    room: Room,
+    engine: &'a RedactionEngine,
+    room: ScanBuffers,
     /// Only what fields hold is looked at, not what stands in texts, numbers and names.
     fields_only: bool,
 }
 
-fn is_marked(description: Option<&dyn Description>) -> bool {
-    description.and_then(Description::is_sensitive) == Some(true)
+fn is_marked(description: Option<&dyn ValueDescription>) -> bool {
+    description.and_then(ValueDescription::is_sensitive) == Some(true)
 }
 
 impl Walk<'_> {
@@ -147,7 +147,7 @@ impl Walk<'_> {
     fn value(
         &mut self,
         value: &Value,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
         place: Place,
     ) -> Result<Option<Value>, RedactionError> {
         if place.depth > DEPTH_MAX {
@@ -163,7 +163,7 @@ impl Walk<'_> {
         })
     }
 
-    fn number(&mut self, number: &Number, hint: Hint) -> Option<String> {
+    fn number(&mut self, number: &Number, hint: NumberHint) -> Option<String> {
         if self.fields_only || number.as_u64().is_some_and(|number| number < SMALLEST_NUMBER) {
             return None;
         }
@@ -177,13 +177,13 @@ impl Walk<'_> {
     fn array(
         &mut self,
         items: &[Value],
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
         place: Place,
     ) -> Result<Option<Vec<Value>>, RedactionError> {
         let mut redacted: Option<Vec<Value>> = None;
         let mut follows_option = false;
         for (index, item) in items.iter().enumerate() {
-            let described = description.and_then(|description| description.part(Part::Item(index)));
+            let described = description.and_then(|description| description.part(ValuePart::Item(index)));
             let described = described.as_deref();
             let shown = match item {
                 Value::Null => None,
@@ -224,18 +224,18 @@ impl Walk<'_> {
     fn object(
         &mut self,
         members: &Map<String, Value>,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
         place: Place,
     ) -> Result<Option<Map<String, Value>>, RedactionError> {
         let (mut changed, mut renamed) = (Vec::new(), false);
         let labelled = self.is_labelled_secret(members);
-        let names = description.and_then(|description| description.part(Part::Names));
+        let names = description.and_then(|description| description.part(ValuePart::Names));
         let hides_names = is_marked(names.as_deref());
         for (name, member) in members {
             let facts = self.engine.facts(name);
-            let described = description.and_then(|description| description.part(Part::Member(name)));
+            let described = description.and_then(|description| description.part(ValuePart::Member(name)));
             let described = described.as_deref();
-            let said = described.and_then(Description::is_sensitive);
+            let said = described.and_then(ValueDescription::is_sensitive);
             let hides = facts.hides || (labelled && name == LABELLED);
             let told = said == Some(true) || (hides && said.is_none() && holds(name, facts.counts_tokens, member));
             let shown = if told {
@@ -259,10 +259,10 @@ impl Walk<'_> {
     fn text(
         &mut self,
         text: &str,
-        description: Option<&dyn Description>,
+        description: Option<&dyn ValueDescription>,
         place: Place,
     ) -> Result<Option<String>, RedactionError> {
-        let content = description.and_then(|description| description.part(Part::Content));
+        let content = description.and_then(|description| description.part(ValuePart::Content));
         let content = content.as_deref();
         if is_marked(content) {
             return Ok(Some(REDACTED.to_owned()));

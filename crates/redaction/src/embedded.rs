@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::finding::REDACTED;
+use crate::findings::REDACTED;
 use crate::json_in_text::{DEPTH_MAX, documents};
 use crate::loose_members::{LooseMember, LooseValue, ValueEnds, container_end, members};
 

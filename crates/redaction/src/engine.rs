@@ -7,11 +7,11 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use regex::Regex;
 
 use crate::boundary::at;
-use crate::finding::{Finding, Kind, REDACTED, replace, settle};
+use crate::findings::{REDACTED, RedactionFinding, RedactionKind, replace, settle};
 use crate::name_facts::{NameFacts, NameMemory};
-use crate::names::{Says, says, words};
-use crate::numbers::{self, Hint};
-use crate::secrets::Detector;
+use crate::names::{NameMeaning, says, words};
+use crate::numbers::{self, NumberHint};
+use crate::secrets::SecretDetector;
 use crate::{addresses, email, iban};
 
 /// Shortest value that is looked for as it is. Shorter ones would be found everywhere.
@@ -28,7 +28,7 @@ const STRIDE: usize = 16;
 
 /// What is redacted besides what every engine knows.
 #[derive(Debug, Clone, Default)]
-pub struct Additions {
+pub struct RedactionAdditions {
     /// Values that are secret: they go wherever they stand. Those shorter than four bytes are ignored.
     pub values: Vec<String>,
     /// Names of members whose value goes. `*` at the start or the end stands for any words.
@@ -55,17 +55,17 @@ pub enum AdditionsError {
 
 /// Finds what must not be seen. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Engine {
-    detector: Arc<Detector>,
+pub struct RedactionEngine {
+    detector: Arc<SecretDetector>,
     added: Arc<Added>,
     names: Arc<NameMemory>,
 }
 
 /// Room to look at texts in, used again for every text of a document.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
-    found: Vec<Finding>,
-    groups: numbers::Scratch,
+pub(crate) struct ScanBuffers {
+    found: Vec<RedactionFinding>,
+    groups: numbers::GroupBuffer,
 }
 
 #[derive(Debug, Default)]
@@ -100,16 +100,16 @@ impl Named {
     }
 }
 
-impl Engine {
+impl RedactionEngine {
     /// An engine with these additions.
-    pub fn new(additions: &Additions) -> Result<Self, AdditionsError> {
-        let detector = Arc::new(Detector::new());
+    pub fn new(additions: &RedactionAdditions) -> Result<Self, AdditionsError> {
+        let detector = Arc::new(SecretDetector::new());
         Self { detector, added: Arc::default(), names: Arc::default() }.with(additions)
     }
 
     /// This engine with other additions in place of its own. The detectors are shared.
-    pub fn with(&self, additions: &Additions) -> Result<Self, AdditionsError> {
-        let Additions { values, names, exempt, patterns } = additions;
+    pub fn with(&self, additions: &RedactionAdditions) -> Result<Self, AdditionsError> {
+        let RedactionAdditions { values, names, exempt, patterns } = additions;
         if [values.len(), names.len(), exempt.len(), patterns.len()].iter().any(|count| *count > ADDED_MAX) {
             return Err(AdditionsError::TooMany);
         }
@@ -133,19 +133,19 @@ impl Engine {
     }
 
     /// What must not be seen of a text, in order and without overlaps. Offsets are in bytes, at characters' boundaries.
-    pub fn findings(&self, text: &str) -> Vec<Finding> {
-        let mut room = Room::default();
-        self.find(text, Hint::default(), &mut room);
+    pub fn findings(&self, text: &str) -> Vec<RedactionFinding> {
+        let mut room = ScanBuffers::default();
+        self.find(text, NumberHint::default(), &mut room);
         room.found
     }
 
     /// The text with words in place of what must not be seen.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.text_in(text, Hint::default(), &mut Room::default()).map_or(Cow::Borrowed(text), Cow::Owned)
+        self.text_in(text, NumberHint::default(), &mut ScanBuffers::default()).map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
     /// What is shown in place of a text; nothing if it can be shown as it is.
-    pub(crate) fn text_in(&self, text: &str, hint: Hint, room: &mut Room) -> Option<String> {
+    pub(crate) fn text_in(&self, text: &str, hint: NumberHint, room: &mut ScanBuffers) -> Option<String> {
         let mut redacted: Option<String> = None;
         for _ in 0..ROUNDS_MAX {
             let shown = redacted.as_deref().unwrap_or(text);
@@ -154,7 +154,7 @@ impl Engine {
                 return redacted;
             }
             // Nothing that every engine knows is in a word alone, so it need not be looked at again.
-            let whole = matches!(*room.found, [Finding { start: 0, end, .. }] if end == shown.len());
+            let whole = matches!(*room.found, [RedactionFinding { start: 0, end, .. }] if end == shown.len());
             redacted = Some(replace(shown, &room.found));
             if whole && self.added.values.is_none() && self.added.patterns.is_empty() {
                 return redacted;
@@ -164,10 +164,10 @@ impl Engine {
     }
 
     /// Leaves in `room` what must not be seen of a text.
-    fn find(&self, text: &str, hint: Hint, room: &mut Room) {
-        let Room { found, groups } = room;
+    fn find(&self, text: &str, hint: NumberHint, room: &mut ScanBuffers) {
+        let ScanBuffers { found, groups } = room;
         found.clear();
-        let secret = |start, end| Finding { kind: Kind::Secret, start, end };
+        let secret = |start, end| RedactionFinding { kind: RedactionKind::Secret, start, end };
         if let Some(values) = &self.added.values {
             found.extend(values.find_iter(text).map(|hit| secret(hit.start(), hit.end())));
         }
@@ -183,7 +183,7 @@ impl Engine {
 
     /// Is a setting of this name and text a secret, by its name or by what stands in it?
     pub fn is_secret(&self, name: &str, text: &str) -> bool {
-        self.hides(&words(name)) || self.findings(text).iter().any(|finding| finding.kind == Kind::Secret)
+        self.hides(&words(name)) || self.findings(text).iter().any(|finding| finding.kind == RedactionKind::Secret)
     }
 
     /// What the name of a member says about it.
@@ -197,7 +197,7 @@ impl Engine {
         if self.added.names.iter().any(|added| added.fits(&plain)) {
             return true;
         }
-        says(words) >= Says::Secret && !self.added.exempt.iter().any(|exempt| exempt.fits(&plain))
+        says(words) >= NameMeaning::Secret && !self.added.exempt.iter().any(|exempt| exempt.fits(&plain))
     }
 }
 
@@ -222,7 +222,7 @@ fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
 }
 
 /// Everything that is found from a digit, an `@` or a colon.
-fn sweep(text: &str, hint: Hint, groups: &mut numbers::Scratch, found: &mut Vec<Finding>) {
+fn sweep(text: &str, hint: NumberHint, groups: &mut numbers::GroupBuffer, found: &mut Vec<RedactionFinding>) {
     let bytes = text.as_bytes();
     let (mut place, mut floor) = (0, 0);
     while let Some(skip) = bytes.get(place..).and_then(next_beginning) {
@@ -230,7 +230,7 @@ fn sweep(text: &str, hint: Hint, groups: &mut numbers::Scratch, found: &mut Vec<
         match at(bytes, place) {
             b'0'..=b'9' => {
                 let place_after = if let Some((start, end)) = iban::around(bytes, place) {
-                    found.push(Finding { kind: Kind::Iban, start, end });
+                    found.push(RedactionFinding { kind: RedactionKind::Iban, start, end });
                     floor = end;
                     end
                 } else if !crate::boundary::begins(bytes, place) {
@@ -242,7 +242,7 @@ fn sweep(text: &str, hint: Hint, groups: &mut numbers::Scratch, found: &mut Vec<
             }
             b'@' => {
                 if let Some((start, end)) = email::around(text, place, floor.min(place)) {
-                    found.push(Finding { kind: Kind::Email, start, end });
+                    found.push(RedactionFinding { kind: RedactionKind::Email, start, end });
                     floor = end;
                     place = end;
                 } else {
@@ -252,7 +252,7 @@ fn sweep(text: &str, hint: Hint, groups: &mut numbers::Scratch, found: &mut Vec<
             b':' if is_near_address(bytes, place) => {
                 let (next, address) = addresses::v6(text, place, floor.min(place));
                 if let Some((start, end)) = address {
-                    found.push(Finding { kind: Kind::IpAddress, start, end });
+                    found.push(RedactionFinding { kind: RedactionKind::IpAddress, start, end });
                     floor = end;
                 }
                 place = next;
@@ -285,11 +285,11 @@ mod tests {
 
     #[test]
     fn nothing_is_found_in_the_words_that_take_a_place() {
-        let engine = Engine::new(&Additions::default()).unwrap();
-        for kind in Kind::ALL {
+        let engine = RedactionEngine::new(&RedactionAdditions::default()).unwrap();
+        for kind in RedactionKind::ALL {
             for (phone, ssn) in [(false, false), (true, false), (false, true), (true, true)] {
-                let mut room = Room::default();
-                engine.find(kind.replacement(), Hint { phone, ssn }, &mut room);
+                let mut room = ScanBuffers::default();
+                engine.find(kind.replacement(), NumberHint { phone, ssn }, &mut room);
                 assert!(room.found.is_empty(), "{kind:?}");
             }
         }
@@ -297,8 +297,8 @@ mod tests {
 
     #[test]
     fn what_was_added_is_looked_for_in_words_that_take_a_place_as_well() {
-        let additions = Additions { patterns: vec!["EMAIL_[A-Z]+".into()], ..Additions::default() };
-        let engine = Engine::new(&additions).unwrap();
+        let additions = RedactionAdditions { patterns: vec!["EMAIL_[A-Z]+".into()], ..RedactionAdditions::default() };
+        let engine = RedactionEngine::new(&additions).unwrap();
         assert_eq!(engine.text("ada@example.org"), "[[REDACTED]]");
     }
 }

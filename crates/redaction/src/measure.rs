@@ -8,13 +8,13 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{Additions, Engine};
+use crate::{RedactionAdditions, RedactionEngine};
 
 /// Where the system tells how long this thread was on a core, in nanoseconds, before anything else.
 const ON_CPU: &str = "/proc/thread-self/schedstat";
 
 /// Why something could not be measured.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type RedactionMeasureError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How fast one kind of document goes through, in megabytes of JSON text a second of one core.
 #[derive(Debug, Clone)]
@@ -29,8 +29,8 @@ pub struct Speed {
 }
 
 /// Looks `rounds` times at `bytes` of each kind of document; the best round counts.
-pub fn speeds(bytes: usize, rounds: u32) -> Result<Vec<Speed>, Failure> {
-    let engine = Engine::new(&Additions::default())?;
+pub fn speeds(bytes: usize, rounds: u32) -> Result<Vec<Speed>, RedactionMeasureError> {
+    let engine = RedactionEngine::new(&RedactionAdditions::default())?;
     Ok(vec![
         speed(&engine, "ordinary", ordinary, bytes, rounds)?,
         speed(&engine, "with personal data", personal, bytes, rounds)?,
@@ -38,12 +38,12 @@ pub fn speeds(bytes: usize, rounds: u32) -> Result<Vec<Speed>, Failure> {
 }
 
 fn speed(
-    engine: &Engine,
+    engine: &RedactionEngine,
     what: &'static str,
     make: fn(usize) -> Value,
     bytes: usize,
     rounds: u32,
-) -> Result<Speed, Failure> {
+) -> Result<Speed, RedactionMeasureError> {
     let (mut values, mut texts, mut made) = (Vec::new(), Vec::new(), 0);
     while made < bytes {
         let value = make(values.len());
@@ -68,7 +68,7 @@ fn speed(
 }
 
 /// Seconds that this thread has been on a core.
-fn on_cpu() -> Result<f64, Failure> {
+fn on_cpu() -> Result<f64, RedactionMeasureError> {
     let figures = fs::read_to_string(ON_CPU)?;
     let nanoseconds: u64 = figures.split_whitespace().next().ok_or("the system tells no time of threads")?.parse()?;
     Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())

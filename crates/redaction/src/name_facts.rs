@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 
-use crate::engine::Engine;
+use crate::engine::RedactionEngine;
 use crate::names::words;
-use crate::numbers::Hint;
+use crate::numbers::NumberHint;
 
 /// Names that are remembered, at most.
 const PLACES: usize = 2_048;
@@ -27,7 +27,7 @@ pub(crate) struct NameFacts {
     /// It ends with the word for a token: a number under it counts them.
     pub(crate) counts_tokens: bool,
     /// What it says about numbers below it.
-    pub(crate) hint: Hint,
+    pub(crate) hint: NumberHint,
     /// What is shown in place of the name, if something in it must not be seen.
     pub(crate) shown: Option<Arc<str>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct NameMemory(OnceLock<Box<[Place]>>);
 type Place = ArcSwapOption<(Box<str>, NameFacts)>;
 
 impl NameFacts {
-    fn of(engine: &Engine, name: &str) -> Self {
+    fn of(engine: &RedactionEngine, name: &str) -> Self {
         let words = words(name);
         let shown = match engine.text(name) {
             Cow::Borrowed(_) => None,
@@ -56,7 +56,7 @@ impl NameFacts {
 
 impl NameMemory {
     /// What `name` says to `engine`, whose memory this is.
-    pub(crate) fn facts(&self, engine: &Engine, name: &str) -> NameFacts {
+    pub(crate) fn facts(&self, engine: &RedactionEngine, name: &str) -> NameFacts {
         if name.len() > NAME_BYTES_MAX {
             return NameFacts::of(engine, name);
         }
@@ -81,9 +81,9 @@ fn place_of(name: &str) -> usize {
 }
 
 /// What a name of these words says about numbers below it.
-fn hint(words: &[String]) -> Hint {
+fn hint(words: &[String]) -> NumberHint {
     let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    Hint {
+    NumberHint {
         phone: any(&[
             "phone",
             "telephone",
@@ -104,11 +104,11 @@ fn hint(words: &[String]) -> Hint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Additions;
+    use crate::RedactionAdditions;
 
     #[test]
     fn a_name_says_the_same_the_second_time_and_after_it_was_forgotten() {
-        let engine = Engine::new(&Additions::default()).unwrap();
+        let engine = RedactionEngine::new(&RedactionAdditions::default()).unwrap();
         let memory = NameMemory::default();
         let told = |name: &str| {
             let NameFacts { hides, counts_tokens, hint, shown } = memory.facts(&engine, name);

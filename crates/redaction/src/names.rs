@@ -209,7 +209,7 @@ const WHOLE: [&str; 37] = [
 
 /// What a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Says {
+pub(crate) enum NameMeaning {
     /// Nothing.
     Nothing,
     /// It is some key: a secret if it looks like one.
@@ -260,38 +260,40 @@ pub fn words(name: &str) -> Vec<String> {
 
 /// Whether the value of a field of this name must not be seen, whatever it is.
 pub fn is_sensitive(name: &str) -> bool {
-    says(&words(name)) >= Says::Secret
+    says(&words(name)) >= NameMeaning::Secret
 }
 
 /// What a name of these words says.
-pub(crate) fn says(words: &[String]) -> Says {
-    let Some(last) = words.last().map(String::as_str) else { return Says::Nothing };
+pub(crate) fn says(words: &[String]) -> NameMeaning {
+    let Some(last) = words.last().map(String::as_str) else { return NameMeaning::Nothing };
     let before_last = words.len().checked_sub(2).and_then(|place| words.get(place)).map_or("", String::as_str);
     let has = |list: &[&str], word: &str| list.contains(&word);
     if words.iter().any(|word| word == "public" || word == "publishable") || has(&ABOUT, last) {
-        return Says::Nothing;
+        return NameMeaning::Nothing;
     }
     if words.iter().any(|word| word.ends_with("password") || has(&PASSWORDS, word))
         || has(&["pwd", "pass", "pgpass", "passwords"], last)
     {
-        return Says::Password;
+        return NameMeaning::Password;
     }
     if words.iter().any(|word| has(&ANYWHERE, word)) {
-        return Says::Secret;
+        return NameMeaning::Secret;
     }
     if words.len() <= 4 && has(&WHOLE, &words.concat()) {
-        return Says::Secret;
+        return NameMeaning::Secret;
     }
     match last {
-        "token" if !has(&NO_TOKEN, before_last) => Says::Secret,
-        "tokens" if has(&["access", "refresh", "auth", "api", "bearer", "session", "id"], before_last) => Says::Secret,
-        "key" | "keys" if has(&KEYS, before_last) => Says::Secret,
-        "key" => Says::SomeKey,
-        "auth" | "sig" | "signature" => Says::SomeKey,
+        "token" if !has(&NO_TOKEN, before_last) => NameMeaning::Secret,
+        "tokens" if has(&["access", "refresh", "auth", "api", "bearer", "session", "id"], before_last) => {
+            NameMeaning::Secret
+        }
+        "key" | "keys" if has(&KEYS, before_last) => NameMeaning::Secret,
+        "key" => NameMeaning::SomeKey,
+        "auth" | "sig" | "signature" => NameMeaning::SomeKey,
         "apikey" | "apikeys" | "apitoken" | "accesskey" | "secretkey" | "privatekey" | "accesstoken" | "authtoken"
         | "refreshtoken" | "clientsecret" | "jwt" | "bearer" | "authorization" | "cookie" | "apisecret"
-        | "appsecret" | "pat" | "webhook" => Says::Secret,
-        _ => Says::Nothing,
+        | "appsecret" | "pat" | "webhook" => NameMeaning::Secret,
+        _ => NameMeaning::Nothing,
     }
 }
 

@@ -10,11 +10,11 @@ mod ssn;
 
 use crate::addresses;
 use crate::boundary::{at, before, begins, is_word};
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 
 /// What the name of the field around a text says about numbers in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Hint {
+pub(crate) struct NumberHint {
     pub(crate) phone: bool,
     pub(crate) ssn: bool,
 }
@@ -46,13 +46,13 @@ impl Group {
 
 /// Room for groups, used again for every phrase.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch(Vec<Group>);
+pub(crate) struct GroupBuffer(Vec<Group>);
 
 /// Groups, and the text they are in.
 struct Phrase<'a> {
     bytes: &'a [u8],
     groups: &'a mut Vec<Group>,
-    hint: Hint,
+    hint: NumberHint,
 }
 
 impl Phrase<'_> {
@@ -98,7 +98,13 @@ impl Phrase<'_> {
 }
 
 /// Looks at the phrase whose first digit is at `start`: appends what it holds and says where to go on.
-pub(crate) fn phrase(bytes: &[u8], start: usize, hint: Hint, scratch: &mut Scratch, found: &mut Vec<Finding>) -> usize {
+pub(crate) fn phrase(
+    bytes: &[u8],
+    start: usize,
+    hint: NumberHint,
+    scratch: &mut GroupBuffer,
+    found: &mut Vec<RedactionFinding>,
+) -> usize {
     scratch.0.clear();
     let phrase = Phrase { bytes, groups: &mut scratch.0, hint };
     let (mut place, mut mark) = (start, 0);
@@ -163,7 +169,7 @@ fn separator(bytes: &[u8], end: usize) -> Option<(u8, usize)> {
 }
 
 /// What begins at a group, and the group to go on with.
-fn judge(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
+fn judge(phrase: &Phrase<'_>, index: usize) -> Option<(RedactionFinding, usize)> {
     if phrase.group(index)?.len() > DIGITS_MAX || !phrase.can_begin(index) {
         return None;
     }
@@ -173,7 +179,7 @@ fn judge(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
         .or_else(|| if date(phrase, index) > 0 { None } else { phone::at(phrase, index) })
 }
 
-fn address(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
+fn address(phrase: &Phrase<'_>, index: usize) -> Option<(RedactionFinding, usize)> {
     let octet = |place: usize| {
         let digits = phrase.digits(place);
         let value = digits.iter().fold(0_u32, |value, digit| value.saturating_mul(10) + u32::from(digit - b'0'));
@@ -184,7 +190,8 @@ fn address(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
         return None;
     }
     let (start, end) = (phrase.group(index)?.start, phrase.group(index + 3)?.end);
-    addresses::v4_fits(phrase.bytes, start, end).then_some((Finding { kind: Kind::IpAddress, start, end }, index + 4))
+    addresses::v4_fits(phrase.bytes, start, end)
+        .then_some((RedactionFinding { kind: RedactionKind::IpAddress, start, end }, index + 4))
 }
 
 /// How many groups from here are a date: three or none.

@@ -13,7 +13,7 @@ mod open_end;
 mod plausible;
 mod providers;
 
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 use marks::Marks;
 use open_end::{Hidden, OpenEnd};
 use providers::{PROVIDERS, Shape};
@@ -63,13 +63,13 @@ struct Read {
 
 /// Finds secrets.
 #[derive(Debug)]
-pub(crate) struct Detector {
+pub(crate) struct SecretDetector {
     marks: Marks,
     /// Of each mark, by its number.
     triggers: Vec<Trigger>,
 }
 
-impl Detector {
+impl SecretDetector {
     pub(crate) fn new() -> Self {
         let mut literals: Vec<&str> = Vec::new();
         let mut triggers = Vec::new();
@@ -90,14 +90,20 @@ impl Detector {
     }
 
     /// Appends the secrets of a text.
-    pub(crate) fn find(&self, text: &str, found: &mut Vec<Finding>) {
+    pub(crate) fn find(&self, text: &str, found: &mut Vec<RedactionFinding>) {
         let mut read = Read::default();
         self.marks.each(text.as_bytes(), |mark, start, end| self.look(text, (mark, start, end), &mut read, found));
     }
 
     /// Looks at one mark. By itself, because most texts have none and should not pay for it.
     #[inline(never)]
-    fn look(&self, text: &str, (mark, start, end): (usize, usize, usize), read: &mut Read, found: &mut Vec<Finding>) {
+    fn look(
+        &self,
+        text: &str,
+        (mark, start, end): (usize, usize, usize),
+        read: &mut Read,
+        found: &mut Vec<RedactionFinding>,
+    ) {
         let bytes = text.as_bytes();
         let place = match self.triggers.get(mark) {
             Some(Trigger::Name) if end > read.named => {
@@ -131,7 +137,7 @@ impl Detector {
         };
         if let Some((start, end, rest)) = place {
             let end = read.hidden.end_of(bytes, end, rest);
-            found.push(Finding { kind: Kind::Secret, start, end });
+            found.push(RedactionFinding { kind: RedactionKind::Secret, start, end });
         }
     }
 }

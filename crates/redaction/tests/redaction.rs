@@ -4,16 +4,19 @@
 
 use contract::schema::{PartMarks, SchemaMarks, Sensitivity};
 use proptest::prelude::*;
-use redaction::{Additions, Description, Engine, Kind, Part, REDACTED, RedactionError};
+use redaction::{
+    REDACTED, RedactionAdditions, RedactionEngine, RedactionError, RedactionKind, ValueDescription, ValuePart,
+};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&Additions::default()).unwrap());
+static ENGINE: LazyLock<RedactionEngine> =
+    LazyLock::new(|| RedactionEngine::new(&RedactionAdditions::default()).unwrap());
 
 /// The marks of a schema, as the engine asks for them.
 struct Described<'m>(PartMarks<'m>);
 
-impl Description for Described<'_> {
+impl ValueDescription for Described<'_> {
     fn is_sensitive(&self) -> Option<bool> {
         match self.0.says() {
             Sensitivity::Unsaid => None,
@@ -22,12 +25,12 @@ impl Description for Described<'_> {
         }
     }
 
-    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+    fn part(&self, part: ValuePart<'_>) -> Option<Box<dyn ValueDescription + '_>> {
         let part = match part {
-            Part::Member(name) => self.0.member(name),
-            Part::Item(index) => self.0.item(index),
-            Part::Content => self.0.content(),
-            Part::Names => self.0.names(),
+            ValuePart::Member(name) => self.0.member(name),
+            ValuePart::Item(index) => self.0.item(index),
+            ValuePart::Content => self.0.content(),
+            ValuePart::Names => self.0.names(),
         };
         (!part.is_silent()).then(|| Box::new(Self(part)) as _)
     }
@@ -37,12 +40,12 @@ impl Description for Described<'_> {
 fn described(value: &Value, schema: &Value) -> (Option<Value>, Value) {
     let marks = SchemaMarks::of(schema);
     let described = marks.as_ref().map(|marks| Described(marks.whole()));
-    let described = described.as_ref().map(|described| described as &dyn Description);
+    let described = described.as_ref().map(|described| described as &dyn ValueDescription);
     (ENGINE.fields(value, described).unwrap(), ENGINE.value(value, described).unwrap())
 }
 
 /// What is found of a kind, as text.
-fn found(kind: Kind, text: &str) -> Vec<&str> {
+fn found(kind: RedactionKind, text: &str) -> Vec<&str> {
     ENGINE
         .findings(text)
         .into_iter()
@@ -52,7 +55,7 @@ fn found(kind: Kind, text: &str) -> Vec<&str> {
 }
 
 /// Each text holds exactly what is named, or nothing.
-fn table(kind: Kind, rows: &[(&str, &str)]) {
+fn table(kind: RedactionKind, rows: &[(&str, &str)]) {
     for (text, expected) in rows {
         let expected: Vec<&str> = if expected.is_empty() { Vec::new() } else { vec![expected] };
         assert_eq!(found(kind, text), expected, "{text}");
@@ -62,7 +65,7 @@ fn table(kind: Kind, rows: &[(&str, &str)]) {
 #[test]
 fn telephone_numbers_of_many_countries_go_and_other_numbers_stay() {
     table(
-        Kind::Phone,
+        RedactionKind::Phone,
         &[
             ("+14155552671", "+14155552671"),
             ("+1 (415) 555-2671", "+1 (415) 555-2671"),
@@ -117,7 +120,7 @@ fn telephone_numbers_of_many_countries_go_and_other_numbers_stay() {
 #[test]
 fn cards_go_by_brand_and_check_digit() {
     table(
-        Kind::CreditCard,
+        RedactionKind::CreditCard,
         &[
             ("4111111111111111", "4111111111111111"),
             ("4111 1111 1111 1111", "4111 1111 1111 1111"),
@@ -147,7 +150,7 @@ fn cards_go_by_brand_and_check_digit() {
 #[test]
 fn social_security_numbers_go() {
     table(
-        Kind::Ssn,
+        RedactionKind::Ssn,
         &[
             ("447-60-5371", "447-60-5371"),
             ("SSN: 447605371", "447605371"),
@@ -166,7 +169,7 @@ fn social_security_numbers_go() {
 #[test]
 fn addresses_of_machines_go_and_versions_stay() {
     table(
-        Kind::IpAddress,
+        RedactionKind::IpAddress,
         &[
             ("from 86.231.85.193 blocked", "86.231.85.193"),
             ("http://10.0.0.1:8080/x", "10.0.0.1"),
@@ -188,10 +191,13 @@ fn addresses_of_machines_go_and_versions_stay() {
 #[test]
 fn accounts_and_addresses_of_people_go() {
     table(
-        Kind::Iban,
+        RedactionKind::Iban,
         &[("pay to DE89 3704 0044 0532 0130 00 now", "DE89 3704 0044 0532 0130 00"), ("DE88370400440532013000", "")],
     );
-    table(Kind::Email, &[("a.b+c@example.co.uk", "a.b+c@example.co.uk"), ("logo@2x.png", ""), ("user@host", "")]);
+    table(
+        RedactionKind::Email,
+        &[("a.b+c@example.co.uk", "a.b+c@example.co.uk"), ("logo@2x.png", ""), ("user@host", "")],
+    );
 }
 
 /// Keys are put together here, so that nobody who scans this repository finds any.
@@ -253,9 +259,9 @@ fn keys_of_providers_go_wherever_they_stand() {
             format!("export X=\"{key}\""),
             format!("{{\"a\": \"{key}\"}}"),
         ] {
-            assert_eq!(found(Kind::Secret, &text), [key], "{text}");
+            assert_eq!(found(RedactionKind::Secret, &text), [key], "{text}");
         }
-        assert!(found(Kind::Secret, &format!("Q{key}")).len() <= 1, "{key}");
+        assert!(found(RedactionKind::Secret, &format!("Q{key}")).len() <= 1, "{key}");
     }
 }
 
@@ -282,7 +288,7 @@ fn what_is_assigned_to_a_secret_name_goes() {
         ("heroku_api_key=12345678-ABCD-4bcd-9012-1234567890ab", "12345678-ABCD-4bcd-9012-1234567890ab"),
     ];
     for (text, secret) in cases {
-        assert_eq!(found(Kind::Secret, text), [secret], "{text}");
+        assert_eq!(found(RedactionKind::Secret, text), [secret], "{text}");
     }
 }
 
@@ -407,7 +413,7 @@ fn what_only_looks_like_a_secret_stays() {
         "018f3c2e-7b1a-7c3d-9e4f-000000000001",
     ];
     for text in cases {
-        assert_eq!(found(Kind::Secret, text), Vec::<&str>::new(), "{text}");
+        assert_eq!(found(RedactionKind::Secret, text), Vec::<&str>::new(), "{text}");
     }
 }
 
@@ -597,7 +603,7 @@ fn a_name_that_looks_like_the_name_of_a_secret_is_one() {
 #[test]
 fn a_text_that_never_comes_to_rest_is_not_shown() {
     // What takes the place of a match is matched again.
-    let additions = Additions { patterns: vec!["[A-Z]{3,}x?".into()], ..Additions::default() };
+    let additions = RedactionAdditions { patterns: vec!["[A-Z]{3,}x?".into()], ..RedactionAdditions::default() };
     let engine = ENGINE.with(&additions).unwrap();
     assert_eq!(engine.text("see ABCx and more"), REDACTED);
     assert_eq!(engine.text("see nothing"), "see nothing");
@@ -605,7 +611,7 @@ fn a_text_that_never_comes_to_rest_is_not_shown() {
 
 #[test]
 fn additions_count_for_the_engine_that_has_them() {
-    let additions = Additions {
+    let additions = RedactionAdditions {
         values: vec!["open \"sesame\"".into(), "abc".into()],
         names: vec!["badge_number".into(), "*_dossier".into()],
         exempt: vec!["session_token".into()],
@@ -622,8 +628,12 @@ fn additions_count_for_the_engine_that_has_them() {
         json!({ "badgeNumber": REDACTED, "hr-dossier": REDACTED, "session_token": "x", "token": REDACTED })
     );
     assert_eq!(ENGINE.text("EMP-1234"), "EMP-1234");
-    assert!(ENGINE.with(&Additions { patterns: vec!["(".into()], ..Additions::default() }).is_err());
-    assert!(ENGINE.with(&Additions { values: vec![String::new(); 1_001], ..Additions::default() }).is_err());
+    assert!(ENGINE.with(&RedactionAdditions { patterns: vec!["(".into()], ..RedactionAdditions::default() }).is_err());
+    assert!(
+        ENGINE
+            .with(&RedactionAdditions { values: vec![String::new(); 1_001], ..RedactionAdditions::default() })
+            .is_err()
+    );
 }
 
 /// Time that this thread has been on a core: what others do on the machine does not count.

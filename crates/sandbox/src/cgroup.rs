@@ -10,12 +10,12 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 use crate::inside::seccomp::CountedMemory;
-use crate::spec::{Access, Limits, Spec};
-use crate::wire::{GroupUsage, Stillness};
+use crate::spec::{MountAccess, SandboxLimits, SandboxSpec};
+use crate::wire::{FreezeState, GroupUsage};
 
-pub(crate) use self::counters::Counters;
+pub(crate) use self::counters::CgroupCounters;
 
 mod counters;
 mod files;
@@ -24,7 +24,7 @@ mod v2;
 
 /// What this machine offers.
 #[derive(Debug)]
-pub(crate) enum Groups {
+pub(crate) enum CgroupSupport {
     V2(v2::Hierarchy),
     V1(v1::Hierarchy),
     /// Why not.
@@ -33,7 +33,7 @@ pub(crate) enum Groups {
 
 /// One sandbox's group.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct SandboxCgroup {
     kind: Kind,
     /// The directories to remove, one per hierarchy.
     dirs: Vec<PathBuf>,
@@ -49,14 +49,14 @@ enum Kind {
 
 /// How a new process gets into its group.
 #[derive(Debug, Default)]
-pub(crate) struct Membership {
+pub(crate) struct CgroupMembership {
     /// Born into it (version 2).
     born_into: Option<OwnedFd>,
     /// Writes itself into these (version 1), opened while there was still the right to.
     lists: Vec<OwnedFd>,
 }
 
-impl Groups {
+impl CgroupSupport {
     /// Looks at this machine and prepares it. `stem` is the directory of this launcher.
     pub(crate) fn prepare(stem: &str) -> Self {
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -73,17 +73,19 @@ impl Groups {
     }
 
     /// A group without limits yet, and how to get into it. `runtime`: for a container runtime, which wants more of it.
-    pub(crate) fn make(&self, name: &str, runtime: bool) -> Result<(Group, Membership), StepFailure> {
+    pub(crate) fn make(&self, name: &str, runtime: bool) -> Result<(SandboxCgroup, CgroupMembership), StepFailure> {
         match self {
             Self::V2(hierarchy) => hierarchy.make(name),
             Self::V1(hierarchy) => hierarchy.make(name, runtime),
-            Self::Absent(why) => Ok((Group { kind: Kind::None(why.clone()), dirs: Vec::new() }, Membership::default())),
+            Self::Absent(why) => {
+                Ok((SandboxCgroup { kind: Kind::None(why.clone()), dirs: Vec::new() }, CgroupMembership::default()))
+            }
         }
     }
 
     /// Makes it possible to freeze a group whose only member is its first process. Where it cannot be, it is not: asked
     /// to freeze, such a group says that it runs.
-    pub(crate) fn make_freezable(&self, group: &mut Group, first: i32) {
+    pub(crate) fn make_freezable(&self, group: &mut SandboxCgroup, first: i32) {
         if let (Self::V1(hierarchy), Kind::V1(kind)) = (self, &mut group.kind) {
             group.dirs.extend(hierarchy.make_freezable(kind, first));
         }
@@ -109,9 +111,9 @@ impl Groups {
     }
 }
 
-impl Group {
+impl SandboxCgroup {
     /// Gives it the limits of a specification.
-    pub(crate) fn limit(&mut self, spec: &Spec) -> Result<(), StepFailure> {
+    pub(crate) fn limit(&mut self, spec: &SandboxSpec) -> Result<(), StepFailure> {
         let devices = match spec.limits.io_bytes_per_second {
             Some(_) => devices_behind(spec)?,
             None => Vec::new(),
@@ -120,16 +122,17 @@ impl Group {
         match &mut self.kind {
             Kind::V2(group) => group.limit(&limits, &devices),
             Kind::V1(group) => group.limit(&limits, &devices),
-            Kind::None(why) if spec.limits.io_bytes_per_second.is_some() => {
-                Err(StepFailure::refused(Step::ControlGroup, format!("disk bandwidth cannot be limited here: {why}")))
-            }
+            Kind::None(why) if spec.limits.io_bytes_per_second.is_some() => Err(StepFailure::refused(
+                BuildStep::ControlGroup,
+                format!("disk bandwidth cannot be limited here: {why}"),
+            )),
             Kind::None(_) => Ok(()),
         }
     }
 
     /// Gives it limits that are likely to be wanted, as far as setting them takes time. So little of the processor that
     /// nobody could get ready with it is not given beforehand.
-    pub(crate) fn foresee(&mut self, limits: &Limits) {
+    pub(crate) fn foresee(&mut self, limits: &SandboxLimits) {
         if let Kind::V1(group) = &mut self.kind
             && limits.cpu_millicores >= READY_MILLICORES_MIN
         {
@@ -139,7 +142,7 @@ impl Group {
     }
 
     /// The way into it once more, for another sandbox, if it is as good as new. Nobody may be in it.
-    pub(crate) fn renewed(&mut self) -> Option<Membership> {
+    pub(crate) fn renewed(&mut self) -> Option<CgroupMembership> {
         match &mut self.kind {
             Kind::V1(group) => group.renew().then(|| v1::membership(&self.dirs).ok())?,
             // One directory, and its counters cannot be set back.
@@ -148,11 +151,11 @@ impl Group {
     }
 
     /// Its counters, opened.
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> CgroupCounters {
         match &self.kind {
             Kind::V2(group) => group.counters(),
             Kind::V1(group) => group.counters(),
-            Kind::None(_) => Counters::default(),
+            Kind::None(_) => CgroupCounters::default(),
         }
     }
 
@@ -180,11 +183,11 @@ impl Group {
     }
 
     /// Lets its members stand still, or says that they cannot be made to.
-    pub(crate) fn freeze(&self) -> Stillness {
+    pub(crate) fn freeze(&self) -> FreezeState {
         match &self.kind {
             Kind::V2(group) => group.freeze(),
             Kind::V1(group) => group.freeze(),
-            Kind::None(_) => Stillness::Running,
+            Kind::None(_) => FreezeState::Running,
         }
     }
 
@@ -207,7 +210,7 @@ impl Group {
     }
 }
 
-impl Membership {
+impl CgroupMembership {
     /// The group to be born into, if there is such a thing.
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         self.born_into.as_ref().map(|fd| fd.as_fd())
@@ -217,7 +220,7 @@ impl Membership {
     pub(crate) fn join(&self) -> Result<(), StepFailure> {
         for list in &self.lists {
             rustix::io::write(list, b"0")
-                .map_err(|error| StepFailure::new(Step::ControlGroup, error, "joining the group"))?;
+                .map_err(|error| StepFailure::new(BuildStep::ControlGroup, error, "joining the group"))?;
         }
         Ok(())
     }
@@ -290,10 +293,10 @@ fn remove_tree(dir: &Path) {
 }
 
 /// The disks behind what may be written, as `major:minor`.
-fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
+fn devices_behind(spec: &SandboxSpec) -> Result<Vec<String>, StepFailure> {
     let mut devices = Vec::new();
-    for mount in spec.mounts.iter().filter(|mount| mount.access == Access::Write) {
-        let failed = |error| StepFailure::new(Step::ControlGroup, error, mount.source.display().to_string());
+    for mount in spec.mounts.iter().filter(|mount| mount.access == MountAccess::Write) {
+        let failed = |error| StepFailure::new(BuildStep::ControlGroup, error, mount.source.display().to_string());
         let device = rustix::fs::stat(&mount.source).map_err(failed)?.st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let here = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
@@ -301,7 +304,7 @@ fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
         let disk = if here.join("partition").is_file() { here.join("../dev") } else { here.join("dev") };
         let Ok(disk) = std::fs::read_to_string(disk) else {
             return Err(StepFailure::refused(
-                Step::ControlGroup,
+                BuildStep::ControlGroup,
                 format!("{} is on no disk whose bandwidth can be limited", mount.source.display()),
             ));
         };
@@ -313,7 +316,7 @@ fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
 }
 
 /// Microseconds of CPU in each [`PERIOD_MICROS`].
-fn quota_micros(limits: &Limits) -> u64 {
+fn quota_micros(limits: &SandboxLimits) -> u64 {
     (limits.cpu_millicores.saturating_mul(PERIOD_MICROS) / 1000).max(QUOTA_MICROS_MIN)
 }
 
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn thousandths_of_a_core_become_microseconds_in_a_period() {
-        let quota = |cpu_millicores| quota_micros(&Limits { cpu_millicores, ..Limits::default() });
+        let quota = |cpu_millicores| quota_micros(&SandboxLimits { cpu_millicores, ..SandboxLimits::default() });
         assert_eq!([quota(500), quota(1000), quota(4000), quota(1)], [50_000, 100_000, 400_000, 1000]);
     }
 }

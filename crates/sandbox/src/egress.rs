@@ -12,7 +12,7 @@
 //!                            Counted<TcpStream> ── Meter, bandwidth of the call
 //! ```
 //!
-//! Decision and guarded connect ([`Gate`]) are apart from the protocol ([`Proxy`]), so that whoever speaks another
+//! Decision and guarded connect ([`EgressGate`]) are apart from the protocol ([`EgressProxy`]), so that whoever speaks another
 //! protocol is bound by the same decision.
 //!
 //! Invariants
@@ -20,7 +20,7 @@
 //! - The address that was checked is the address that is connected to. Nothing resolves twice.
 //! - One forbidden address in an answer refuses the whole name: an honest name has no reason for a mixed answer, and one
 //!   that is being rebound has.
-//! - Bounds never widen: [`Policy::within`] allows nothing that either side does not.
+//! - Bounds never widen: [`EgressPolicy::within`] allows nothing that either side does not.
 //!
 //! Not here: what the words of a manifest mean, and what a violation costs the caller (`executors`). Nor what is said
 //! inside a tunnel: TLS is end to end, so the name in it and the path of a URL are beyond a proxy that does not break it.
@@ -41,11 +41,11 @@ mod throttle;
 
 pub use address::AddressClass;
 pub use cidr::{Cidr, CidrError};
-pub use counted::Counted;
-pub use gate::{Gate, GateLimits, GateOwner, Refused};
-pub use host::{Host, HostError, HostPattern};
-pub use meter::{Meter, Usage, VIOLATIONS_MAX, Violation};
-pub use policy::{Bounds, Policy};
-pub use proxy::{Proxy, ProxyHandle, ProxyLimits, Sockets};
-pub use resolver::{Resolver, SystemResolver};
-pub use rule::{Ports, Rule, RuleError};
+pub use counted::MeteredStream;
+pub use gate::{EgressGate, EgressRefusal, GateLimits, GateOwner};
+pub use host::{EgressHost, HostError, HostPattern};
+pub use meter::{EgressMeter, EgressUsage, EgressViolation, VIOLATIONS_MAX};
+pub use policy::{EgressBounds, EgressPolicy};
+pub use proxy::{EgressProxy, ProxyHandle, ProxyLimits, ProxySockets};
+pub use resolver::{HostResolver, SystemResolver};
+pub use rule::{EgressRule, PortSet, RuleError};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The steps of building a sandbox, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum BuildStep {
     /// The control group with its limits.
     ControlGroup,
     /// New namespaces.
@@ -35,7 +35,7 @@ pub enum Step {
     Program,
 }
 
-impl Step {
+impl BuildStep {
     /// Is it the same for every program, so that where it fails none can be started?
     pub(crate) fn is_of_machine(self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl Step {
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepFailure {
-    pub step: Step,
+    pub step: BuildStep,
     /// The system's error number; 0 if it was not the system that refused.
     pub errno: i32,
     /// For the log: which path, which controller.
@@ -81,11 +81,11 @@ pub struct StepFailure {
 }
 
 impl StepFailure {
-    pub(crate) fn new(step: Step, error: impl Into<std::io::Error>, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(step: BuildStep, error: impl Into<std::io::Error>, detail: impl Into<String>) -> Self {
         Self { step, errno: error.into().raw_os_error().unwrap_or(0), detail: detail.into() }
     }
 
-    pub(crate) fn refused(step: Step, detail: impl Into<String>) -> Self {
+    pub(crate) fn refused(step: BuildStep, detail: impl Into<String>) -> Self {
         Self { step, errno: 0, detail: detail.into() }
     }
 

@@ -32,14 +32,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 
-use self::bundle::Bundle;
+use self::bundle::OciBundle;
 use self::program::{Second, Waiting};
-use self::seccomp::Program as Filter;
-use crate::cgroup::{Group, Membership};
-use crate::error::{Step, StepFailure};
-use crate::spec::{NAMES_PORT, Network, PROXY_PORT, Spec};
-use crate::system::{self, Reaped};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Word};
+use self::seccomp::FilterProgram as Filter;
+use crate::cgroup::{CgroupMembership, SandboxCgroup};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::{NAMES_PORT, PROXY_PORT, SandboxNetwork, SandboxSpec};
+use crate::system::{self, ReapedProcess};
+use crate::wire::{self, LaunchOrder, LauncherMessage, MESSAGE_BYTES_MAX};
 
 mod bundle;
 mod container;
@@ -51,13 +51,13 @@ pub(crate) mod root;
 pub(crate) mod seccomp;
 
 /// Everything a first process needs before it has an order.
-pub(crate) struct Birth<'l> {
+pub(crate) struct ProcessSetup<'l> {
     pub(crate) kind: &'l BirthKind,
     /// The size of scratch that is expected; the order may say another.
     pub(crate) scratch_bytes: u64,
     pub(crate) filter: &'l Filter,
-    pub(crate) group: &'l Group,
-    pub(crate) membership: &'l Membership,
+    pub(crate) group: &'l SandboxCgroup,
+    pub(crate) membership: &'l CgroupMembership,
     /// Bounds that no control group keeps.
     pub(crate) limits_by_process: bool,
     /// Where the order comes from.
@@ -86,10 +86,10 @@ pub(crate) fn namespaces(privileged: bool) -> u64 {
 }
 
 /// The life of a first process.
-pub(crate) fn live(birth: Birth<'_>) -> ! {
+pub(crate) fn live(birth: ProcessSetup<'_>) -> ! {
     // First, because the lists of members are among what is closed next.
     let joined = birth.membership.join();
-    let Birth { kind, scratch_bytes, filter, limits_by_process, user, .. } = birth;
+    let ProcessSetup { kind, scratch_bytes, filter, limits_by_process, user, .. } = birth;
     let Some(orders) = alone_with(birth.orders) else { system::leave(1) };
     let counters = birth.group.counters();
     let privileged = user.is_none();
@@ -109,7 +109,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     });
     let told = started.and_then(|started| {
         let own = rustix::process::pidfd_open(Pid::INIT, PidfdFlags::empty())
-            .map_err(|error| StepFailure::new(Step::Namespaces, error, "naming the first process"))?;
+            .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "naming the first process"))?;
         // A runtime, which has other children, is not sure of this before.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         let _ = identity::close_to_others();
@@ -118,7 +118,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     match told {
         Ok((Started { main, sockets, bundle, ended, mounts }, own)) => {
             let fds: Vec<BorrowedFd<'_>> = [&own].into_iter().chain(&sockets).map(|fd| fd.as_fd()).collect();
-            if wire::send(control.as_fd(), &Word::Started, &fds).is_err() {
+            if wire::send(control.as_fd(), &LauncherMessage::Started, &fds).is_err() {
                 system::leave(1);
             }
             drop((own, sockets));
@@ -130,7 +130,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
         }
         Err(failure) => {
             // An owner that is gone does not want to know; to the launcher the end of this process says enough.
-            let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
+            let _ = wire::send(control.as_fd(), &LauncherMessage::Failed(failure), &[]);
             system::leave(1)
         }
     }
@@ -148,9 +148,9 @@ struct Started {
     /// Those of the network, if one was asked for: the proxy's, the one for names, the direct ones.
     sockets: Vec<OwnedFd>,
     /// What a runtime runs.
-    bundle: Option<Bundle>,
+    bundle: Option<OciBundle>,
     /// It was quick.
-    ended: Option<Reaped>,
+    ended: Option<ReapedProcess>,
     /// The mount namespace.
     mounts: Option<OwnedFd>,
 }
@@ -172,7 +172,7 @@ fn alone_with(orders: OwnedFd) -> Option<OwnedFd> {
 
 /// An order with what came beside it.
 struct Given {
-    spec: Spec,
+    spec: SandboxSpec,
     control: OwnedFd,
     streams: [OwnedFd; 3],
     /// What is declared, if somebody else has opened it.
@@ -183,7 +183,7 @@ struct Given {
 fn order(orders: &OwnedFd) -> Option<Given> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     loop {
-        return match wire::receive::<Order>(orders, &mut buffer) {
+        return match wire::receive::<LaunchOrder>(orders, &mut buffer) {
             Ok(Some((order, fds))) => {
                 let mut fds = fds.into_iter();
                 let (control, streams) = (fds.next()?, [fds.next()?, fds.next()?, fds.next()?]);
@@ -197,7 +197,7 @@ fn order(orders: &OwnedFd) -> Option<Given> {
 
 /// What programs and containers have in common. Gives the machine's `/proc`, which is needed once more.
 fn common(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFailure> {
-    let namespace = |error: rustix::io::Errno| StepFailure::new(Step::Namespaces, error, "in the first process");
+    let namespace = |error: rustix::io::Errno| StepFailure::new(BuildStep::Namespaces, error, "in the first process");
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
     let proc = identity::machine_proc()?;
@@ -208,7 +208,7 @@ fn common(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFai
     }
     // After joining, so that the group itself is the root that the program sees.
     system::unshare(UnshareFlags::NEWCGROUP)
-        .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
+        .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "making a control group namespace"))?;
     rustix::system::sethostname(b"sandbox").map_err(namespace)?;
     Ok(proc)
 }
@@ -249,7 +249,7 @@ fn program_to_be(
 }
 
 impl ReadyProgram {
-    fn start(self, spec: Spec, streams: &[OwnedFd; 3], trees: Vec<OwnedFd>) -> Result<Started, StepFailure> {
+    fn start(self, spec: SandboxSpec, streams: &[OwnedFd; 3], trees: Vec<OwnedFd>) -> Result<Started, StepFailure> {
         let sockets = network_sockets(&spec)?;
         if spec.limits.scratch_bytes != self.scratch_bytes {
             root::resize_scratch(spec.limits.scratch_bytes)?;
@@ -267,7 +267,7 @@ impl ReadyProgram {
         identity::drop_privileges()?;
         // Changing who one is forgets this.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-            .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
+            .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "in the first process"))?;
         let main = self.waiting.start(spec, streams)?;
         Ok(Started { main, sockets, bundle: None, ended: None, mounts: self.mounts })
     }
@@ -275,11 +275,11 @@ impl ReadyProgram {
 
 /// Sockets on the sandbox's own loopback, for whoever holds them: the proxy's listener, where names are asked for, and one
 /// listener for each direct port.
-fn network_sockets(spec: &Spec) -> Result<Vec<OwnedFd>, StepFailure> {
-    if spec.network == Network::None {
+fn network_sockets(spec: &SandboxSpec) -> Result<Vec<OwnedFd>, StepFailure> {
+    if spec.network == SandboxNetwork::None {
         return Ok(Vec::new());
     }
-    let failed = |what: &'static str| move |error: std::io::Error| StepFailure::new(Step::Network, error, what);
+    let failed = |what: &'static str| move |error: std::io::Error| StepFailure::new(BuildStep::Network, error, what);
     system::loopback_up().map_err(failed("loopback"))?;
     for (number, address) in spec.direct.addresses.iter().enumerate() {
         system::loopback_address(number, *address).map_err(failed("an address of loopback"))?;
@@ -298,7 +298,7 @@ fn network_sockets(spec: &Spec) -> Result<Vec<OwnedFd>, StepFailure> {
 
 fn limit(resource: Resource, value: u64) -> Result<(), StepFailure> {
     rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
-        .map_err(|error| StepFailure::new(Step::ResourceLimits, error, format!("{resource:?}")))
+        .map_err(|error| StepFailure::new(BuildStep::ResourceLimits, error, format!("{resource:?}")))
 }
 
 /// What no kernel gives more descriptors than, unless it is told to.
@@ -316,7 +316,7 @@ fn fixed_limits() -> Result<(), StepFailure> {
 }
 
 /// Those of an order.
-fn limits(open_files: u64, spec: &Spec, by_process: bool) -> Result<(), StepFailure> {
+fn limits(open_files: u64, spec: &SandboxSpec, by_process: bool) -> Result<(), StepFailure> {
     limit(Resource::Nofile, open_files)?;
     if by_process {
         // Of each process, because nothing else can be had; what they may be together is bounded by their number.

@@ -25,17 +25,19 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
-use crate::cgroup::{self, Group, Groups, Membership};
-use crate::error::{Step, StepFailure};
-use crate::inside::{self, Birth, BirthKind, identity, root, seccomp};
-use crate::spec::{Confinement, Limits};
-use crate::system::{self, Side};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Question, STREAMS, Stillness, TREES_MAX, Word};
+use crate::cgroup::{self, CgroupMembership, CgroupSupport, SandboxCgroup};
+use crate::error::{BuildStep, StepFailure};
+use crate::inside::{self, BirthKind, ProcessSetup, identity, root, seccomp};
+use crate::spec::{SandboxLimits, WallBuilder};
+use crate::system::{self, CloneSide};
+use crate::wire::{
+    self, FreezeState, LaunchOrder, LauncherMessage, LauncherRequest, MESSAGE_BYTES_MAX, STREAMS, TREES_MAX,
+};
 
-use self::living::{Sandbox, Spare};
+use self::live_sandbox::{Sandbox, Spare};
 use self::sweeper::Sweeper;
 
-mod living;
+mod live_sandbox;
 mod oversight;
 mod sweeper;
 
@@ -53,7 +55,7 @@ const FAREWELL_ROUNDS_MAX: u32 = 2000;
 /// Serves sandboxes on the socket that is its standard input, until the other end closes.
 ///
 /// A program that embeds this crate calls this first thing in `main`, before any thread, when it was started with the
-/// arguments it gave to [`Launch`](crate::Launch).
+/// arguments it gave to [`Launch`](crate::LauncherCommand).
 pub fn serve_launcher() -> ExitCode {
     // A name is for people who look at processes, and nothing depends on it.
     let _ = rustix::thread::set_name(c"gantry-launcher");
@@ -73,8 +75,8 @@ pub fn serve_launcher() -> ExitCode {
 struct Launcher {
     orders: OwnedFd,
     signals: OwnedFd,
-    filter: Result<seccomp::Program, StepFailure>,
-    groups: Groups,
+    filter: Result<seccomp::FilterProgram, StepFailure>,
+    groups: CgroupSupport,
     /// When it began: times of looks are told since then.
     started: Instant,
     /// Who we are, if not root.
@@ -83,12 +85,12 @@ struct Launcher {
     /// The one that has waited longest first: it is ready.
     spares: VecDeque<Spare>,
     /// What the last order was like: the next one is expected to be the same.
-    usual: Option<(BirthKind, Limits)>,
+    usual: Option<(BirthKind, SandboxLimits)>,
     sweeper: Sweeper,
     /// Groups that are empty, for the next sandbox.
-    empties: Vec<Group>,
+    empties: Vec<SandboxCgroup>,
     /// Groups that are to be removed.
-    remains: Vec<Group>,
+    remains: Vec<SandboxCgroup>,
     made: u64,
     buffer: Vec<u8>,
 }
@@ -97,7 +99,7 @@ impl Launcher {
     fn new() -> io::Result<Self> {
         let orders = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let groups = Groups::prepare(&cgroup::stem());
+        let groups = CgroupSupport::prepare(&cgroup::stem());
         Ok(Self {
             orders,
             signals: system::child_signals()?,
@@ -168,7 +170,7 @@ impl Launcher {
     }
 
     fn remove_remains(&mut self) {
-        self.remains = std::mem::take(&mut self.remains).into_iter().filter_map(Group::remove).collect();
+        self.remains = std::mem::take(&mut self.remains).into_iter().filter_map(SandboxCgroup::remove).collect();
     }
 
     fn refill(&mut self) {
@@ -182,7 +184,7 @@ impl Launcher {
 
     /// Makes one sandbox. False: there will be no more orders.
     fn order(&mut self) -> bool {
-        let (order, fds) = match wire::receive::<Order>(&self.orders, &mut self.buffer) {
+        let (order, fds) = match wire::receive::<LaunchOrder>(&self.orders, &mut self.buffer) {
             Ok(Some(order)) => order,
             Ok(None) => return false,
             Err(error) => {
@@ -196,18 +198,23 @@ impl Launcher {
         if let Err(failure) = self.make(&order, &descriptors, control) {
             let [control, ..] = &descriptors;
             // Who has let go meanwhile does not want to know.
-            let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
+            let _ = wire::send(control.as_fd(), &LauncherMessage::Failed(failure), &[]);
         }
         true
     }
 
-    fn make(&mut self, order: &Order, descriptors: &[OwnedFd; STREAMS], control: OwnedFd) -> Result<(), StepFailure> {
+    fn make(
+        &mut self,
+        order: &LaunchOrder,
+        descriptors: &[OwnedFd; STREAMS],
+        control: OwnedFd,
+    ) -> Result<(), StepFailure> {
         let trees = self.trees(order)?;
         let kind = match order.spec.confinement {
-            Confinement::Full => {
+            WallBuilder::Full => {
                 BirthKind { runtime: false, leaves_early: trees.is_some(), system: order.spec.system.clone() }
             }
-            Confinement::Runtime(_) => BirthKind { runtime: true, leaves_early: false, system: Vec::new() },
+            WallBuilder::Runtime(_) => BirthKind { runtime: true, leaves_early: false, system: Vec::new() },
         };
         // What root cannot do early is an exception, and no reason to expect more of it.
         let is_usual = !kind.runtime && (kind.leaves_early || self.user.is_some());
@@ -234,7 +241,7 @@ impl Launcher {
             }
             let given = spare.group.limit(&order.spec).and_then(|()| {
                 wire::send(spare.orders.as_fd(), order, &fds)
-                    .map_err(|error| StepFailure::new(Step::Namespaces, error, "telling the first process"))
+                    .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "telling the first process"))
             });
             match given {
                 Ok(()) => {
@@ -256,8 +263,8 @@ impl Launcher {
 
     /// Opens what is declared, so that the first process need not see the machine any more. `None`: it has to do that
     /// itself, because only root can do it from here, and not if it took long (LAUNCH-4).
-    fn trees(&self, order: &Order) -> Result<Option<Vec<root::Tree>>, StepFailure> {
-        let is_ours = order.spec.confinement == Confinement::Full && self.user.is_none();
+    fn trees(&self, order: &LaunchOrder) -> Result<Option<Vec<root::MountTree>>, StepFailure> {
+        let is_ours = order.spec.confinement == WallBuilder::Full && self.user.is_none();
         if !is_ours || order.spec.mounts.len() > TREES_MAX {
             return Ok(None);
         }
@@ -265,7 +272,7 @@ impl Launcher {
     }
 
     /// A first process, in a group of its own.
-    fn bear(&mut self, kind: &BirthKind, limits: &Limits) -> Result<Spare, StepFailure> {
+    fn bear(&mut self, kind: &BirthKind, limits: &SandboxLimits) -> Result<Spare, StepFailure> {
         let (mut group, membership) = self.group(kind.runtime)?;
         group.foresee(limits);
         let cpu_micros = group.cpu_micros().unwrap_or(0);
@@ -276,10 +283,10 @@ impl Launcher {
                 return Err(failure.clone());
             }
         };
-        let pair = wire::pair().map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket"));
+        let pair = wire::pair().map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "a socket"));
         let flags = inside::namespaces(self.user.is_none());
         let cloned = pair.and_then(|(ours, theirs)| match system::clone(flags, membership.birthplace()) {
-            Ok(Side::Child) => inside::live(Birth {
+            Ok(CloneSide::Child) => inside::live(ProcessSetup {
                 kind,
                 scratch_bytes: limits.scratch_bytes,
                 filter,
@@ -289,10 +296,10 @@ impl Launcher {
                 orders: theirs,
                 user: self.user,
             }),
-            Ok(Side::Parent { pid, pidfd }) => rustix::io::ioctl_fionbio(&ours, true)
+            Ok(CloneSide::Parent { pid, pidfd }) => rustix::io::ioctl_fionbio(&ours, true)
                 .map(|()| (ours, pid, pidfd))
-                .map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket")),
-            Err(error) => Err(StepFailure::new(Step::Namespaces, error, "making the first process")),
+                .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "a socket")),
+            Err(error) => Err(StepFailure::new(BuildStep::Namespaces, error, "making the first process")),
         });
         match cloned {
             Ok((orders, pid, process)) => Ok(Spare { orders, pid, process, group, cpu_micros }),
@@ -304,7 +311,7 @@ impl Launcher {
     }
 
     /// A group that nobody is in: one that was used before, if it is as good as new.
-    fn group(&mut self, runtime: bool) -> Result<(Group, Membership), StepFailure> {
+    fn group(&mut self, runtime: bool) -> Result<(SandboxCgroup, CgroupMembership), StepFailure> {
         while !runtime && let Some(mut group) = self.empties.pop() {
             if let Some(membership) = group.renewed() {
                 return Ok((group, membership));
@@ -334,17 +341,17 @@ impl Launcher {
         let mut buffer = [0; 64];
         let Some(control) = &sandbox.control else { return };
         // Answers that cannot be sent are for somebody who has gone, and the next look at the line says so.
-        match wire::receive::<Question>(control, &mut buffer) {
-            Ok(Some((Question::UsageSoFar, _))) => {
-                let _ = wire::send(control.as_fd(), &Word::Usage(sandbox.usage()), &[]);
+        match wire::receive::<LauncherRequest>(control, &mut buffer) {
+            Ok(Some((LauncherRequest::UsageSoFar, _))) => {
+                let _ = wire::send(control.as_fd(), &LauncherMessage::Usage(sandbox.usage()), &[]);
                 sandbox.forget_peak();
             }
-            Ok(Some((Question::Freeze, _))) => {
-                let _ = wire::send(control.as_fd(), &Word::Stillness(sandbox.group.freeze()), &[]);
+            Ok(Some((LauncherRequest::Freeze, _))) => {
+                let _ = wire::send(control.as_fd(), &LauncherMessage::Stillness(sandbox.group.freeze()), &[]);
             }
-            Ok(Some((Question::Thaw, _))) => {
+            Ok(Some((LauncherRequest::Thaw, _))) => {
                 sandbox.group.thaw();
-                let _ = wire::send(control.as_fd(), &Word::Stillness(Stillness::Running), &[]);
+                let _ = wire::send(control.as_fd(), &LauncherMessage::Stillness(FreezeState::Running), &[]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(None) | Err(_) => {
@@ -394,7 +401,7 @@ impl Launcher {
             {
                 // Who has let go meanwhile does not want to know.
                 let usage = sandbox.usage_at_end(end.as_ref());
-                let _ = wire::send(control.as_fd(), &Word::Gone { usage, end }, &[]);
+                let _ = wire::send(control.as_fd(), &LauncherMessage::Gone { usage, end }, &[]);
             }
             mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
             self.empties.push(sandbox.group);

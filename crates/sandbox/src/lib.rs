@@ -13,7 +13,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Spec`] says what the program may have, [`Sandbox::spawn`] gives a [`Child`], and [`offers`] says what this machine
+//! [`SandboxSpec`] says what the program may have, [`Sandbox::spawn`] gives a [`SandboxChild`], and [`offers`] says what this machine
 //! can do and what is missing. What is demanded is given or refused; it is never quietly made less.
 
 mod cgroup;
@@ -30,9 +30,12 @@ pub mod spec;
 mod system;
 mod wire;
 
-pub use child::{Child, Ended, Exit, Usage};
-pub use error::{SpawnError, Step, StepFailure};
+pub use child::{ProgramExit, ProgramUsage, SandboxChild, SandboxEnd};
+pub use error::{BuildStep, SpawnError, StepFailure};
 pub use launcher::serve_launcher;
-pub use offer::{CONTROL_GROUPS, Offer, Standing, offers};
-pub use sandbox::{Launch, SANDBOXES_MAX, Sandbox};
-pub use spec::{Access, Confinement, DirectPlaces, Limits, Mount, Network, OwnFile, PATH, PROXY_PORT, SYSTEM, Spec};
+pub use offer::{CONTROL_GROUPS, MechanismOffer, MechanismState, offers};
+pub use sandbox::{LauncherCommand, SANDBOXES_MAX, Sandbox};
+pub use spec::{
+    DirectPlaces, MountAccess, OwnFile, PATH, PROXY_PORT, SYSTEM, SandboxLimits, SandboxMount, SandboxNetwork,
+    SandboxSpec, WallBuilder,
+};

@@ -1,4 +1,4 @@
-//! Container runtimes (`runsc` for gVisor, `runc`, `crun`): the same [`Spec`] with other walls.
+//! Container runtimes (`runsc` for gVisor, `runc`, `crun`): the same [`SandboxSpec`] with other walls.
 //!
 //! ```text
 //! launcher ── clone ──▶ first process: pid, mount, net, ipc, uts namespaces, our control group        (as ever)
@@ -15,11 +15,11 @@
 //! before the runtime sees them under a name that nobody else can change.
 //!
 //! Invariants
-//! - OCI-1: the policy of a `Spec` is carried by [`config`] whole, or the start is refused. There is no member of it that
+//! - OCI-1: the policy of a `SandboxSpec` is carried by [`config`] whole, or the start is refused. There is no member of it that
 //!   a runtime silently does without.
-//! - OCI-2: a runtime is used only after it has once started and ended a program on this machine ([`Runtime::proved`]).
-//! - OCI-3: what a runtime uses itself is counted as the program's. The limits of the group are those of the `Spec` and a
-//!   named allowance ([`Kind::pids_allowance`], [`Kind::memory_allowance_bytes`]).
+//! - OCI-2: a runtime is used only after it has once started and ended a program on this machine ([`OciRuntime::proved`]).
+//! - OCI-3: what a runtime uses itself is counted as the program's. The limits of the group are those of the `SandboxSpec` and a
+//!   named allowance ([`RuntimeKind::pids_allowance`], [`RuntimeKind::memory_allowance_bytes`]).
 //!
 //! As an ordinary user only `runsc` works (`--rootless`), and only without writable mounts: files made by 65534 inside
 //! cannot be given to 65534 outside. That is refused, not worked around. `crun` wants a control group layout of one version;
@@ -45,10 +45,10 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::OnceCell;
 
-use crate::child::{Child, Exit};
+use crate::child::{ProgramExit, SandboxChild};
 use crate::error::SpawnError;
 use crate::sandbox::Sandbox;
-use crate::spec::{Confinement, Limits, Spec};
+use crate::spec::{SandboxLimits, SandboxSpec, WallBuilder};
 
 pub mod config;
 mod filter;
@@ -56,7 +56,7 @@ pub(crate) mod verdict;
 
 /// Which runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Kind {
+pub enum RuntimeKind {
     /// gVisor: a kernel of its own between the program and the machine's.
     Runsc,
     /// Namespaces and seccomp, by the reference implementation.
@@ -66,8 +66,8 @@ pub enum Kind {
 
 /// What the program sees as its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Root {
-    /// The system directories of the [`Spec`], as in a process sandbox.
+pub enum ContainerRoot {
+    /// The system directories of the [`SandboxSpec`], as in a process sandbox.
     HostSystem,
     /// The directories in this one, read-only, but for `/proc`, `/sys`, `/dev`, `/tmp` and `/run`, which are ours.
     /// Nothing is ever written to it.
@@ -76,7 +76,7 @@ pub enum Root {
 
 /// How gVisor catches system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Platform {
+pub enum GvisorPlatform {
     /// Releases since [`SYSTRAP_SINCE`].
     Systrap,
     Ptrace,
@@ -84,29 +84,29 @@ pub enum Platform {
 
 /// A runtime and a root: what the launcher has to know to build a container instead of a process sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Container {
-    pub kind: Kind,
+pub struct OciContainer {
+    pub kind: RuntimeKind,
     pub program: PathBuf,
     /// Of gVisor only.
-    pub platform: Platform,
-    pub root: Root,
+    pub platform: GvisorPlatform,
+    pub root: ContainerRoot,
 }
 
 /// Why a runtime cannot be used on this machine. The reason is for operators: it may name paths.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` cannot be used on this machine", .kind.name())]
-pub struct Unusable {
-    pub kind: Kind,
+pub struct UnusableRuntime {
+    pub kind: RuntimeKind,
     /// What the runtime or the system said.
     pub reason: String,
 }
 
-/// Why [`Runtime::spawn`] gave no child.
+/// Why [`OciRuntime::spawn`] gave no child.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerError {
     /// It never works here.
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    Unusable(#[from] UnusableRuntime),
     /// This one did not start.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
@@ -114,18 +114,18 @@ pub enum ContainerError {
 
 /// An installed runtime. Cheap to clone; all clones share what was found out about it.
 #[derive(Debug, Clone)]
-pub struct Runtime {
-    kind: Kind,
+pub struct OciRuntime {
+    kind: RuntimeKind,
     program: PathBuf,
-    proof: Arc<OnceCell<Proof>>,
+    proof: Arc<OnceCell<RuntimeProof>>,
 }
 
 /// What is known of a runtime that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proof {
+pub struct RuntimeProof {
     /// In its own words, for example `release-20221219.0`.
     pub version: String,
-    pub platform: Platform,
+    pub platform: GvisorPlatform,
 }
 
 /// Where runtimes are looked for.
@@ -145,7 +145,7 @@ const PROOF_MILLICORES: u64 = 2000;
 
 // -------------------------------------------------------------------------------------------------------------- Kind
 
-impl Kind {
+impl RuntimeKind {
     /// The name of its program.
     pub fn name(self) -> &'static str {
         match self {
@@ -155,7 +155,7 @@ impl Kind {
         }
     }
 
-    /// Processes and threads of the runtime itself, added to [`Limits::pids`] for the group: a runtime written in Go has
+    /// Processes and threads of the runtime itself, added to [`SandboxLimits::pids`] for the group: a runtime written in Go has
     /// a dozen threads per process, and gVisor has three processes, and one per address space of the program besides.
     pub const fn pids_allowance(self) -> u32 {
         match self {
@@ -165,7 +165,7 @@ impl Kind {
         }
     }
 
-    /// Memory of the runtime itself, added to [`Limits::memory_bytes`] for the group: gVisor's three processes have some
+    /// Memory of the runtime itself, added to [`SandboxLimits::memory_bytes`] for the group: gVisor's three processes have some
     /// 65 MB at rest, and `runc` copies itself into memory before it starts anything.
     pub const fn memory_allowance_bytes(self) -> u64 {
         match self {
@@ -177,10 +177,10 @@ impl Kind {
 }
 
 /// OCI-3: what the control group of a sandbox is to allow.
-pub(crate) fn group_limits(spec: &Spec) -> Limits {
+pub(crate) fn group_limits(spec: &SandboxSpec) -> SandboxLimits {
     match &spec.confinement {
-        Confinement::Full => spec.limits,
-        Confinement::Runtime(container) => Limits {
+        WallBuilder::Full => spec.limits,
+        WallBuilder::Runtime(container) => SandboxLimits {
             memory_bytes: spec.limits.memory_bytes.saturating_add(container.kind.memory_allowance_bytes()),
             pids: spec.limits.pids.saturating_add(container.kind.pids_allowance()),
             ..spec.limits
@@ -190,9 +190,9 @@ pub(crate) fn group_limits(spec: &Spec) -> Limits {
 
 // ----------------------------------------------------------------------------------------------------------- Runtime
 
-impl Runtime {
+impl OciRuntime {
     /// The one that is installed, if one is. Does not start it.
-    pub fn find(kind: Kind) -> Option<Self> {
+    pub fn find(kind: RuntimeKind) -> Option<Self> {
         let candidates = RUNTIME_DIRS.iter().map(|dir| Path::new(dir).join(kind.name()));
         let program = candidates
             .into_iter()
@@ -201,11 +201,11 @@ impl Runtime {
     }
 
     /// One that is configured.
-    pub fn at(kind: Kind, program: impl Into<PathBuf>) -> Self {
+    pub fn at(kind: RuntimeKind, program: impl Into<PathBuf>) -> Self {
         Self { kind, program: program.into(), proof: Arc::default() }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RuntimeKind {
         self.kind
     }
 
@@ -217,7 +217,7 @@ impl Runtime {
     ///
     /// That it works is found out once, by whoever asks first, and remembered. That it does not is found out again by the
     /// next who asks: the reason may be a busy machine.
-    pub async fn proved(&self, sandbox: &Sandbox) -> Result<&Proof, Unusable> {
+    pub async fn proved(&self, sandbox: &Sandbox) -> Result<&RuntimeProof, UnusableRuntime> {
         self.proof
             .get_or_try_init(|| async {
                 tokio::time::timeout(PROOF_TIME_MAX, self.prove(sandbox))
@@ -225,12 +225,17 @@ impl Runtime {
                     .unwrap_or_else(|_| Err(format!("it did not start a program within {PROOF_TIME_MAX:?}")))
             })
             .await
-            .map_err(|reason| Unusable { kind: self.kind, reason })
+            .map_err(|reason| UnusableRuntime { kind: self.kind, reason })
     }
 
     /// Starts a program in a container of its own. As [`Sandbox::spawn`]: comes back when it runs, or with the step that
     /// failed.
-    pub async fn spawn(&self, sandbox: &Sandbox, spec: Spec, root: Root) -> Result<Child, ContainerError> {
+    pub async fn spawn(
+        &self,
+        sandbox: &Sandbox,
+        spec: SandboxSpec,
+        root: ContainerRoot,
+    ) -> Result<SandboxChild, ContainerError> {
         self.spawn_noting(sandbox, spec, root, || {}).await
     }
 
@@ -238,28 +243,30 @@ impl Runtime {
     pub async fn spawn_noting(
         &self,
         sandbox: &Sandbox,
-        spec: Spec,
-        root: Root,
+        spec: SandboxSpec,
+        root: ContainerRoot,
         begins: impl FnOnce() + Send,
-    ) -> Result<Child, ContainerError> {
+    ) -> Result<SandboxChild, ContainerError> {
         let platform = self.proved(sandbox).await?.platform;
         Ok(sandbox.spawn_noting(self.around(spec, platform, root), begins).await?)
     }
 
-    fn around(&self, spec: Spec, platform: Platform, root: Root) -> Spec {
-        let container = Container { kind: self.kind, program: self.program.clone(), platform, root };
-        Spec { confinement: Confinement::Runtime(container), ..spec }
+    fn around(&self, spec: SandboxSpec, platform: GvisorPlatform, root: ContainerRoot) -> SandboxSpec {
+        let container = OciContainer { kind: self.kind, program: self.program.clone(), platform, root };
+        SandboxSpec { confinement: WallBuilder::Runtime(container), ..spec }
     }
 
-    async fn prove(&self, sandbox: &Sandbox) -> Result<Proof, String> {
+    async fn prove(&self, sandbox: &Sandbox) -> Result<RuntimeProof, String> {
         let version = self.version().await?;
         let platform = platform_of(&version);
-        let mut trial = Spec::new(["true"]);
+        let mut trial = SandboxSpec::new(["true"]);
         trial.limits.cpu_millicores = PROOF_MILLICORES;
-        let mut child =
-            sandbox.spawn(self.around(trial, platform, Root::HostSystem)).await.map_err(|error| in_full(&error))?;
+        let mut child = sandbox
+            .spawn(self.around(trial, platform, ContainerRoot::HostSystem))
+            .await
+            .map_err(|error| in_full(&error))?;
         match child.wait().await.exit {
-            Exit::Code(0) => Ok(Proof { version, platform }),
+            ProgramExit::Code(0) => Ok(RuntimeProof { version, platform }),
             other => Err(format!("a program that does nothing ended with {other:?}")),
         }
     }
@@ -298,11 +305,11 @@ fn in_full(error: &SpawnError) -> String {
 }
 
 /// A gVisor version contains its date; one that does not was built by hand, and is probably new.
-fn platform_of(version: &str) -> Platform {
+fn platform_of(version: &str) -> GvisorPlatform {
     let date = version.split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 8);
     match date.and_then(|digits| digits.parse::<u32>().ok()) {
-        Some(date) if date < SYSTRAP_SINCE => Platform::Ptrace,
-        _ => Platform::Systrap,
+        Some(date) if date < SYSTRAP_SINCE => GvisorPlatform::Ptrace,
+        _ => GvisorPlatform::Systrap,
     }
 }
 
@@ -313,11 +320,11 @@ mod tests {
     #[test]
     fn the_date_in_a_version_decides_how_system_calls_are_caught() {
         for (version, platform) in [
-            ("0.0~20221219.0", Platform::Ptrace),
-            ("release-20230417.0", Platform::Ptrace),
-            ("release-20230501.0", Platform::Systrap),
-            ("release-20260105.0-12-gdeadbeef", Platform::Systrap),
-            ("VERSION_MISSING", Platform::Systrap),
+            ("0.0~20221219.0", GvisorPlatform::Ptrace),
+            ("release-20230417.0", GvisorPlatform::Ptrace),
+            ("release-20230501.0", GvisorPlatform::Systrap),
+            ("release-20260105.0-12-gdeadbeef", GvisorPlatform::Systrap),
+            ("VERSION_MISSING", GvisorPlatform::Systrap),
         ] {
             assert_eq!(platform_of(version), platform, "{version}");
         }
@@ -325,13 +332,13 @@ mod tests {
 
     #[test]
     fn a_group_allows_what_the_specification_does_and_the_allowance() {
-        let runtime = Runtime::at(Kind::Runsc, "/usr/bin/runsc");
-        let plain = Spec::new(["true"]);
+        let runtime = OciRuntime::at(RuntimeKind::Runsc, "/usr/bin/runsc");
+        let plain = SandboxSpec::new(["true"]);
         assert_eq!(group_limits(&plain), plain.limits);
-        let contained = runtime.around(plain.clone(), Platform::Ptrace, Root::HostSystem);
+        let contained = runtime.around(plain.clone(), GvisorPlatform::Ptrace, ContainerRoot::HostSystem);
         let limits = group_limits(&contained);
-        assert_eq!(limits.pids, plain.limits.pids + Kind::Runsc.pids_allowance());
-        assert_eq!(limits.memory_bytes, plain.limits.memory_bytes + Kind::Runsc.memory_allowance_bytes());
+        assert_eq!(limits.pids, plain.limits.pids + RuntimeKind::Runsc.pids_allowance());
+        assert_eq!(limits.memory_bytes, plain.limits.memory_bytes + RuntimeKind::Runsc.memory_allowance_bytes());
         assert_eq!(limits.cpu_millicores, plain.limits.cpu_millicores);
     }
 }

@@ -20,7 +20,7 @@ pub const CONTROL_GROUPS: &str = "control groups";
 
 /// How a mechanism stands on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum MechanismState {
     /// Used by every sandbox. With what there is to say about it.
     There(String),
     /// Not as it should be, but sandboxes can be made.
@@ -29,7 +29,7 @@ pub enum Standing {
     Missing { detail: String, fix: String },
 }
 
-impl Standing {
+impl MechanismState {
     fn weaker(detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::Weaker { detail: detail.into(), fix: fix.into() }
     }
@@ -41,14 +41,14 @@ impl Standing {
 
 /// One mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
+pub struct MechanismOffer {
     pub mechanism: &'static str,
-    pub standing: Standing,
+    pub standing: MechanismState,
 }
 
 /// Everything a process sandbox is made of.
-pub fn offers() -> Vec<Offer> {
-    let offer = |mechanism, standing| Offer { mechanism, standing };
+pub fn offers() -> Vec<MechanismOffer> {
+    let offer = |mechanism, standing| MechanismOffer { mechanism, standing };
     vec![
         offer("user namespaces", user_namespaces()),
         offer("seccomp", seccomp()),
@@ -57,46 +57,48 @@ pub fn offers() -> Vec<Offer> {
     ]
 }
 
-fn user_namespaces() -> Standing {
+fn user_namespaces() -> MechanismState {
     let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     if rustix::fs::lstat("/proc/self/ns/user").is_err() {
-        return Standing::missing("this kernel was built without them", "use a kernel with CONFIG_USER_NS=y");
+        return MechanismState::missing("this kernel was built without them", "use a kernel with CONFIG_USER_NS=y");
     }
     if number("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return Standing::missing("switched off", "sysctl -w user.max_user_namespaces=15000");
+        return MechanismState::missing("switched off", "sysctl -w user.max_user_namespaces=15000");
     }
     if identity::is_root() {
-        return Standing::There("made by root, as nobody (65534)".to_owned());
+        return MechanismState::There("made by root, as nobody (65534)".to_owned());
     }
     if number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
-        return Standing::missing("only for root", "sysctl -w kernel.unprivileged_userns_clone=1");
+        return MechanismState::missing("only for root", "sysctl -w kernel.unprivileged_userns_clone=1");
     }
     if number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        return Standing::missing(
+        return MechanismState::missing(
             "AppArmor keeps them from ordinary users",
             "give this program a profile that allows `userns`, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         );
     }
-    Standing::There("made by this user".to_owned())
+    MechanismState::There("made by this user".to_owned())
 }
 
-fn seccomp() -> Standing {
+fn seccomp() -> MechanismState {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     match seccomp::compile(seccomp::CountedMemory::OfGroup) {
-        Err(_) => Standing::missing(
+        Err(_) => MechanismState::missing(
             "no system call filter for this processor",
             "use a machine with an x86-64 or arm64 processor",
         ),
-        Ok(_) if actions.contains("errno") => Standing::There("an allowlist of system calls".to_owned()),
-        Ok(_) => Standing::missing("this kernel was built without filter", "use a kernel with CONFIG_SECCOMP_FILTER=y"),
+        Ok(_) if actions.contains("errno") => MechanismState::There("an allowlist of system calls".to_owned()),
+        Ok(_) => {
+            MechanismState::missing("this kernel was built without filter", "use a kernel with CONFIG_SECCOMP_FILTER=y")
+        }
     }
 }
 
-fn landlock_standing() -> Standing {
+fn landlock_standing() -> MechanismState {
     if landlock::is_available() {
-        Standing::There("on top of the mounts".to_owned())
+        MechanismState::There("on top of the mounts".to_owned())
     } else {
-        Standing::weaker(
+        MechanismState::weaker(
             "not in this kernel: mounts alone protect files",
             "use a kernel from 5.13 on, with `landlock` in its `lsm=`",
         )
@@ -104,7 +106,7 @@ fn landlock_standing() -> Standing {
 }
 
 /// Does not prepare anything, so it can only say what is likely.
-fn control_groups() -> Standing {
+fn control_groups() -> MechanismState {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let second = own.lines().find_map(|line| line.strip_prefix("0::"));
     let has = |controller: &str| {
@@ -113,21 +115,23 @@ fn control_groups() -> Standing {
     };
     if ["memory", "cpu", "pids"].iter().all(|controller| has(controller)) {
         if identity::is_root() {
-            return Standing::There("version 1: memory, CPU and processes are limited together".to_owned());
+            return MechanismState::There("version 1: memory, CPU and processes are limited together".to_owned());
         }
-        return Standing::weaker(format!("version 1, which only root can use: {OVERSEEN}"), DELEGATE);
+        return MechanismState::weaker(format!("version 1, which only root can use: {OVERSEEN}"), DELEGATE);
     }
     let Some(group) = second else {
-        return Standing::weaker(format!("none: {OVERSEEN}"), DELEGATE);
+        return MechanismState::weaker(format!("none: {OVERSEEN}"), DELEGATE);
     };
     let dir = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
     let controllers = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
     let offered = ["memory", "cpu", "pids"].iter().all(|one| controllers.split_whitespace().any(|name| name == *one));
     let writable = rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok();
     match (offered, writable) {
-        (true, true) => Standing::There("version 2: memory, CPU and processes are limited together".to_owned()),
-        (true, false) => Standing::weaker(format!("version 2, but not delegated to this user: {OVERSEEN}"), DELEGATE),
-        (false, _) => Standing::weaker(
+        (true, true) => MechanismState::There("version 2: memory, CPU and processes are limited together".to_owned()),
+        (true, false) => {
+            MechanismState::weaker(format!("version 2, but not delegated to this user: {OVERSEEN}"), DELEGATE)
+        }
+        (false, _) => MechanismState::weaker(
             format!("version 2 without the controllers memory, cpu and pids here: {OVERSEEN}"),
             DELEGATE,
         ),

@@ -13,11 +13,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
 
-use crate::child::{Child, Held};
+use crate::child::{ChildResources, SandboxChild};
 use crate::error::SpawnError;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 use crate::system;
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order};
+use crate::wire::{self, LaunchOrder, MESSAGE_BYTES_MAX};
 
 /// Sandboxes that may live at once, unless it is set otherwise. More wait.
 pub const SANDBOXES_MAX: usize = 256;
@@ -25,12 +25,12 @@ pub const SANDBOXES_MAX: usize = 256;
 /// How the launcher is started: a program that calls [`serve_launcher`](crate::serve_launcher) when it gets these
 /// arguments.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub struct LauncherCommand {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
 }
 
-impl Launch {
+impl LauncherCommand {
     /// This executable itself, with one argument.
     pub fn own_executable(argument: &str) -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![argument.into()] }
@@ -46,24 +46,24 @@ pub struct Sandbox {
 
 #[derive(Debug)]
 struct Inner {
-    launch: Launch,
+    launch: LauncherCommand,
     room: Arc<Semaphore>,
     /// There from the first use on.
-    link: Mutex<Option<Arc<Link>>>,
+    link: Mutex<Option<Arc<LauncherLink>>>,
     /// Did the launcher fail when a sandbox was last wanted?
     failed: AtomicBool,
 }
 
 /// A connection to a living launcher.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct LauncherLink {
     socket: AsyncFd<OwnedFd>,
     process: Mutex<std::process::Child>,
 }
 
 impl Sandbox {
     /// With room for `most` sandboxes at once. Nothing is started before the first is wanted.
-    pub fn new(launch: Launch, most: usize) -> Self {
+    pub fn new(launch: LauncherCommand, most: usize) -> Self {
         let (room, link) = (Arc::new(Semaphore::new(most.max(1))), Mutex::default());
         Self { inner: Arc::new(Inner { launch, room, link, failed: AtomicBool::new(false) }) }
     }
@@ -71,12 +71,16 @@ impl Sandbox {
     /// Starts a program in a sandbox of its own. Comes back when it runs, or with the step that failed.
     ///
     /// If as many live as may, this waits for room; the caller bounds that wait. Dropping the future leaves nothing.
-    pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
+    pub async fn spawn(&self, spec: SandboxSpec) -> Result<SandboxChild, SpawnError> {
         self.spawn_noting(spec, || {}).await
     }
 
     /// The same, and says so when the wait for room is over: before it nothing has begun.
-    pub async fn spawn_noting(&self, spec: Spec, begins: impl FnOnce() + Send) -> Result<Child, SpawnError> {
+    pub async fn spawn_noting(
+        &self,
+        spec: SandboxSpec,
+        begins: impl FnOnce() + Send,
+    ) -> Result<SandboxChild, SpawnError> {
         let started = self.start(spec, begins).await;
         let failed = match &started {
             Ok(_) => Some(false),
@@ -91,10 +95,10 @@ impl Sandbox {
         started
     }
 
-    async fn start(&self, spec: Spec, begins: impl FnOnce() + Send) -> Result<Child, SpawnError> {
+    async fn start(&self, spec: SandboxSpec, begins: impl FnOnce() + Send) -> Result<SandboxChild, SpawnError> {
         let slot = Arc::clone(&self.inner.room).acquire_owned().await.ok();
-        let order =
-            serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
+        let order = serde_json::to_vec(&LaunchOrder { spec })
+            .map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
         if order.len() > MESSAGE_BYTES_MAX {
             return Err(SpawnError::Unusable("it is too long"));
         }
@@ -111,7 +115,7 @@ impl Sandbox {
             Attempt::NotTaken => SpawnError::NotOrdered(io::ErrorKind::BrokenPipe.into()),
             Attempt::Failed(error) => error,
         })?;
-        let born = Child::born(control, streams, Held { _slot: slot, _link: Arc::clone(&link) }).await;
+        let born = SandboxChild::born(control, streams, ChildResources { _slot: slot, _link: Arc::clone(&link) }).await;
         if matches!(born, Err(SpawnError::LauncherDied)) {
             self.forget(&link);
         }
@@ -134,17 +138,17 @@ impl Sandbox {
         link.as_ref().map(|link| link.process.lock().unwrap_or_else(PoisonError::into_inner).id())
     }
 
-    fn link(&self) -> Result<Arc<Link>, SpawnError> {
+    fn link(&self) -> Result<Arc<LauncherLink>, SpawnError> {
         let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = &*slot {
             return Ok(Arc::clone(link));
         }
-        let link = Arc::new(Link::start(&self.inner.launch).map_err(SpawnError::NoLauncher)?);
+        let link = Arc::new(LauncherLink::start(&self.inner.launch).map_err(SpawnError::NoLauncher)?);
         *slot = Some(Arc::clone(&link));
         Ok(link)
     }
 
-    fn forget(&self, dead: &Arc<Link>) {
+    fn forget(&self, dead: &Arc<LauncherLink>) {
         let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.as_ref().is_some_and(|link| Arc::ptr_eq(link, dead)) {
             tracing::warn!("the sandbox launcher ended; another one is started when it is needed");
@@ -159,7 +163,7 @@ enum Attempt {
 }
 
 /// Sends an order with fresh streams.
-async fn attempt(link: &Link, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), Attempt> {
+async fn attempt(link: &LauncherLink, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), Attempt> {
     let system = |error: io::Error| Attempt::Failed(SpawnError::NotOrdered(error));
     let (ours, theirs) = wire::pair().map_err(system)?;
     let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| system(error.into()));
@@ -180,9 +184,9 @@ async fn attempt(link: &Link, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), A
 
 // ------------------------------------------------------------------------------------------------------------- Link
 
-impl Link {
+impl LauncherLink {
     #[expect(clippy::disallowed_methods, reason = "the one process that starts all others has to be started")]
-    fn start(launch: &Launch) -> io::Result<Self> {
+    fn start(launch: &LauncherCommand) -> io::Result<Self> {
         let (ours, theirs) = wire::pair()?;
         let process = Command::new(&launch.program)
             .args(&launch.arguments)
@@ -195,7 +199,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for LauncherLink {
     fn drop(&mut self) {
         // Closing the socket is what ends it; being waited for is what it is owed. It may have sandboxes to clean up, so
         // the wait is somebody else's: a thread, because a runtime may be gone by now.

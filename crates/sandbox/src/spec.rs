@@ -1,4 +1,4 @@
-//! What a program may have: everything that is not in its [`Spec`] does not exist for it.
+//! What a program may have: everything that is not in its [`SandboxSpec`] does not exist for it.
 //!
 //! A specification is plain data. It travels to the launcher as JSON, so that the launcher, which may have rights that
 //! nobody else has, reads one bounded message and nothing else.
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::oci::Container;
+use crate::oci::OciContainer;
 
 /// One program to run, and all it may touch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spec {
+pub struct SandboxSpec {
     /// Program and arguments. A program without a slash is looked for in [`PATH`], inside.
     pub command: Vec<String>,
     /// The whole environment; nothing is inherited.
@@ -23,18 +23,18 @@ pub struct Spec {
     /// Where it starts, as seen inside.
     pub cwd: PathBuf,
     /// What it sees of the machine's files, beside the system directories.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<SandboxMount>,
     /// Files that exist only inside, for example secrets under `/run/secrets`.
     pub files: Vec<OwnFile>,
     /// System directories it sees read-only; those that do not exist are left out.
     pub system: Vec<PathBuf>,
-    pub limits: Limits,
-    pub network: Network,
+    pub limits: SandboxLimits,
+    pub network: SandboxNetwork,
     /// Where programs that know no proxy are met, if it has a network.
     pub direct: DirectPlaces,
     /// How much of the sandbox is built around it.
-    pub confinement: Confinement,
-    /// Whether it is to be frozen at times ([`Child::freeze`](crate::Child::freeze)), which has to be known beforehand.
+    pub confinement: WallBuilder,
+    /// Whether it is to be frozen at times ([`Child::freeze`](crate::SandboxChild::freeze)), which has to be known beforehand.
     pub freezable: bool,
 }
 
@@ -62,17 +62,17 @@ pub const SYSTEM: &[&str] = &[
 
 /// A part of the machine's files that the program sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mount {
+pub struct SandboxMount {
     /// On the machine.
     pub source: PathBuf,
     /// Inside.
     pub target: PathBuf,
-    pub access: Access,
+    pub access: MountAccess,
 }
 
 /// What may be done below a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Access {
+pub enum MountAccess {
     Read,
     Write,
 }
@@ -86,7 +86,7 @@ pub struct OwnFile {
 
 /// What it may use up. Zero is never "unlimited": the limits have no such value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct SandboxLimits {
     pub memory_bytes: u64,
     /// Thousandths of a core.
     pub cpu_millicores: u64,
@@ -99,7 +99,7 @@ pub struct Limits {
     pub io_bytes_per_second: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for SandboxLimits {
     fn default() -> Self {
         Self {
             memory_bytes: 512 << 20,
@@ -114,7 +114,7 @@ impl Default for Limits {
 
 /// What it sees of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub enum Network {
+pub enum SandboxNetwork {
     /// A namespace without any interface that is up.
     #[default]
     None,
@@ -161,22 +161,22 @@ pub(crate) const NAMES_PORT: u16 = 53;
 
 /// Who builds the walls around the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub enum Confinement {
+pub enum WallBuilder {
     /// We do, all of them.
     #[default]
     Full,
     /// A container runtime, from the same specification. Of ours it has the namespaces, the control group and the end of
     /// everything with the first process; but the runtime itself runs with the machine's own root and identity.
-    Runtime(Container),
+    Runtime(OciContainer),
 }
 
-impl Spec {
+impl SandboxSpec {
     /// A program with the system directories, an own `/tmp`, and nothing else.
     ///
     /// ```
-    /// use gantry_sandbox::Spec;
+    /// use gantry_sandbox::SandboxSpec;
     /// let spec = Spec::new(["python3", "main.py"]);
-    /// assert_eq!(spec.network, gantry_sandbox::Network::None);
+    /// assert_eq!(spec.network, gantry_sandbox::SandboxNetwork::None);
     /// assert!(spec.mounts.is_empty());
     /// ```
     pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(command: I) -> Self {
@@ -188,18 +188,18 @@ impl Spec {
             mounts: Vec::new(),
             files: Vec::new(),
             system: SYSTEM.iter().map(PathBuf::from).collect(),
-            limits: Limits::default(),
-            network: Network::None,
+            limits: SandboxLimits::default(),
+            network: SandboxNetwork::None,
             direct: DirectPlaces::default(),
-            confinement: Confinement::Full,
+            confinement: WallBuilder::Full,
             freezable: false,
         }
     }
 
     /// Shows a directory or file of the machine, at the same path or another.
     #[must_use]
-    pub fn mount(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>, access: Access) -> Self {
-        self.mounts.push(Mount { source: source.into(), target: target.into(), access });
+    pub fn mount(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>, access: MountAccess) -> Self {
+        self.mounts.push(SandboxMount { source: source.into(), target: target.into(), access });
         self
     }
 }

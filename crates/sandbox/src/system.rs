@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd
 
 /// Which side of a clone one is on.
 #[derive(Debug)]
-pub(crate) enum Side {
+pub(crate) enum CloneSide {
     Parent { pid: i32, pidfd: OwnedFd },
     Child,
 }
@@ -21,7 +21,7 @@ pub(crate) enum Side {
 ///
 /// Must be called from a process with one thread only: the child is a copy with that thread, and locks that another
 /// thread held would stay held for ever. The launcher is such a process; nothing else calls this.
-pub(crate) fn clone(flags: u64, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+pub(crate) fn clone(flags: u64, group: Option<BorrowedFd<'_>>) -> io::Result<CloneSide> {
     let mut pidfd: RawFd = -1;
     let flags = flags | if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
     let arguments = libc::clone_args {
@@ -41,11 +41,11 @@ pub(crate) fn clone(flags: u64, group: Option<BorrowedFd<'_>>) -> io::Result<Sid
     // shared, so the child goes on here on a copy, as after `fork`; the one-thread rule above makes its heap usable.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
     match pid {
-        0 => Ok(Side::Child),
+        0 => Ok(CloneSide::Child),
         pid if pid > 0 => {
             // SAFETY: the kernel has just put a new descriptor there, which nobody else owns.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Side::Parent { pid: i32::try_from(pid).map_err(io::Error::other)?, pidfd })
+            Ok(CloneSide::Parent { pid: i32::try_from(pid).map_err(io::Error::other)?, pidfd })
         }
         _ => Err(io::Error::last_os_error()),
     }
@@ -92,7 +92,7 @@ pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CStr
 
 /// A process that ended, and what it and its waited-for children used.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reaped {
+pub(crate) struct ReapedProcess {
     pub(crate) pid: i32,
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
@@ -101,7 +101,7 @@ pub(crate) struct Reaped {
 }
 
 /// Waits for any child. `None`: there is none (that has ended yet, if `block` is false).
-pub(crate) fn reap(block: bool) -> io::Result<Option<Reaped>> {
+pub(crate) fn reap(block: bool) -> io::Result<Option<ReapedProcess>> {
     let mut status = 0;
     // SAFETY: an all-zero `rusage` is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -110,7 +110,7 @@ pub(crate) fn reap(block: bool) -> io::Result<Option<Reaped>> {
     let pid = unsafe { libc::wait4(-1, &raw mut status, options, &raw mut usage) };
     match pid {
         0 => Ok(None),
-        pid if pid > 0 => Ok(Some(Reaped {
+        pid if pid > 0 => Ok(Some(ReapedProcess {
             pid,
             code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
             signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),

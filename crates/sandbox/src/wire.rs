@@ -18,7 +18,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::error::StepFailure;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
 /// Longest message. Below the smallest default socket buffer, so that a packet always fits.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 128 << 10;
@@ -32,14 +32,14 @@ const DESCRIPTORS_MAX: usize = STREAMS + TREES_MAX;
 /// Gantry → launcher. With it: control socket, stdin, stdout, stderr. And on to a first process, with the declared trees
 /// behind them if that has left the machine's root already.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
-    pub(crate) spec: Spec,
+pub(crate) struct LaunchOrder {
+    pub(crate) spec: SandboxSpec,
 }
 
 /// Launcher or first process → Gantry, on the child's control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum LauncherMessage {
     /// The program runs. With it: a pidfd of the first process, and the sockets of its network if one was asked for.
     Started,
     /// The program never ran.
@@ -49,13 +49,13 @@ pub(crate) enum Word {
     /// The answer to a question for usage.
     Usage(GroupUsage),
     /// The answer to freezing and thawing.
-    Stillness(Stillness),
+    Stillness(FreezeState),
 }
 
 /// Gantry → launcher, on the child's control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Question {
+pub(crate) enum LauncherRequest {
     /// How much has been used, and start counting the peak anew.
     UsageSoFar,
     /// Let everything inside stand still. Asked again, it says how far that is.
@@ -67,7 +67,7 @@ pub(crate) enum Question {
 /// Whether what is inside runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Stillness {
+pub(crate) enum FreezeState {
     Running,
     /// Some of it still is in the kernel.
     Stopping,
@@ -158,10 +158,10 @@ mod tests {
     fn a_message_arrives_with_its_descriptors_and_nothing_inherits_them() {
         let (here, there) = pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        send(here.as_fd(), &Word::Started, &[writer.as_fd()]).unwrap();
+        send(here.as_fd(), &LauncherMessage::Started, &[writer.as_fd()]).unwrap();
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        let (word, fds) = receive::<Word>(&there, &mut buffer).unwrap().unwrap();
-        assert_eq!(word, Word::Started);
+        let (word, fds) = receive::<LauncherMessage>(&there, &mut buffer).unwrap().unwrap();
+        assert_eq!(word, LauncherMessage::Started);
         let [fd] = fds.try_into().unwrap();
         assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         rustix::io::write(&fd, b"x").unwrap();
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn a_closed_end_is_told_from_a_message_and_long_messages_are_refused() {
         let (here, there) = pair().unwrap();
-        let spec = Spec::new(["x".repeat(MESSAGE_BYTES_MAX)]);
-        assert_eq!(send(here.as_fd(), &Order { spec }, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let spec = SandboxSpec::new(["x".repeat(MESSAGE_BYTES_MAX)]);
+        assert_eq!(send(here.as_fd(), &LaunchOrder { spec }, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(here);
-        assert!(receive::<Word>(&there, &mut [0; 64]).unwrap().is_none());
+        assert!(receive::<LauncherMessage>(&there, &mut [0; 64]).unwrap().is_none());
     }
 }

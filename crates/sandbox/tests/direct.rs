@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gantry_sandbox::egress::{Gate, Policy, Proxy, Resolver, Usage};
-use gantry_sandbox::{Network, Sandbox, Spec};
+use gantry_sandbox::egress::{EgressGate, EgressPolicy, EgressProxy, EgressUsage, HostResolver};
+use gantry_sandbox::{Sandbox, SandboxNetwork, SandboxSpec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -23,7 +23,7 @@ use around::{outcome, sandbox, sandbox_of_an_ordinary_user};
 struct ToLoopback;
 
 #[async_trait]
-impl Resolver for ToLoopback {
+impl HostResolver for ToLoopback {
     async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
         Ok(vec![IpAddr::from([127, 0, 0, 1])])
     }
@@ -44,27 +44,27 @@ async fn service() -> u16 {
 }
 
 /// Says `hi` to each place, and prints what it hears or which error it gets.
-fn talk(places: &[(&str, u16)]) -> Spec {
+fn talk(places: &[(&str, u16)]) -> SandboxSpec {
     let places: Vec<String> = places.iter().map(|(host, port)| format!("('{host}', {port})")).collect();
     let text = format!(
         "import socket\nfor place in [{}]:\n  try:\n    s = socket.create_connection(place, 20)\n    s.sendall(b'hi')\n    \
          print(s.recv(2).decode() or 'closed')\n  except socket.gaierror: print('no such name')\n  except ConnectionResetError: print('closed')\n  except OSError as e: print(e.errno)",
         places.join(", ")
     );
-    Spec::new(["python3", "-c", &text])
+    SandboxSpec::new(["python3", "-c", &text])
 }
 
 /// Runs it behind a gate with these rules; what it printed, and what the gate counted.
-async fn run(sandbox: &Sandbox, rules: &[String], spec: Spec) -> (String, Usage) {
-    let policy = Policy {
+async fn run(sandbox: &Sandbox, rules: &[String], spec: SandboxSpec) -> (String, EgressUsage) {
+    let policy = EgressPolicy {
         rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
         open_networks: vec!["127.0.0.0/8".parse().unwrap()],
-        ..Policy::default()
+        ..EgressPolicy::default()
     };
     let direct = policy.direct_places_that_tell();
-    let gate = Arc::new(Gate::new(policy, Arc::new(ToLoopback)));
-    let mut child = sandbox.spawn(Spec { network: Network::Proxied, direct, ..spec }).await.unwrap();
-    let proxy = Proxy::serve(child.sockets.take().unwrap(), Arc::clone(&gate));
+    let gate = Arc::new(EgressGate::new(policy, Arc::new(ToLoopback)));
+    let mut child = sandbox.spawn(SandboxSpec { network: SandboxNetwork::Proxied, direct, ..spec }).await.unwrap();
+    let proxy = EgressProxy::serve(child.sockets.take().unwrap(), Arc::clone(&gate));
     let (out, err, _) = outcome(child).await;
     assert_eq!(err, "");
     proxy.stop().await;

@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use gantry_sandbox::oci::{ContainerError, Kind, Root, Runtime};
+use gantry_sandbox::oci::{ContainerError, ContainerRoot, OciRuntime, RuntimeKind};
 use gantry_sandbox::{
-    Access, Child, Ended, Exit, Launch, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
+    BuildStep, LauncherCommand, MountAccess, OwnFile, PROXY_PORT, ProgramExit, Sandbox, SandboxChild, SandboxEnd,
+    SandboxLimits, SandboxNetwork, SandboxSpec, SpawnError,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -21,38 +22,41 @@ use around::{
     LAUNCHER, PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, stands_still, until,
 };
 
-const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
+const KINDS: [RuntimeKind; 2] = [RuntimeKind::Runsc, RuntimeKind::Runc];
 
 /// As root on a machine that has no group for memory, and so keeps no limit by groups.
 fn sandbox_without_groups() -> Sandbox {
     let script = "umount /sys/fs/cgroup/memory && exec \"$0\"";
     let arguments = ["--mount", "--", "/bin/sh", "-c", script, LAUNCHER];
-    Sandbox::new(Launch { program: "/usr/bin/unshare".into(), arguments: arguments.map(Into::into).into() }, 64)
+    Sandbox::new(
+        LauncherCommand { program: "/usr/bin/unshare".into(), arguments: arguments.map(Into::into).into() },
+        64,
+    )
 }
 
-fn runtime(kind: Kind) -> Runtime {
-    Runtime::find(kind).unwrap_or_else(|| panic!("{} is not installed", kind.name()))
+fn runtime(kind: RuntimeKind) -> OciRuntime {
+    OciRuntime::find(kind).unwrap_or_else(|| panic!("{} is not installed", kind.name()))
 }
 
-fn script(text: &str) -> Spec {
-    quick(Spec::new(["/bin/sh", "-c", text]))
+fn script(text: &str) -> SandboxSpec {
+    quick(SandboxSpec::new(["/bin/sh", "-c", text]))
 }
 
-fn python(text: &str) -> Spec {
-    quick(Spec::new(["python3", "-c", text]))
+fn python(text: &str) -> SandboxSpec {
+    quick(SandboxSpec::new(["python3", "-c", text]))
 }
 
 /// Tests need not wait for a throttled start.
-fn quick(mut spec: Spec) -> Spec {
+fn quick(mut spec: SandboxSpec) -> SandboxSpec {
     spec.limits.cpu_millicores = 2000;
     spec
 }
 
-async fn spawn(kind: Kind, spec: Spec) -> Result<Child, ContainerError> {
-    runtime(kind).spawn(&sandbox(), spec, Root::HostSystem).await
+async fn spawn(kind: RuntimeKind, spec: SandboxSpec) -> Result<SandboxChild, ContainerError> {
+    runtime(kind).spawn(&sandbox(), spec, ContainerRoot::HostSystem).await
 }
 
-async fn run(kind: Kind, spec: Spec) -> (String, String, Ended) {
+async fn run(kind: RuntimeKind, spec: SandboxSpec) -> (String, String, SandboxEnd) {
     outcome(spawn(kind, spec).await.unwrap()).await
 }
 
@@ -64,7 +68,7 @@ async fn a_program_is_nobody_in_a_container_of_its_own() {
         let (out, err, ended) = run(kind, script(text)).await;
         let expected = "65534\n65534\n65534\nsandbox\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\n\
             CapBnd: 0000000000000000\nHOME=/tmp\nLANG=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin\nPWD=/\nTMPDIR=/tmp\nend\n";
-        assert_eq!((out.as_str(), ended.exit), (expected, Exit::Code(7)), "{kind:?} {err}");
+        assert_eq!((out.as_str(), ended.exit), (expected, ProgramExit::Code(7)), "{kind:?} {err}");
     }
 }
 
@@ -103,10 +107,10 @@ async fn only_what_is_declared_is_there_and_only_as_declared() {
             write = at(&write),
             hidden = at(&hidden),
         );
-        let mut spec = script(&text).mount(read.path(), read.path(), Access::Read).mount(
+        let mut spec = script(&text).mount(read.path(), read.path(), MountAccess::Read).mount(
             write.path(),
             write.path(),
-            Access::Write,
+            MountAccess::Write,
         );
         spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
         let (out, err, _) = run(kind, spec).await;
@@ -121,12 +125,12 @@ async fn only_what_is_declared_is_there_and_only_as_declared() {
 async fn what_lies_behind_a_symbolic_link_is_not_mounted() {
     let (shared, hidden) = (open_dir(), open_dir());
     std::os::unix::fs::symlink(hidden.path(), shared.path().join("data")).unwrap();
-    let spec = script("true").mount(shared.path().join("data"), "/data", Access::Read);
-    let failure = refused(spawn(Kind::Runsc, spec).await);
-    assert_eq!((failure.step, failure.errno), (Step::Mount, 40), "{failure:?}");
+    let spec = script("true").mount(shared.path().join("data"), "/data", MountAccess::Read);
+    let failure = refused(spawn(RuntimeKind::Runsc, spec).await);
+    assert_eq!((failure.step, failure.errno), (BuildStep::Mount, 40), "{failure:?}");
 }
 
-fn refused(result: Result<Child, ContainerError>) -> gantry_sandbox::StepFailure {
+fn refused(result: Result<SandboxChild, ContainerError>) -> gantry_sandbox::StepFailure {
     match result {
         Err(ContainerError::Spawn(SpawnError::Step(failure))) => failure,
         other => panic!("{other:?}"),
@@ -139,9 +143,13 @@ async fn streams_exits_and_signals_are_told_as_they_are_without_a_container() {
         let mut child = spawn(kind, script("read line; echo out $line; echo err >&2; exit 3")).await.unwrap();
         child.stdin.as_mut().unwrap().write_all(b"hello\n").await.unwrap();
         let (out, err, ended) = outcome(child).await;
-        assert_eq!((out.as_str(), err.as_str(), ended.exit), ("out hello\n", "err\n", Exit::Code(3)), "{kind:?}");
+        assert_eq!(
+            (out.as_str(), err.as_str(), ended.exit),
+            ("out hello\n", "err\n", ProgramExit::Code(3)),
+            "{kind:?}"
+        );
         let (_, _, ended) = run(kind, python("import ctypes; ctypes.string_at(0)")).await;
-        assert_eq!(ended.exit, Exit::Signal(11), "{kind:?}");
+        assert_eq!(ended.exit, ProgramExit::Signal(11), "{kind:?}");
         assert!(ended.usage.cpu > Duration::ZERO && ended.usage.memory_peak_bytes > 0, "{ended:?}");
     }
 }
@@ -153,12 +161,14 @@ async fn a_program_that_is_missing_or_cannot_run_is_told_from_a_runtime_that_fai
         fs::write(dir.path().join("plain"), "not a program").unwrap();
         let plain = dir.path().join("plain").display().to_string();
         for (command, errno) in [("no-such-program", 2), ("/no/such/program", 2), (plain.as_str(), 13)] {
-            let spec = quick(Spec::new([command]).mount(dir.path(), dir.path(), Access::Read));
+            let spec = quick(SandboxSpec::new([command]).mount(dir.path(), dir.path(), MountAccess::Read));
             let failure = refused(spawn(kind, spec).await);
-            assert_eq!((failure.step, failure.errno), (Step::Program, errno), "{kind:?} {command} {failure:?}");
+            assert_eq!((failure.step, failure.errno), (BuildStep::Program, errno), "{kind:?} {command} {failure:?}");
         }
     }
-    let nothing = Runtime::at(Kind::Runc, "/bin/false").spawn(&sandbox(), script("true"), Root::HostSystem).await;
+    let nothing = OciRuntime::at(RuntimeKind::Runc, "/bin/false")
+        .spawn(&sandbox(), script("true"), ContainerRoot::HostSystem)
+        .await;
     assert!(matches!(nothing, Err(ContainerError::Unusable(_))), "{nothing:?}");
 }
 
@@ -170,14 +180,14 @@ async fn everything_ends_with_the_child_and_nothing_is_left() {
             "trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM; sleep 1000 # {marker}' &) ; echo ready; sleep 1000"
         );
         let sandbox = sandbox();
-        let mut child = runtime(kind).spawn(&sandbox, script(&text), Root::HostSystem).await.unwrap();
+        let mut child = runtime(kind).spawn(&sandbox, script(&text), ContainerRoot::HostSystem).await.unwrap();
         let mut ready = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
         let launcher = sandbox.launcher().unwrap();
         assert!(!groups_of(launcher).is_empty());
         let begun = Instant::now();
         child.kill();
-        assert_eq!(child.wait().await.exit, Exit::Ended);
+        assert_eq!(child.wait().await.exit, ProgramExit::Ended);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(alive(&marker), 0, "the end was told before it was true");
         until("the end of its groups", || groups_of(launcher).is_empty()).await;
@@ -192,7 +202,7 @@ async fn everything_ends_with_the_child_and_nothing_is_left() {
 async fn containers_leave_the_processes_alone_that_wait_for_programs() {
     let sandbox = sandbox();
     let plain = |text: &str| sandbox.spawn(script(text));
-    assert_eq!(outcome(plain("exit 3").await.unwrap()).await.2.exit, Exit::Code(3));
+    assert_eq!(outcome(plain("exit 3").await.unwrap()).await.2.exit, ProgramExit::Code(3));
     let launcher = sandbox.launcher().unwrap();
     // The one that ran is gone, and three wait: in each group a first process and the one that will be the program.
     let all_wait = || {
@@ -203,8 +213,9 @@ async fn containers_leave_the_processes_alone_that_wait_for_programs() {
     until("processes that wait", all_wait).await;
     let before = groups_of(launcher);
     for _ in 0..3 {
-        let child = runtime(Kind::Runc).spawn(&sandbox, script("exit 4"), Root::HostSystem).await.unwrap();
-        assert_eq!(outcome(child).await.2.exit, Exit::Code(4));
+        let child =
+            runtime(RuntimeKind::Runc).spawn(&sandbox, script("exit 4"), ContainerRoot::HostSystem).await.unwrap();
+        assert_eq!(outcome(child).await.2.exit, ProgramExit::Code(4));
     }
     until("the groups from before", || groups_of(launcher) == before).await;
 }
@@ -220,16 +231,16 @@ async fn a_launcher_that_is_killed_takes_its_containers_along_and_the_next_one_s
     for kind in KINDS {
         let sandbox = sandbox();
         let mut child =
-            runtime(kind).spawn(&sandbox, script("echo ready; sleep 1000"), Root::HostSystem).await.unwrap();
+            runtime(kind).spawn(&sandbox, script("echo ready; sleep 1000"), ContainerRoot::HostSystem).await.unwrap();
         let mut ready = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
         let first = sandbox.launcher().unwrap();
         assert!(members(first) > 1, "runtime and program are in the group");
         let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
         assert!(killed.success());
-        assert_eq!(child.wait().await.exit, Exit::Ended);
+        assert_eq!(child.wait().await.exit, ProgramExit::Ended);
         until("the end of the container", || members(first) == 0).await;
-        outcome(runtime(kind).spawn(&sandbox, script("true"), Root::HostSystem).await.unwrap()).await;
+        outcome(runtime(kind).spawn(&sandbox, script("true"), ContainerRoot::HostSystem).await.unwrap()).await;
         assert_eq!(groups_of(first), Vec::<String>::new(), "{kind:?}");
     }
 }
@@ -237,22 +248,22 @@ async fn a_launcher_that_is_killed_takes_its_containers_along_and_the_next_one_s
 #[tokio::test]
 async fn too_much_memory_is_told_from_a_crash() {
     for kind in KINDS {
-        let limits = Limits { memory_bytes: 64 << 20, cpu_millicores: 2000, ..Limits::default() };
-        let (_, err, ended) = run(kind, Spec { limits, ..python("x = b'x' * (400 << 20)") }).await;
-        assert_ne!(ended.exit, Exit::Code(0), "{kind:?} {err}");
+        let limits = SandboxLimits { memory_bytes: 64 << 20, cpu_millicores: 2000, ..SandboxLimits::default() };
+        let (_, err, ended) = run(kind, SandboxSpec { limits, ..python("x = b'x' * (400 << 20)") }).await;
+        assert_ne!(ended.exit, ProgramExit::Code(0), "{kind:?} {err}");
         assert!(ended.usage.oom_kills > 0, "{kind:?} {ended:?} {err}");
         // By a child, because the first process of a process namespace does not get signals of its own.
         let (_, _, ended) = run(kind, script("sh -c 'kill -9 $$'; exit $?")).await;
-        assert_eq!((ended.exit, ended.usage.oom_kills), (Exit::Signal(9), 0), "{kind:?}");
+        assert_eq!((ended.exit, ended.usage.oom_kills), (ProgramExit::Signal(9), 0), "{kind:?}");
     }
 }
 
 #[tokio::test]
 async fn scratch_is_bounded_and_the_bound_is_told() {
     for kind in KINDS {
-        let limits = Limits { scratch_bytes: 1 << 20, cpu_millicores: 2000, ..Limits::default() };
+        let limits = SandboxLimits { scratch_bytes: 1 << 20, cpu_millicores: 2000, ..SandboxLimits::default() };
         let fill = "echo x > /tmp/x && cat /tmp/x; dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/b bs=64k count=1 2>/dev/null || echo full";
-        let (out, err, ended) = run(kind, Spec { limits, ..script(fill) }).await;
+        let (out, err, ended) = run(kind, SandboxSpec { limits, ..script(fill) }).await;
         assert_eq!((out.as_str(), ended.scratch_full), ("x\nfull\nfull\n", true), "{kind:?} {err}");
     }
 }
@@ -261,8 +272,8 @@ async fn scratch_is_bounded_and_the_bound_is_told() {
 async fn a_fork_bomb_stays_inside_its_bound() {
     let fork = "import os\nn = 0\ntry:\n  while n < 2000:\n    if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '100'])\n    n += 1\nexcept OSError: pass\nprint(n)";
     for kind in KINDS {
-        let limits = Limits { pids: 10, cpu_millicores: 2000, ..Limits::default() };
-        let (out, err, ended) = run(kind, Spec { limits, ..python(fork) }).await;
+        let limits = SandboxLimits { pids: 10, cpu_millicores: 2000, ..SandboxLimits::default() };
+        let (out, err, ended) = run(kind, SandboxSpec { limits, ..python(fork) }).await;
         // gVisor itself does not survive being refused a process; then there is no answer at all.
         let made = out.trim().parse::<u32>().unwrap_or(0);
         assert!(made < 10 + kind.pids_allowance() && ended.usage.pids_refused > 0, "{kind:?} {out} {err} {ended:?}");
@@ -281,7 +292,7 @@ async fn without_a_network_nothing_can_be_reached_and_with_one_only_the_proxy() 
     for kind in KINDS {
         let (out, _, _) = run(kind, python(&connect(port))).await;
         assert_eq!(out, "no\n", "{kind:?}");
-        let proxied = |port| Spec { network: Network::Proxied, ..python(&connect(port)) };
+        let proxied = |port| SandboxSpec { network: SandboxNetwork::Proxied, ..python(&connect(port)) };
         let mut child = spawn(kind, proxied(PROXY_PORT)).await.unwrap();
         let (mut stream, _) = child.sockets.take().unwrap().proxy.accept().await.unwrap();
         let mut said = [0; 2];
@@ -300,7 +311,7 @@ async fn system_calls_of_refused_families_fail_under_runc_as_in_a_process_sandbo
         try: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)\nexcept OSError as e: print(e.errno)\n\
         try: fcntl.ioctl(0, 0x5412, b'x')\nexcept OSError as e: print(e.errno)\n\
         try: fcntl.ioctl(0, 0x5401, b'x' * 60)\nexcept OSError as e: print(e.errno)";
-    let (out, err, _) = run(Kind::Runc, python(text)).await;
+    let (out, err, _) = run(RuntimeKind::Runc, python(text)).await;
     assert_eq!(out, "-1 1\n-1 1\n-1 1\n-1 1\n-1 1\n1\n1\n25\n", "{err}");
 }
 
@@ -320,14 +331,15 @@ async fn a_directory_can_be_the_root_and_is_never_written_to() {
         );
         let folder = open_dir();
         fs::write(folder.path().join("main"), "main\n").unwrap();
-        let spec = spec.mount(folder.path(), "/tool", Access::Read);
-        let child = runtime(kind).spawn(&sandbox(), spec, Root::Directory(image.path().to_owned())).await.unwrap();
+        let spec = spec.mount(folder.path(), "/tool", MountAccess::Read);
+        let child =
+            runtime(kind).spawn(&sandbox(), spec, ContainerRoot::Directory(image.path().to_owned())).await.unwrap();
         let (out, err, _) = outcome(child).await;
         assert_eq!(out, "bin dev etc leads-out proc run sys tmp tool main\nro\nnowhere\n", "{kind:?} {err}");
         assert_eq!(tree(image.path()), before);
         // Below the link there is no place for a mount; above all, none is made where it leads to on the machine.
-        let spec = script("true").mount(folder.path(), "/leads-out/gantry-test", Access::Read);
-        let result = runtime(kind).spawn(&sandbox(), spec, Root::Directory(image.path().to_owned())).await;
+        let spec = script("true").mount(folder.path(), "/leads-out/gantry-test", MountAccess::Read);
+        let result = runtime(kind).spawn(&sandbox(), spec, ContainerRoot::Directory(image.path().to_owned())).await;
         refused(result);
         assert!(!std::path::Path::new("/etc/gantry-test").try_exists().unwrap());
     }
@@ -351,27 +363,27 @@ fn tree(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[tokio::test]
 async fn an_ordinary_user_has_gvisor_without_writable_paths_and_is_told_what_is_missing() {
     let sandbox = sandbox_of_an_ordinary_user();
-    let gvisor = runtime(Kind::Runsc);
+    let gvisor = runtime(RuntimeKind::Runsc);
     let mut spec = script("id -u; cat /run/secrets/key; echo x > /tmp/x && cat /tmp/x");
     spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
-    let (out, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
-    assert_eq!((out.as_str(), ended.exit), ("65534\ns3cret\nx\n", Exit::Code(0)), "{err}");
-    let limits = Limits { scratch_bytes: 2 << 20, cpu_millicores: 2000, ..Limits::default() };
+    let (out, err, ended) = outcome(gvisor.spawn(&sandbox, spec, ContainerRoot::HostSystem).await.unwrap()).await;
+    assert_eq!((out.as_str(), ended.exit), ("65534\ns3cret\nx\n", ProgramExit::Code(0)), "{err}");
+    let limits = SandboxLimits { scratch_bytes: 2 << 20, cpu_millicores: 2000, ..SandboxLimits::default() };
     let fill = "dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/a bs=64k count=100 2>/dev/null || echo full";
-    let spec = Spec { limits, ..script(fill) };
-    let (out, err, _) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    let spec = SandboxSpec { limits, ..script(fill) };
+    let (out, err, _) = outcome(gvisor.spawn(&sandbox, spec, ContainerRoot::HostSystem).await.unwrap()).await;
     assert_eq!(out, "full\nfull\n", "{err}");
     // Without a control group memory is bounded for each process.
-    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
-    let spec = Spec { limits, ..python("x = b'x' * (200 << 20)") };
-    let (_, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
-    assert!(err.contains("MemoryError") && ended.exit == Exit::Code(1), "{err} {ended:?}");
+    let limits = SandboxLimits { memory_bytes: 64 << 20, ..SandboxLimits::default() };
+    let spec = SandboxSpec { limits, ..python("x = b'x' * (200 << 20)") };
+    let (_, err, ended) = outcome(gvisor.spawn(&sandbox, spec, ContainerRoot::HostSystem).await.unwrap()).await;
+    assert!(err.contains("MemoryError") && ended.exit == ProgramExit::Code(1), "{err} {ended:?}");
     let dir = open_dir();
-    let spec = script("true").mount(dir.path(), "/data", Access::Write);
-    let failure = refused(gvisor.spawn(&sandbox, spec, Root::HostSystem).await);
-    assert!(failure.step == Step::Runtime && failure.detail.contains("ordinary user"), "{failure:?}");
+    let spec = script("true").mount(dir.path(), "/data", MountAccess::Write);
+    let failure = refused(gvisor.spawn(&sandbox, spec, ContainerRoot::HostSystem).await);
+    assert!(failure.step == BuildStep::Runtime && failure.detail.contains("ordinary user"), "{failure:?}");
     let ContainerError::Unusable(unusable) =
-        runtime(Kind::Runc).spawn(&sandbox, script("true"), Root::HostSystem).await.unwrap_err()
+        runtime(RuntimeKind::Runc).spawn(&sandbox, script("true"), ContainerRoot::HostSystem).await.unwrap_err()
     else {
         panic!("runc as an ordinary user")
     };
@@ -384,8 +396,8 @@ async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
         let sandbox = sandbox();
         let spec =
             python("import sys\nfor line in sys.stdin:\n print(line, end='', flush=True); sum(range(100000000))");
-        let spec = Spec { freezable: true, ..spec };
-        let mut child = runtime(kind).spawn(&sandbox, spec, Root::HostSystem).await.unwrap();
+        let spec = SandboxSpec { freezable: true, ..spec };
+        let mut child = runtime(kind).spawn(&sandbox, spec, ContainerRoot::HostSystem).await.unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(b"1\n").await.unwrap();
         stdout.read_exact(&mut [0; 2]).await.unwrap();
@@ -421,21 +433,28 @@ print('shm' if libc.shmget(0, 4096, 0o1600) >= 0 else ctypes.get_errno())
 
 #[tokio::test]
 async fn where_no_group_counts_a_container_has_no_memory_beside_its_processes() {
-    let runc = runtime(Kind::Runc);
-    let (out, err, _) = outcome(runc.spawn(&sandbox(), python(OWNERLESS), Root::HostSystem).await.unwrap()).await;
+    let runc = runtime(RuntimeKind::Runc);
+    let (out, err, _) =
+        outcome(runc.spawn(&sandbox(), python(OWNERLESS), ContainerRoot::HostSystem).await.unwrap()).await;
     assert_eq!(out, "memfd\nshm\n", "{err}");
     let alone = sandbox_without_groups();
-    let (out, err, _) = outcome(runc.spawn(&alone, python(OWNERLESS), Root::HostSystem).await.unwrap()).await;
+    let (out, err, _) = outcome(runc.spawn(&alone, python(OWNERLESS), ContainerRoot::HostSystem).await.unwrap()).await;
     assert_eq!(out, "1\n1\n", "{err}");
 }
 
 #[tokio::test]
 async fn where_no_group_counts_the_scratch_of_a_container_is_memory_of_its_call() {
-    let limits = Limits { memory_bytes: 256 << 20, scratch_bytes: 1 << 30, cpu_millicores: 2000, ..Limits::default() };
+    let limits = SandboxLimits {
+        memory_bytes: 256 << 20,
+        scratch_bytes: 1 << 30,
+        cpu_millicores: 2000,
+        ..SandboxLimits::default()
+    };
     // Files in memory, more than the call may have, and then nothing until it is ended.
     let fill = "head -c 700000000 /dev/zero > /tmp/a; echo filled; exec sleep 1000";
-    let spec = Spec { limits, ..script(fill) };
-    let child = runtime(Kind::Runc).spawn(&sandbox_without_groups(), spec, Root::HostSystem).await.unwrap();
+    let spec = SandboxSpec { limits, ..script(fill) };
+    let child =
+        runtime(RuntimeKind::Runc).spawn(&sandbox_without_groups(), spec, ContainerRoot::HostSystem).await.unwrap();
     let (out, err, ended) = outcome(child).await;
     assert!(ended.usage.oom_kills > 0, "{out} {err} {ended:?}");
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 
-use gantry_scan::{Definition, Finding, Neighbours, Verdict, scan, scan_text, verdict};
+use gantry_scan::{NeighbourNames, ScanFinding, ScanVerdict, ScannedDefinition, scan, scan_text, verdict};
 use serde_json::{Value, json};
 
 /// Figures of one surface.
@@ -71,13 +71,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn findings_of(case: &Value) -> Vec<Finding> {
+fn findings_of(case: &Value) -> Vec<ScanFinding> {
     let Some(tool) = case.get("tool") else {
         return scan_text(case.get("text").and_then(Value::as_str).unwrap_or_default());
     };
     let word = |key: &str| tool.get(key).and_then(Value::as_str);
     let parameters = tool.get("parameters").unwrap_or(&Value::Null);
-    let definition = Definition {
+    let definition = ScannedDefinition {
         name: word("name").unwrap_or_default(),
         title: word("title"),
         description: word("description").unwrap_or_default(),
@@ -85,7 +85,7 @@ fn findings_of(case: &Value) -> Vec<Finding> {
         output_schema: tool.get("outputSchema"),
         annotations: tool.get("annotations"),
     };
-    scan(&definition, &Neighbours::default())
+    scan(&definition, &NeighbourNames::default())
 }
 
 fn text_of(case: &Value) -> String {
@@ -95,8 +95,8 @@ fn text_of(case: &Value) -> String {
 
 impl Figures {
     /// Counts one case; whether it was judged wrongly.
-    fn count(&mut self, id: &str, category: &str, malicious: bool, found: Verdict) -> bool {
-        let flagged = found != Verdict::Clean;
+    fn count(&mut self, id: &str, category: &str, malicious: bool, found: ScanVerdict) -> bool {
+        let flagged = found != ScanVerdict::Clean;
         let [of_malicious, of_caught, of_benign, of_alarms] = self.categories.entry(category.to_owned()).or_default();
         let (all, flags) = if malicious { (of_malicious, of_caught) } else { (of_benign, of_alarms) };
         *all += 1;
@@ -104,7 +104,7 @@ impl Figures {
         if malicious {
             self.malicious += 1;
             self.caught += u32::from(flagged);
-            self.blocked += u32::from(found == Verdict::Block);
+            self.blocked += u32::from(found == ScanVerdict::Block);
             if !flagged {
                 self.missed.push(id.to_owned());
             }

@@ -15,7 +15,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 
-use gantry_scan::{Definition, fit};
+use gantry_scan::{ScannedDefinition, fit};
 use serde_json::Value;
 
 /// Passes over the definitions.
@@ -133,7 +133,7 @@ impl Names {
             let Some(tool) = value.get("tool") else { continue };
             let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let member = |key: &str| tool.get(key).and_then(Value::as_str);
-            let definition = Definition {
+            let definition = ScannedDefinition {
                 name: member("name").unwrap_or_default(),
                 title: member("title"),
                 description: member("description").unwrap_or_default(),

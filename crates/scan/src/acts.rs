@@ -18,12 +18,12 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-use crate::lexicon::{Mark, expand};
+use crate::lexicon::{WordMark, expand};
 use crate::words::Sentence;
 
 /// A class of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Concept {
+pub(crate) enum WordConcept {
     /// Whoever reads the definition: you, the assistant, the agent.
     Reader,
     /// The person the reader works for.
@@ -116,7 +116,7 @@ pub(crate) enum Concept {
     Routine,
 }
 
-impl Concept {
+impl WordConcept {
     /// The name in features and findings.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -195,21 +195,21 @@ impl Concept {
     }
 
     /// The concept of a token known by its form.
-    fn of_form(mark: Mark) -> Option<Self> {
+    fn of_form(mark: WordMark) -> Option<Self> {
         match mark {
-            Mark::SecretPath | Mark::SecretIdentifier => Some(Self::Secret),
-            Mark::Url | Mark::Email | Mark::Host | Mark::Account => Some(Self::Place),
-            Mark::Path => Some(Self::File),
-            Mark::Foreign | Mark::Identifier | Mark::Sibling => Some(Self::Tool),
-            Mark::Quoted | Mark::Parameter => Some(Self::Slot),
+            WordMark::SecretPath | WordMark::SecretIdentifier => Some(Self::Secret),
+            WordMark::Url | WordMark::Email | WordMark::Host | WordMark::Account => Some(Self::Place),
+            WordMark::Path => Some(Self::File),
+            WordMark::Foreign | WordMark::Identifier | WordMark::Sibling => Some(Self::Tool),
+            WordMark::Quoted | WordMark::Parameter => Some(Self::Slot),
             _ => None,
         }
     }
 }
 
 /// Every concept.
-const ALL: &[Concept] = {
-    use Concept::*;
+const ALL: &[WordConcept] = {
+    use WordConcept::*;
     &[
         Reader, User, Tell, Neg, Hide, Ask, Read, Send, Put, Run, Alter, Destroy, Secret, Context, Personal, File,
         Place, Slot, Tool, Other, Before, After, When, Every, Lasting, Must, Also, Prefer, Worse, Authority, Prior,
@@ -219,21 +219,21 @@ const ALL: &[Concept] = {
 
 /// A concept at a token of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct ConceptSpot {
     pub(crate) at: usize,
-    pub(crate) concept: Concept,
+    pub(crate) concept: WordConcept,
 }
 
 /// The concepts of a sentence, by their place, each place and concept once.
-pub(crate) fn spots(sentence: &Sentence) -> Vec<Spot> {
+pub(crate) fn spots(sentence: &Sentence) -> Vec<ConceptSpot> {
     let forms = sentence.marks.iter();
-    let mut spots: Vec<Spot> =
-        forms.filter_map(|&(mark, at)| Concept::of_form(mark).map(|concept| Spot { at, concept })).collect();
+    let mut spots: Vec<ConceptSpot> =
+        forms.filter_map(|&(mark, at)| WordConcept::of_form(mark).map(|concept| ConceptSpot { at, concept })).collect();
     if let Some(table) = table() {
         for found in table.automaton.find_overlapping_iter(&sentence.canonical) {
             // A phrase starts with the space before its first token.
             let at = sentence.starts.partition_point(|&place| place <= found.start());
-            spots.extend(table.concepts.get(found.pattern().as_usize()).map(|&concept| Spot { at, concept }));
+            spots.extend(table.concepts.get(found.pattern().as_usize()).map(|&concept| ConceptSpot { at, concept }));
         }
     }
     spots.sort_unstable();
@@ -246,7 +246,7 @@ pub(crate) fn spots(sentence: &Sentence) -> Vec<Spot> {
 #[derive(Debug)]
 struct Table {
     automaton: AhoCorasick,
-    concepts: Vec<Concept>,
+    concepts: Vec<WordConcept>,
 }
 
 /// The automaton over all languages, built once. `None` cannot happen with the tables; a test holds them to that.
@@ -256,7 +256,7 @@ fn table() -> Option<&'static Table> {
         .get_or_init(|| {
             let all = [english::WORDS, european::WORDS, asian::WORDS].into_iter().flatten();
             let specs = all.flat_map(|(concept, specs)| specs.iter().map(move |spec| (*concept, *spec)));
-            let (concepts, phrases): (Vec<Concept>, Vec<String>) =
+            let (concepts, phrases): (Vec<WordConcept>, Vec<String>) =
                 specs.flat_map(|(concept, spec)| expand(spec).into_iter().map(move |phrase| (concept, phrase))).unzip();
             AhoCorasick::new(&phrases).ok().map(|automaton| Table { automaton, concepts })
         })
@@ -266,13 +266,13 @@ fn table() -> Option<&'static Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::{Names, sentences};
+    use crate::words::{KnownNames, sentences};
 
     /// The automaton is built once per process; more phrases than this would be felt at the start.
     const PHRASES_MAX: usize = 16_000;
 
-    fn concepts(text: &str) -> Vec<Concept> {
-        sentences(text, &Names::default(), false).iter().flat_map(spots).map(|spot| spot.concept).collect()
+    fn concepts(text: &str) -> Vec<WordConcept> {
+        sentences(text, &KnownNames::default(), false).iter().flat_map(spots).map(|spot| spot.concept).collect()
     }
 
     #[test]
@@ -297,7 +297,9 @@ mod tests {
         ];
         for text in texts {
             let found = concepts(text);
-            for concept in [Concept::Read, Concept::Secret, Concept::Neg, Concept::Tell, Concept::User] {
+            for concept in
+                [WordConcept::Read, WordConcept::Secret, WordConcept::Neg, WordConcept::Tell, WordConcept::User]
+            {
                 assert!(found.contains(&concept), "{concept:?} in {text}: {found:?}");
             }
         }
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_prefix_takes_endings_and_a_word_does_not() {
-        assert!(concepts("forwarding").contains(&Concept::Send));
-        assert!(!concepts("postpone").contains(&Concept::Send));
+        assert!(concepts("forwarding").contains(&WordConcept::Send));
+        assert!(!concepts("postpone").contains(&WordConcept::Send));
     }
 }

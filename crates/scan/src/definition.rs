@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::features::Purpose;
-use crate::finding::{FindingKind, Findings, Severity};
-use crate::text::{self, Surface};
-use crate::words::{Names, identifier_words, sentences};
+use crate::features::ToolPurpose;
+use crate::findings::{FindingKind, FindingList, FindingSeverity};
+use crate::text::{self, TextSurface};
+use crate::words::{KnownNames, identifier_words, sentences};
 
 /// Most texts of one definition that are read.
 const PLACES_MAX: usize = 2048;
@@ -31,7 +31,7 @@ const PURPOSE_CHARS: usize = 1000;
 
 /// The parts of a tool's definition that a model is given.
 #[derive(Debug, Clone, Copy)]
-pub struct Definition<'a> {
+pub struct ScannedDefinition<'a> {
     /// Name of the tool, without its namespace.
     pub name: &'a str,
     /// Title for people.
@@ -48,12 +48,12 @@ pub struct Definition<'a> {
 
 /// Names of the tools around the one that is scanned.
 #[derive(Debug, Default, Clone)]
-pub struct Neighbours {
+pub struct NeighbourNames {
     pub(crate) siblings: BTreeSet<String>,
     pub(crate) foreign: BTreeSet<String>,
 }
 
-impl Neighbours {
+impl NeighbourNames {
     /// `siblings` are tools of the same server, `foreign` those of all others.
     pub fn new<S: Into<String>, F: Into<String>>(
         siblings: impl IntoIterator<Item = S>,
@@ -67,18 +67,18 @@ impl Neighbours {
 }
 
 /// Scans every text of a definition.
-pub(crate) fn scan(definition: &Definition<'_>, neighbours: &Neighbours, findings: &mut Findings) {
+pub(crate) fn scan(definition: &ScannedDefinition<'_>, neighbours: &NeighbourNames, findings: &mut FindingList) {
     scan_with(definition, &names(definition, neighbours), findings);
 }
 
 /// Scans every text of a definition whose names are known.
-pub(crate) fn scan_with(definition: &Definition<'_>, names: &Names, findings: &mut Findings) {
+pub(crate) fn scan_with(definition: &ScannedDefinition<'_>, names: &KnownNames, findings: &mut FindingList) {
     let mut walk = Walk { names, whole: whole_purpose(definition, names), findings, places: 0, bytes: 0, cut: false };
     walk.name(definition.name, "/name");
     if let Some(title) = definition.title {
-        walk.text(title, "/title", Surface::Prose);
+        walk.text(title, "/title", TextSurface::Prose);
     }
-    walk.text(definition.description, "/description", Surface::Prose);
+    walk.text(definition.description, "/description", TextSurface::Prose);
     walk.embedded(definition.description, "/description");
     walk.value(definition.parameters, "/parameters", 0);
     if let Some(schema) = definition.output_schema {
@@ -88,22 +88,22 @@ pub(crate) fn scan_with(definition: &Definition<'_>, names: &Names, findings: &m
         walk.value(annotations, "/annotations", 0);
     }
     if walk.cut {
-        findings.add(FindingKind::Oversized, Severity::Medium, "", "more text than is read", definition.name);
+        findings.add(FindingKind::Oversized, FindingSeverity::Medium, "", "more text than is read", definition.name);
     }
 }
 
 /// The names with a meaning for a definition's texts, and what the tool is about.
-pub(crate) fn names(definition: &Definition<'_>, neighbours: &Neighbours) -> Names {
+pub(crate) fn names(definition: &ScannedDefinition<'_>, neighbours: &NeighbourNames) -> KnownNames {
     let properties = definition.parameters.get("properties").and_then(Value::as_object);
-    let mut purpose = Purpose::default();
-    let named = sentences(&identifier_words(definition.name).join(" "), &Names::default(), false);
+    let mut purpose = ToolPurpose::default();
+    let named = sentences(&identifier_words(definition.name).join(" "), &KnownNames::default(), false);
     named.iter().for_each(|sentence| purpose.learn(sentence));
     // The first of several sentences says what a tool does; a lone one may be all there is to judge.
-    let described = sentences(bounded(definition.description), &Names::default(), false);
+    let described = sentences(bounded(definition.description), &KnownNames::default(), false);
     if let [first, _, ..] = described.as_slice() {
         purpose.learn(first);
     }
-    Names {
+    KnownNames {
         own: definition.name.to_owned(),
         parameters: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default(),
         siblings: neighbours.siblings.clone(),
@@ -114,17 +114,17 @@ pub(crate) fn names(definition: &Definition<'_>, neighbours: &Neighbours) -> Nam
 }
 
 /// What parameters are about: all that the description says, which is judged by itself.
-pub(crate) fn whole_purpose(definition: &Definition<'_>, names: &Names) -> Purpose {
+pub(crate) fn whole_purpose(definition: &ScannedDefinition<'_>, names: &KnownNames) -> ToolPurpose {
     let mut purpose = names.purpose.clone();
-    let described = sentences(bounded(definition.description), &Names::default(), false);
+    let described = sentences(bounded(definition.description), &KnownNames::default(), false);
     described.iter().for_each(|sentence| purpose.learn(sentence));
     purpose
 }
 
 /// What one parameter is about: the same, and what its name says.
-pub(crate) fn purpose_of(parameter: &str, whole: &Purpose) -> Purpose {
+pub(crate) fn purpose_of(parameter: &str, whole: &ToolPurpose) -> ToolPurpose {
     let mut purpose = whole.clone();
-    let named = sentences(&identifier_words(parameter).join(" "), &Names::default(), false);
+    let named = sentences(&identifier_words(parameter).join(" "), &KnownNames::default(), false);
     named.iter().for_each(|sentence| purpose.learn(sentence));
     purpose
 }
@@ -138,10 +138,10 @@ fn bounded(text: &str) -> &str {
 // --- Walk ----------------------------------------------------------------------------------------------------------
 
 struct Walk<'a> {
-    names: &'a Names,
+    names: &'a KnownNames,
     /// What the parameters are about.
-    whole: Purpose,
-    findings: &'a mut Findings,
+    whole: ToolPurpose,
+    findings: &'a mut FindingList,
     places: usize,
     bytes: usize,
     /// Something was left out.
@@ -149,7 +149,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn text(&mut self, text: &str, place: &str, surface: Surface) {
+    fn text(&mut self, text: &str, place: &str, surface: TextSurface) {
         if self.places >= PLACES_MAX || self.bytes >= TOTAL_BYTES_MAX {
             self.cut = true;
             return;
@@ -169,7 +169,7 @@ impl Walk<'_> {
     fn name(&mut self, name: &str, place: &str) {
         let words = identifier_words(name);
         if words.len() >= NAME_WORDS_MIN || !name.is_ascii() {
-            self.text(&words.join(" "), place, Surface::Value);
+            self.text(&words.join(" "), place, TextSurface::Value);
         }
     }
 
@@ -209,9 +209,9 @@ impl Walk<'_> {
     fn string(&mut self, text: &str, place: &str) {
         let prose = place.ends_with("/description") || place.ends_with("/title") || place.ends_with("/$comment");
         if prose {
-            self.text(text, place, Surface::Prose);
+            self.text(text, place, TextSurface::Prose);
         } else if text.split_whitespace().nth(VALUE_WORDS_MIN - 1).is_some() || !text.is_ascii() || text.len() > 24 {
-            self.text(text, place, Surface::Value);
+            self.text(text, place, TextSurface::Value);
         } else {
             self.name(text, place);
         }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::acts::{Concept, Spot, spots};
+use crate::acts::{ConceptSpot, WordConcept, spots};
 use crate::words::Sentence;
 
 /// Tokens between two concepts that still belong together.
@@ -23,12 +23,12 @@ const SPOTS_MAX: usize = 96;
 
 /// One sentence with its concepts.
 #[derive(Debug)]
-pub(crate) struct Read<'a> {
+pub(crate) struct ReadSentence<'a> {
     sentence: &'a Sentence,
-    spots: Vec<Spot>,
+    spots: Vec<ConceptSpot>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> ReadSentence<'a> {
     pub(crate) fn new(sentence: &'a Sentence) -> Self {
         let mut spots = spots(sentence);
         spots.truncate(SPOTS_MAX);
@@ -38,13 +38,13 @@ impl<'a> Read<'a> {
 
 /// What a tool is about, as far as its name and description say.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Purpose {
-    concepts: BTreeSet<Concept>,
+pub(crate) struct ToolPurpose {
+    concepts: BTreeSet<WordConcept>,
     /// Beginnings of the words it is said in.
     stems: BTreeSet<String>,
 }
 
-impl Purpose {
+impl ToolPurpose {
     /// Takes in what a sentence says.
     pub(crate) fn learn(&mut self, sentence: &Sentence) {
         self.concepts.extend(spots(sentence).into_iter().map(|spot| spot.concept));
@@ -53,18 +53,18 @@ impl Purpose {
 }
 
 /// Calls `tell` with every feature of a window of one or two sentences, in pieces that make its name; some repeatedly.
-pub(crate) fn features(window: &[Read<'_>], purpose: &Purpose, tell: &mut dyn FnMut(&[&str])) {
+pub(crate) fn features(window: &[ReadSentence<'_>], purpose: &ToolPurpose, tell: &mut dyn FnMut(&[&str])) {
     let mut offset = 0_usize;
-    let mut placed: Vec<Spot> = Vec::new();
+    let mut placed: Vec<ConceptSpot> = Vec::new();
     for read in window {
-        placed.extend(read.spots.iter().map(|spot| Spot { at: spot.at + offset, concept: spot.concept }));
+        placed.extend(read.spots.iter().map(|spot| ConceptSpot { at: spot.at + offset, concept: spot.concept }));
         offset += read.sentence.starts.len();
         words(read.sentence, tell);
         let shared = read.sentence.canonical.split(' ').filter_map(stem).filter(|stem| purpose.stems.contains(*stem));
         tell(&["shared:", ["none", "one", "some"].get(shared.take(2).count()).copied().unwrap_or_default()]);
     }
     // A thing that the purpose does not speak of is another feature than one that it does.
-    let strange = |spot: &Spot| spot.concept.is_thing() && !purpose.concepts.contains(&spot.concept);
+    let strange = |spot: &ConceptSpot| spot.concept.is_thing() && !purpose.concepts.contains(&spot.concept);
     for (number, spot) in placed.iter().enumerate() {
         let sign = if strange(spot) { "+" } else { "" };
         tell(&["c:", spot.concept.as_str()]);

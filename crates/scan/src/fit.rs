@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::definition::{Definition, Neighbours, names, purpose_of, scan_with, whole_purpose};
-use crate::features::{Read, features};
-use crate::finding::{Findings, Verdict, verdict};
+use crate::definition::{NeighbourNames, ScannedDefinition, names, purpose_of, scan_with, whole_purpose};
+use crate::features::{ReadSentence, features};
+use crate::findings::{FindingList, ScanVerdict, verdict};
 use crate::model;
 use crate::normalise::normalise;
 use crate::rules;
-use crate::words::{Names, sentences};
+use crate::words::{KnownNames, sentences};
 
 /// Most that all features against an attack count together, in hundredths, as the scan counts them.
 pub const AGAINST_MAX: i32 = model::AGAINST_MAX;
@@ -22,13 +22,13 @@ pub const AGAINST_MAX: i32 = model::AGAINST_MAX;
 pub const REVIEW: u32 = rules::REVIEW;
 
 /// What the rules say without the model: the highest score of a text, the largest number if anything else condemns it.
-pub fn rules_alone(definition: &Definition<'_>) -> u32 {
-    let names = Names { rules_only: true, ..names(definition, &Neighbours::default()) };
-    let mut findings = Findings::default();
+pub fn rules_alone(definition: &ScannedDefinition<'_>) -> u32 {
+    let names = KnownNames { rules_only: true, ..names(definition, &NeighbourNames::default()) };
+    let mut findings = FindingList::default();
     scan_with(definition, &names, &mut findings);
     let score = findings.loudest();
     // What condemns a text apart from its score (hidden characters, encodings) is not for the model to weigh.
-    let beyond = score < REVIEW && verdict(&findings.finish()) > Verdict::Clean;
+    let beyond = score < REVIEW && verdict(&findings.finish()) > ScanVerdict::Clean;
     if beyond { u32::MAX } else { score }
 }
 
@@ -43,8 +43,8 @@ pub fn scaled(sum: i32, features: usize) -> i32 {
 }
 
 /// Names of the features of every window of a definition's prose.
-pub fn windows(definition: &Definition<'_>) -> Vec<BTreeSet<String>> {
-    let names = names(definition, &Neighbours::default());
+pub fn windows(definition: &ScannedDefinition<'_>) -> Vec<BTreeSet<String>> {
+    let names = names(definition, &NeighbourNames::default());
     let mut texts = vec![(names.purpose.clone(), definition.description.to_owned())];
     let whole = whole_purpose(definition, &names);
     let mut below = Vec::new();
@@ -53,7 +53,7 @@ pub fn windows(definition: &Definition<'_>) -> Vec<BTreeSet<String>> {
     let mut windows = Vec::new();
     for (purpose, text) in texts {
         let sentences = sentences(&normalise(&text).text, &names, false);
-        let reads: Vec<Read<'_>> = sentences.iter().map(Read::new).collect();
+        let reads: Vec<ReadSentence<'_>> = sentences.iter().map(ReadSentence::new).collect();
         for window in (1..=model::WINDOW).flat_map(|size| reads.windows(size)) {
             let mut found = BTreeSet::new();
             features(window, &purpose, &mut |pieces| {

@@ -17,7 +17,7 @@ use phrases::PHRASES;
 
 /// What a token or phrase can mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Mark {
+pub(crate) enum WordMark {
     // By form.
     Quoted,
     Own,
@@ -123,21 +123,22 @@ pub(crate) enum Mark {
 
 /// A mark over the tokens `start..end` of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hit {
+pub(crate) struct MarkHit {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) mark: Mark,
+    pub(crate) mark: WordMark,
 }
 
 /// All marks of a sentence, by their start.
-pub(crate) fn hits(sentence: &Sentence) -> Vec<Hit> {
-    let mut hits: Vec<Hit> = sentence.marks.iter().map(|&(mark, start)| Hit { start, end: start + 1, mark }).collect();
+pub(crate) fn hits(sentence: &Sentence) -> Vec<MarkHit> {
+    let mut hits: Vec<MarkHit> =
+        sentence.marks.iter().map(|&(mark, start)| MarkHit { start, end: start + 1, mark }).collect();
     if let Some(lexicon) = lexicon() {
         for found in lexicon.automaton.find_overlapping_iter(&sentence.canonical) {
             // A phrase has a space on both sides, so it starts one token after the space it starts with.
             let start = sentence.starts.partition_point(|&place| place <= found.start());
             let end = sentence.starts.partition_point(|&place| place < found.end());
-            hits.extend(lexicon.marks.get(found.pattern().as_usize()).map(|&mark| Hit { start, end, mark }));
+            hits.extend(lexicon.marks.get(found.pattern().as_usize()).map(|&mark| MarkHit { start, end, mark }));
         }
     }
     hits.sort_unstable();
@@ -151,7 +152,7 @@ pub(crate) fn hits(sentence: &Sentence) -> Vec<Hit> {
 struct Lexicon {
     automaton: AhoCorasick,
     /// The mark of each pattern.
-    marks: Vec<Mark>,
+    marks: Vec<WordMark>,
 }
 
 /// The automaton over all phrases, built once. `None` cannot happen with the table above; a test holds it to that.
@@ -161,7 +162,7 @@ fn lexicon() -> Option<&'static Lexicon> {
         .get_or_init(|| {
             let all =
                 PHRASES.iter().copied().flatten().flat_map(|(mark, specs)| specs.iter().map(move |spec| (*mark, spec)));
-            let (marks, phrases): (Vec<Mark>, Vec<String>) =
+            let (marks, phrases): (Vec<WordMark>, Vec<String>) =
                 all.flat_map(|(mark, spec)| expand(spec).into_iter().map(move |phrase| (mark, phrase))).unzip();
             AhoCorasick::new(&phrases).ok().map(|automaton| Lexicon { automaton, marks })
         })
@@ -204,10 +205,10 @@ mod tests {
     const PHRASES_MAX: usize = 32_000;
 
     use super::*;
-    use crate::words::{Names, sentences};
+    use crate::words::{KnownNames, sentences};
 
-    fn marks(text: &str) -> Vec<(Mark, usize, usize)> {
-        let sentences = sentences(text, &Names::default(), false);
+    fn marks(text: &str) -> Vec<(WordMark, usize, usize)> {
+        let sentences = sentences(text, &KnownNames::default(), false);
         sentences.iter().flat_map(hits).map(|hit| (hit.mark, hit.start, hit.end)).collect()
     }
 
@@ -225,9 +226,9 @@ mod tests {
 
     #[test]
     fn phrases_match_whole_words_at_their_place() {
-        assert!(marks("Please do not tell the user").contains(&(Mark::NegTell, 1, 4)));
-        assert!(marks("the user").contains(&(Mark::User, 1, 2)));
-        assert!(!marks("superuser").iter().any(|(mark, ..)| *mark == Mark::User));
-        assert!(marks("you are to open it").contains(&(Mark::Modal, 1, 3)));
+        assert!(marks("Please do not tell the user").contains(&(WordMark::NegTell, 1, 4)));
+        assert!(marks("the user").contains(&(WordMark::User, 1, 2)));
+        assert!(!marks("superuser").iter().any(|(mark, ..)| *mark == WordMark::User));
+        assert!(marks("you are to open it").contains(&(WordMark::Modal, 1, 3)));
     }
 }

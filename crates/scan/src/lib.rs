@@ -21,7 +21,7 @@ mod acts;
 mod decode;
 mod definition;
 mod features;
-mod finding;
+mod findings;
 pub mod fit;
 mod lexicon;
 mod model;
@@ -31,28 +31,28 @@ mod rules;
 mod text;
 mod words;
 
-pub use definition::{Definition, Neighbours};
-pub use finding::{Finding, FindingKind, Severity, Verdict, verdict};
-pub use normalise::{Hidden, Plain, normalise};
+pub use definition::{NeighbourNames, ScannedDefinition};
+pub use findings::{FindingKind, FindingSeverity, ScanFinding, ScanVerdict, verdict};
+pub use normalise::{HiddenCharacters, PlainText, normalise};
 
-use finding::Findings;
-use text::Surface;
+use findings::FindingList;
+use text::TextSurface;
 
 /// Most findings that are reported of one definition; the heaviest stay.
 pub const FINDINGS_MAX: usize = 64;
 
 /// Scans one tool definition: its name against its neighbours, and every text in it that a model would read.
-pub fn scan(definition: &Definition<'_>, neighbours: &Neighbours) -> Vec<Finding> {
-    let mut findings = Findings::default();
+pub fn scan(definition: &ScannedDefinition<'_>, neighbours: &NeighbourNames) -> Vec<ScanFinding> {
+    let mut findings = FindingList::default();
     names::scan(definition.name, neighbours, &mut findings);
     definition::scan(definition, neighbours, &mut findings);
     findings.finish()
 }
 
 /// Scans what a tool returned, before a model reads it.
-pub fn scan_text(output: &str) -> Vec<Finding> {
-    let mut findings = Findings::default();
-    let names = words::Names::default();
-    text::scan(output, "", Surface::Output, &names, &names.purpose, &mut findings);
+pub fn scan_text(output: &str) -> Vec<ScanFinding> {
+    let mut findings = FindingList::default();
+    let names = words::KnownNames::default();
+    text::scan(output, "", TextSurface::Output, &names, &names.purpose, &mut findings);
     findings.finish()
 }

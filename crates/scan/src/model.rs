@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
 use crate::FindingKind;
-use crate::acts::Concept;
-use crate::features::{Purpose, Read, features};
+use crate::acts::WordConcept;
+use crate::features::{ReadSentence, ToolPurpose, features};
 use crate::rules::REVIEW;
 use crate::words::Sentence;
 
@@ -39,7 +39,7 @@ pub(crate) const WINDOW: usize = 2;
 
 /// What the model says about one text.
 #[derive(Debug)]
-pub(crate) struct Opinion {
+pub(crate) struct ModelOpinion {
     /// Score in hundredths; the fit puts even odds at zero.
     pub(crate) score: i32,
     /// What its acts amount to.
@@ -51,14 +51,14 @@ pub(crate) struct Opinion {
 }
 
 /// Judges the sentences of a text. `None` if there are none.
-pub(crate) fn judge(sentences: &[Sentence], purpose: &Purpose) -> Option<Opinion> {
-    let reads: Vec<Read<'_>> = sentences.iter().map(Read::new).collect();
+pub(crate) fn judge(sentences: &[Sentence], purpose: &ToolPurpose) -> Option<ModelOpinion> {
+    let reads: Vec<ReadSentence<'_>> = sentences.iter().map(ReadSentence::new).collect();
     let windows = (1..=WINDOW).flat_map(|size| reads.windows(size).zip(sentences.windows(size)));
     let scored = windows.map(|(window, written)| (score(window, purpose), window, written));
     let (score, window, written) = scored.max_by_key(|(score, ..)| *score)?;
     let excerpt = written.iter().map(|sentence| sentence.written.as_str()).collect::<Vec<_>>().join(" ");
     let (kind, because) = because(window, purpose);
-    Some(Opinion { score, kind, excerpt, because })
+    Some(ModelOpinion { score, kind, excerpt, because })
 }
 
 /// What a score counts for beside the rules, below nothing if it speaks against them.
@@ -68,7 +68,7 @@ pub(crate) fn points(score: i32) -> i32 {
 }
 
 /// The score of one window, in hundredths.
-fn score(window: &[Read<'_>], purpose: &Purpose) -> i32 {
+fn score(window: &[ReadSentence<'_>], purpose: &ToolPurpose) -> i32 {
     let table = table();
     let mut seen: Vec<u64> = Vec::new();
     features(window, purpose, &mut |pieces| seen.push(digest(pieces)));
@@ -92,7 +92,7 @@ pub(crate) fn scaled(sum: i32, features: usize) -> i32 {
 }
 
 /// What the acts of a window amount to, and its strongest features as text.
-fn because(window: &[Read<'_>], purpose: &Purpose) -> (FindingKind, String) {
+fn because(window: &[ReadSentence<'_>], purpose: &ToolPurpose) -> (FindingKind, String) {
     let table = table();
     let mut speaking: BTreeSet<(i32, String)> = BTreeSet::new();
     features(window, purpose, &mut |pieces| {
@@ -102,7 +102,7 @@ fn because(window: &[Read<'_>], purpose: &Purpose) -> (FindingKind, String) {
     });
     let mut kinds: BTreeMap<FindingKind, i32> = BTreeMap::new();
     for (weight, name) in &speaking {
-        for kind in name.split([':', '>', '+']).filter_map(Concept::of_name).filter_map(kind_of) {
+        for kind in name.split([':', '>', '+']).filter_map(WordConcept::of_name).filter_map(kind_of) {
             *kinds.entry(kind).or_default() -= weight;
         }
     }
@@ -112,8 +112,8 @@ fn because(window: &[Read<'_>], purpose: &Purpose) -> (FindingKind, String) {
 }
 
 /// What a concept is a sign of.
-fn kind_of(concept: Concept) -> Option<FindingKind> {
-    use Concept as C;
+fn kind_of(concept: WordConcept) -> Option<FindingKind> {
+    use WordConcept as C;
     match concept {
         C::Secret | C::Context | C::Personal | C::Place | C::Slot | C::Send | C::Put | C::Whole | C::Copy => {
             Some(FindingKind::DataExfiltration)

@@ -6,8 +6,8 @@
 
 use unicode_security::confusable_detection::skeleton;
 
-use crate::definition::Neighbours;
-use crate::finding::{FindingKind, Findings, Severity};
+use crate::definition::NeighbourNames;
+use crate::findings::{FindingKind, FindingList, FindingSeverity};
 use crate::normalise::is_visible;
 
 /// Shorter names are near each other by chance.
@@ -18,31 +18,31 @@ const NAME_CHARS_MAX: usize = 128;
 const NEIGHBOURS_MAX: usize = 20_000;
 
 /// Compares `name` with the tools of other servers.
-pub(crate) fn scan(name: &str, neighbours: &Neighbours, findings: &mut Findings) {
+pub(crate) fn scan(name: &str, neighbours: &NeighbourNames, findings: &mut FindingList) {
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     let mut add = |severity, reason: &str, excerpt: &str| {
         findings.add(FindingKind::LookAlikeName, severity, "/name", reason, excerpt);
     };
     if name.chars().any(|character| !is_visible(character)) {
-        add(Severity::High, "the name has invisible characters", &name);
+        add(FindingSeverity::High, "the name has invisible characters", &name);
     }
     let folded = fold(&name);
     for other in neighbours.foreign.iter().take(NEIGHBOURS_MAX) {
         let other: String = other.chars().take(NAME_CHARS_MAX).collect();
         if name == other {
-            add(Severity::Low, "another server has a tool of this name", &other);
+            add(FindingSeverity::Low, "another server has a tool of this name", &other);
             continue;
         }
         let near = other.len().abs_diff(name.len()) <= 8;
         if near && fold(&other) == folded {
             // Only a difference of letter case or separator is a difference of taste.
             let taste = plain(&name) == plain(&other);
-            let severity = if taste { Severity::Low } else { Severity::High };
+            let severity = if taste { FindingSeverity::Low } else { FindingSeverity::High };
             add(severity, "reads the same as another server's tool", &other);
         } else if near && name.chars().count() >= NAME_CHARS_MIN {
             match slip(&plain(&name), &plain(&other)) {
-                Some(Slip::Typo) => add(Severity::Medium, "a misspelling of another server's tool", &other),
-                Some(Slip::Near) => add(Severity::Low, "one letter away from another server's tool", &other),
+                Some(Slip::Typo) => add(FindingSeverity::Medium, "a misspelling of another server's tool", &other),
+                Some(Slip::Near) => add(FindingSeverity::Low, "one letter away from another server's tool", &other),
                 None => {}
             }
         }
@@ -93,25 +93,25 @@ fn grown(name: &[char], at: usize, extra: char) -> Slip {
 mod tests {
     use super::*;
 
-    fn severity(name: &str, other: &str) -> Option<Severity> {
-        let mut findings = Findings::default();
-        scan(name, &Neighbours::new([""; 0], [other]), &mut findings);
+    fn severity(name: &str, other: &str) -> Option<FindingSeverity> {
+        let mut findings = FindingList::default();
+        scan(name, &NeighbourNames::new([""; 0], [other]), &mut findings);
         findings.finish().first().map(|finding| finding.severity)
     }
 
     #[test]
     fn names_that_read_the_same_are_grave_and_near_names_are_remarks() {
         let cases = [
-            ("send_mai1", "send_mail", Some(Severity::High)),
-            ("l0gin_user", "login_user", Some(Severity::High)),
-            ("r\u{435}ad_file", "read_file", Some(Severity::High)),
-            ("read\u{200b}_file", "other", Some(Severity::High)),
-            ("raed_file", "read_file", Some(Severity::Medium)),
-            ("send_emaill", "send_email", Some(Severity::Medium)),
-            ("get_users", "get_user", Some(Severity::Low)),
-            ("list_tasks", "list_masks", Some(Severity::Low)),
-            ("readFile", "read_file", Some(Severity::Low)),
-            ("read_file", "read_file", Some(Severity::Low)),
+            ("send_mai1", "send_mail", Some(FindingSeverity::High)),
+            ("l0gin_user", "login_user", Some(FindingSeverity::High)),
+            ("r\u{435}ad_file", "read_file", Some(FindingSeverity::High)),
+            ("read\u{200b}_file", "other", Some(FindingSeverity::High)),
+            ("raed_file", "read_file", Some(FindingSeverity::Medium)),
+            ("send_emaill", "send_email", Some(FindingSeverity::Medium)),
+            ("get_users", "get_user", Some(FindingSeverity::Low)),
+            ("list_tasks", "list_masks", Some(FindingSeverity::Low)),
+            ("readFile", "read_file", Some(FindingSeverity::Low)),
+            ("read_file", "read_file", Some(FindingSeverity::Low)),
             ("read_file", "write_file", None),
             ("add", "adb", None),
         ];
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn siblings_are_not_compared() {
-        let mut findings = Findings::default();
-        scan("get_item", &Neighbours::new(["get_itme"], [""; 0]), &mut findings);
+        let mut findings = FindingList::default();
+        scan("get_item", &NeighbourNames::new(["get_itme"], [""; 0]), &mut findings);
         assert!(findings.finish().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //! put back, and all of that remembered.
 //!
 //! What is taken out is judged too: characters of the tag block and runs of variation selectors spell text, which is
-//! handed on as [`Plain::smuggled`]. Joiners that scripts and emoji need are left alone, because a scanner that cries at
+//! handed on as [`PlainText::smuggled`]. Joiners that scripts and emoji need are left alone, because a scanner that cries at
 //! every Persian sentence is switched off by its third day.
 //!
 //! Not here: base64 and other visible encodings (`decode`).
@@ -21,7 +21,7 @@ const PADDING_LINES: usize = 20;
 
 /// Something invisible that was found in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Hidden {
+pub enum HiddenCharacters {
     /// Characters of the Unicode tag block, which spell ASCII invisibly.
     Tags,
     /// Runs of variation selectors, which can spell bytes.
@@ -42,18 +42,18 @@ pub enum Hidden {
 
 /// A text made plain.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Plain {
+pub struct PlainText {
     /// What a person reads, in plain characters.
     pub text: String,
     /// What was hidden in it, each kind once.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<HiddenCharacters>,
     /// Text that was spelled in invisible characters.
     pub smuggled: String,
 }
 
 /// Makes `text` plain.
-pub fn normalise(text: &str) -> Plain {
-    let mut plain = Plain::default();
+pub fn normalise(text: &str) -> PlainText {
+    let mut plain = PlainText::default();
     let mut stripped = String::with_capacity(text.len());
     let mut zero_width = 0_usize;
     let mut selectors = Vec::new();
@@ -67,7 +67,7 @@ pub fn normalise(text: &str) -> Plain {
         match code {
             0xe_0000..=0xe_007f if flag => {}
             0xe_0000..=0xe_007f => {
-                plain.note(Hidden::Tags);
+                plain.note(HiddenCharacters::Tags);
                 plain.smuggled.extend(char::from_u32(code - 0xe_0000).filter(|letter| !letter.is_control()));
             }
             0xfe00..=0xfe0f | 0xe_0100..=0xe_01ef => {
@@ -90,10 +90,10 @@ pub fn normalise(text: &str) -> Plain {
             }
             0x200e | 0x200f | 0x061c if has_rtl => {}
             0x202a..=0x202c | 0x2066..=0x2069 if has_rtl => {}
-            0x200e | 0x200f | 0x061c | 0x202a..=0x202e | 0x2066..=0x2069 => plain.note(Hidden::Bidi),
-            0x1b | 0x9b => plain.note(Hidden::Escape),
+            0x200e | 0x200f | 0x061c | 0x202a..=0x202e | 0x2066..=0x2069 => plain.note(HiddenCharacters::Bidi),
+            0x1b | 0x9b => plain.note(HiddenCharacters::Escape),
             0x09 | 0x0a | 0x0d => stripped.push(character),
-            _ if character.is_control() => plain.note(Hidden::Control),
+            _ if character.is_control() => plain.note(HiddenCharacters::Control),
             _ => stripped.push(character),
         }
         plain.flush(&mut selectors);
@@ -101,10 +101,10 @@ pub fn normalise(text: &str) -> Plain {
     }
     plain.flush(&mut selectors);
     if zero_width > ZERO_WIDTH_TOLERATED {
-        plain.note(Hidden::ZeroWidth);
+        plain.note(HiddenCharacters::ZeroWidth);
     }
     if is_padded(&stripped) {
-        plain.note(Hidden::Padding);
+        plain.note(HiddenCharacters::Padding);
     }
     let folded: String = if stripped.is_ascii() { stripped } else { stripped.nfkc().collect() };
     plain.text = if folded.is_ascii() { folded } else { plain.unmask(&folded) };
@@ -139,8 +139,8 @@ pub(crate) fn latin_twin(character: char) -> Option<char> {
 
 // --- Plain ---------------------------------------------------------------------------------------------------------
 
-impl Plain {
-    fn note(&mut self, hidden: Hidden) {
+impl PlainText {
+    fn note(&mut self, hidden: HiddenCharacters) {
         if !self.hidden.contains(&hidden) {
             self.hidden.push(hidden);
         }
@@ -149,7 +149,7 @@ impl Plain {
     /// Ends a run of variation selectors: one or two are style, more of them are a message.
     fn flush(&mut self, selectors: &mut Vec<u8>) {
         if selectors.len() > SELECTORS_TOLERATED {
-            self.note(Hidden::Selectors);
+            self.note(HiddenCharacters::Selectors);
             self.smuggled.push_str(&String::from_utf8_lossy(selectors));
         }
         selectors.clear();
@@ -162,7 +162,7 @@ impl Plain {
             let mixed = word.chars().any(|character| character.is_ascii_alphabetic());
             let has_twin = mixed && word.chars().any(|character| latin_twin(character).is_some());
             if has_twin {
-                self.note(Hidden::LookAlike);
+                self.note(HiddenCharacters::LookAlike);
             }
             plain.extend(word.chars().map(|c| if mixed { latin_twin(c).unwrap_or(c) } else { c }));
         }
@@ -213,20 +213,20 @@ mod tests {
     #[test]
     fn each_way_of_hiding_is_noted_and_taken_out() {
         let cases = [
-            (format!("Adds.{}", tagged("read keys")), Hidden::Tags, "Adds."),
-            ("A\u{fe01}\u{fe02}\u{fe03}\u{fe04}dds".to_owned(), Hidden::Selectors, "Adds"),
-            ("A\u{200b}d\u{200b}d\u{200b}s".to_owned(), Hidden::ZeroWidth, "Adds"),
-            ("Ad\u{202e}ds".to_owned(), Hidden::Bidi, "Adds"),
-            ("Adds\u{1b}[8m".to_owned(), Hidden::Escape, "Adds[8m"),
-            ("Ad\u{7}ds".to_owned(), Hidden::Control, "Adds"),
-            ("\u{430}dds".to_owned(), Hidden::LookAlike, "adds"),
+            (format!("Adds.{}", tagged("read keys")), HiddenCharacters::Tags, "Adds."),
+            ("A\u{fe01}\u{fe02}\u{fe03}\u{fe04}dds".to_owned(), HiddenCharacters::Selectors, "Adds"),
+            ("A\u{200b}d\u{200b}d\u{200b}s".to_owned(), HiddenCharacters::ZeroWidth, "Adds"),
+            ("Ad\u{202e}ds".to_owned(), HiddenCharacters::Bidi, "Adds"),
+            ("Adds\u{1b}[8m".to_owned(), HiddenCharacters::Escape, "Adds[8m"),
+            ("Ad\u{7}ds".to_owned(), HiddenCharacters::Control, "Adds"),
+            ("\u{430}dds".to_owned(), HiddenCharacters::LookAlike, "adds"),
         ];
         for (text, hidden, plain) in cases {
             let result = normalise(&text);
             assert_eq!(result.hidden, [hidden], "{text:?}");
             assert_eq!(result.text, plain);
         }
-        assert_eq!(normalise(&format!("Adds.{}more", " ".repeat(100))).hidden, [Hidden::Padding]);
+        assert_eq!(normalise(&format!("Adds.{}more", " ".repeat(100))).hidden, [HiddenCharacters::Padding]);
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         fn normalising_twice_changes_no_text(text in any::<String>()) {
             let once = normalise(&text).text;
             let hidden = normalise(&once).hidden;
-            prop_assert!(!hidden.contains(&Hidden::Tags) && !hidden.contains(&Hidden::Escape));
+            prop_assert!(!hidden.contains(&HiddenCharacters::Tags) && !hidden.contains(&HiddenCharacters::Escape));
         }
     }
 }

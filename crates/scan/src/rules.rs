@@ -10,8 +10,8 @@
 mod table;
 
 use crate::FindingKind;
-use crate::lexicon::Hit;
-use crate::lexicon::Mark;
+use crate::lexicon::MarkHit;
+use crate::lexicon::WordMark;
 
 pub(crate) use table::rules;
 
@@ -25,7 +25,7 @@ const NEGATION_REACH: usize = 4;
 
 /// Where a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum RuleScope {
     /// Definitions and outputs.
     Both,
     /// Definitions only: ordinary in outputs.
@@ -36,25 +36,25 @@ pub(crate) enum Scope {
 
 /// One rule.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct ScanRule {
     pub(crate) family: &'static str,
     pub(crate) kind: FindingKind,
     pub(crate) weight: u32,
     pub(crate) reason: &'static str,
-    pub(crate) scope: Scope,
+    pub(crate) scope: RuleScope,
     gap: usize,
     /// A negation just before undoes the rule: `never send credentials` is advice, not an attack.
     affirmative: bool,
-    slots: &'static [&'static [Mark]],
+    slots: &'static [&'static [WordMark]],
 }
 
 /// Whether the marks of one sentence fill the slots of a rule.
-pub(crate) fn matches(rule: &Rule, hits: &[Hit]) -> bool {
+pub(crate) fn matches(rule: &ScanRule, hits: &[MarkHit]) -> bool {
     let Some((first, rest)) = rule.slots.split_first() else { return false };
-    let negated = |hit: &Hit| {
+    let negated = |hit: &MarkHit| {
         rule.affirmative
             && hits.iter().any(|other| {
-                other.mark == Mark::Neg && other.end <= hit.start && hit.start - other.end < NEGATION_REACH
+                other.mark == WordMark::Neg && other.end <= hit.start && hit.start - other.end < NEGATION_REACH
             })
     };
     let mut ends: Vec<usize> =
@@ -79,19 +79,19 @@ const fn rule(
     kind: FindingKind,
     weight: u32,
     gap: usize,
-    slots: &'static [&'static [Mark]],
+    slots: &'static [&'static [WordMark]],
     reason: &'static str,
-) -> Rule {
-    Rule { family, kind, weight, reason, scope: Scope::Both, gap, affirmative: false, slots }
+) -> ScanRule {
+    ScanRule { family, kind, weight, reason, scope: RuleScope::Both, gap, affirmative: false, slots }
 }
 
-impl Rule {
+impl ScanRule {
     const fn affirmative(mut self) -> Self {
         self.affirmative = true;
         self
     }
 
-    const fn only(mut self, scope: Scope) -> Self {
+    const fn only(mut self, scope: RuleScope) -> Self {
         self.scope = scope;
         self
     }
@@ -101,11 +101,11 @@ impl Rule {
 mod tests {
     use super::*;
     use crate::lexicon::hits;
-    use crate::words::{Names, sentences};
+    use crate::words::{KnownNames, sentences};
 
     fn loudest(text: &str) -> Option<(&'static str, u32)> {
-        let hits: Vec<_> = sentences(text, &Names::default(), false).iter().flat_map(hits).collect();
-        let rules = rules().filter(|rule| rule.scope != Scope::Output && matches(rule, &hits));
+        let hits: Vec<_> = sentences(text, &KnownNames::default(), false).iter().flat_map(hits).collect();
+        let rules = rules().filter(|rule| rule.scope != RuleScope::Output && matches(rule, &hits));
         rules.map(|rule| (rule.family, rule.weight)).max_by_key(|(_, weight)| *weight)
     }
 

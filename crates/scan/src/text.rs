@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 use regex::Regex;
 
 use crate::decode;
-use crate::features::Purpose;
-use crate::finding::{FindingKind, Findings, Severity};
+use crate::features::ToolPurpose;
+use crate::findings::{FindingKind, FindingList, FindingSeverity};
 use crate::lexicon;
 use crate::model;
-use crate::normalise::{Hidden, Plain, normalise};
-use crate::rules::{self, Rule, Scope, rules};
-use crate::words::{Names, Sentence, sentences};
+use crate::normalise::{HiddenCharacters, PlainText, normalise};
+use crate::rules::{self, RuleScope, ScanRule, rules};
+use crate::words::{KnownNames, Sentence, sentences};
 
 /// Longest text that is read, in bytes; the rest is a finding.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -39,7 +39,7 @@ const MODEL_VALUE_MAX: i32 = 6;
 
 /// What kind of text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Surface {
+pub(crate) enum TextSurface {
     /// Prose of a definition: title and descriptions.
     Prose,
     /// Values of a definition that are data for the tool: names, enum values, defaults, examples.
@@ -52,17 +52,17 @@ pub(crate) enum Surface {
 pub(crate) fn scan(
     text: &str,
     place: &str,
-    surface: Surface,
-    names: &Names,
-    purpose: &Purpose,
-    findings: &mut Findings,
+    surface: TextSurface,
+    names: &KnownNames,
+    purpose: &ToolPurpose,
+    findings: &mut FindingList,
 ) {
     let text = bounded(text, place, findings);
     let plain = normalise(text);
     report_hidden(&plain, place, findings);
     if !plain.smuggled.trim().is_empty() {
         let reason = "text is spelled in invisible characters";
-        findings.add(FindingKind::HiddenText, Severity::High, place, reason, &plain.smuggled);
+        findings.add(FindingKind::HiddenText, FindingSeverity::High, place, reason, &plain.smuggled);
     }
     let score = Score::of(&plain.text, surface, names, purpose);
     score.report(place, findings);
@@ -75,7 +75,7 @@ pub(crate) fn scan(
         // An entity form is decoded within its text: only what decoding adds is held against it.
         if inner.total >= ENCODED_SCORE_MIN.max(score.total + 1) {
             let reason = "encoded text carries instructions";
-            findings.add(FindingKind::Encoded, Severity::High, place, reason, inner.excerpt());
+            findings.add(FindingKind::Encoded, FindingSeverity::High, place, reason, inner.excerpt());
             inner.report(place, findings);
         }
     }
@@ -102,11 +102,11 @@ struct Said {
 }
 
 impl Score {
-    fn of(text: &str, surface: Surface, names: &Names, purpose: &Purpose) -> Self {
+    fn of(text: &str, surface: TextSurface, names: &KnownNames, purpose: &ToolPurpose) -> Self {
         let mut score = Self::default();
-        let other = if surface == Surface::Output { Scope::Definition } else { Scope::Output };
-        let sentences = sentences(text, names, surface == Surface::Output);
-        if surface != Surface::Output && !names.rules_only {
+        let other = if surface == TextSurface::Output { RuleScope::Definition } else { RuleScope::Output };
+        let sentences = sentences(text, names, surface == TextSurface::Output);
+        if surface != TextSurface::Output && !names.rules_only {
             score.consult(&sentences, surface, purpose);
         }
         for sentence in &sentences {
@@ -124,7 +124,7 @@ impl Score {
             let reason = "a script that takes a machine over";
             score.hear("script", FindingKind::DangerousCommand, SCRIPT_WEIGHT, reason, found.as_str());
         }
-        if surface == Surface::Value && score.said.values().any(|said| said.weight >= VALUE_WEIGHT_MIN) {
+        if surface == TextSurface::Value && score.said.values().any(|said| said.weight >= VALUE_WEIGHT_MIN) {
             let reason = "an order where a value belongs";
             score.hear("place", FindingKind::InstructionToModel, VALUE_WEIGHT, reason, text);
         }
@@ -143,11 +143,11 @@ impl Score {
     }
 
     /// What the model adds, or takes away from what rules say about a text that otherwise sounds honest.
-    fn consult(&mut self, sentences: &[Sentence], surface: Surface, purpose: &Purpose) {
+    fn consult(&mut self, sentences: &[Sentence], surface: TextSurface, purpose: &ToolPurpose) {
         let Some(opinion) = model::judge(sentences, purpose) else { return };
         let points = model::points(opinion.score);
         // Values are not prose, and the model has seen prose only: there it is heard, but not alone, and not against.
-        let points = if surface == Surface::Value { points.clamp(0, MODEL_VALUE_MAX) } else { points };
+        let points = if surface == TextSurface::Value { points.clamp(0, MODEL_VALUE_MAX) } else { points };
         match u32::try_from(points) {
             Ok(0) => {}
             Ok(weight) => {
@@ -158,7 +158,7 @@ impl Score {
         }
     }
 
-    fn say(&mut self, rule: &Rule, excerpt: &str) {
+    fn say(&mut self, rule: &ScanRule, excerpt: &str) {
         self.hear(rule.family, rule.kind, rule.weight, rule.reason, excerpt);
     }
 
@@ -180,11 +180,11 @@ impl Score {
         self.said.values().max_by_key(|said| said.weight).map_or("", |said| said.excerpt.as_str())
     }
 
-    fn report(&self, place: &str, findings: &mut Findings) {
+    fn report(&self, place: &str, findings: &mut FindingList) {
         let severity = match self.total {
-            score if score >= rules::BLOCK => Severity::High,
-            score if score >= rules::REVIEW => Severity::Medium,
-            _ => Severity::Low,
+            score if score >= rules::BLOCK => FindingSeverity::High,
+            score if score >= rules::REVIEW => FindingSeverity::Medium,
+            _ => FindingSeverity::Low,
         };
         findings.note(self.total);
         for said in self.said.values() {
@@ -195,27 +195,27 @@ impl Score {
 
 // --- what is not a sentence ----------------------------------------------------------------------------------------
 
-fn report_hidden(plain: &Plain, place: &str, findings: &mut Findings) {
+fn report_hidden(plain: &PlainText, place: &str, findings: &mut FindingList) {
     for hidden in &plain.hidden {
         let (severity, reason) = match hidden {
-            Hidden::Tags => (Severity::High, "invisible tag characters"),
-            Hidden::Selectors => (Severity::High, "a run of variation selectors"),
-            Hidden::ZeroWidth => (Severity::Medium, "characters of no width within the text"),
-            Hidden::Bidi => (Severity::Medium, "characters that turn the direction of the text"),
-            Hidden::Escape => (Severity::High, "terminal escape sequences"),
-            Hidden::Control => (Severity::Medium, "control characters"),
-            Hidden::LookAlike => (Severity::Medium, "letters of another script inside Latin words"),
-            Hidden::Padding => (Severity::Medium, "text is pushed out of sight by blank space"),
+            HiddenCharacters::Tags => (FindingSeverity::High, "invisible tag characters"),
+            HiddenCharacters::Selectors => (FindingSeverity::High, "a run of variation selectors"),
+            HiddenCharacters::ZeroWidth => (FindingSeverity::Medium, "characters of no width within the text"),
+            HiddenCharacters::Bidi => (FindingSeverity::Medium, "characters that turn the direction of the text"),
+            HiddenCharacters::Escape => (FindingSeverity::High, "terminal escape sequences"),
+            HiddenCharacters::Control => (FindingSeverity::Medium, "control characters"),
+            HiddenCharacters::LookAlike => (FindingSeverity::Medium, "letters of another script inside Latin words"),
+            HiddenCharacters::Padding => (FindingSeverity::Medium, "text is pushed out of sight by blank space"),
         };
         findings.add(FindingKind::HiddenText, severity, place, reason, &plain.text);
     }
 }
 
-fn bounded<'a>(text: &'a str, place: &str, findings: &mut Findings) -> &'a str {
+fn bounded<'a>(text: &'a str, place: &str, findings: &mut FindingList) -> &'a str {
     if text.len() > TEXT_BYTES_MAX {
-        findings.add(FindingKind::Oversized, Severity::Medium, place, "longer than what is read", text);
+        findings.add(FindingKind::Oversized, FindingSeverity::Medium, place, "longer than what is read", text);
     } else if text.len() > TEXT_BYTES_USUAL {
-        findings.add(FindingKind::Oversized, Severity::Low, place, "unusually long", text);
+        findings.add(FindingKind::Oversized, FindingSeverity::Low, place, "unusually long", text);
     }
     let mut end = TEXT_BYTES_MAX.min(text.len());
     while !text.is_char_boundary(end) {

@@ -8,15 +8,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::features::Purpose;
-use crate::lexicon::Mark;
+use crate::features::ToolPurpose;
+use crate::lexicon::WordMark;
 
 /// Longer sentences are cut: rules look at a sentence at a time, and one without an end must not become the text.
 const SENTENCE_TOKENS_MAX: usize = 96;
 
 /// Names with a meaning for the text under scan.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct KnownNames {
     /// The tool's own name.
     pub(crate) own: String,
     /// Parameters of the tool.
@@ -26,7 +26,7 @@ pub(crate) struct Names {
     /// Tools of other servers: a definition has no reason to.
     pub(crate) foreign: BTreeSet<String>,
     /// What the tool is about, as the text under scan has it.
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: ToolPurpose,
     /// The model is not asked: the fit measures what the rules find by themselves.
     pub(crate) rules_only: bool,
 }
@@ -39,13 +39,13 @@ pub(crate) struct Sentence {
     /// Where each token starts in `canonical`.
     pub(crate) starts: Vec<usize>,
     /// Marks of tokens by their form.
-    pub(crate) marks: Vec<(Mark, usize)>,
+    pub(crate) marks: Vec<(WordMark, usize)>,
     /// What was written, for an excerpt.
     pub(crate) written: String,
 }
 
 /// The sentences of a text. With `lines`, a line end ends a sentence.
-pub(crate) fn sentences(text: &str, names: &Names, lines: bool) -> Vec<Sentence> {
+pub(crate) fn sentences(text: &str, names: &KnownNames, lines: bool) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let mut current = Sentence::new();
     let mut empty_line = false;
@@ -106,7 +106,7 @@ impl Sentence {
         self.canonical.push(' ');
     }
 
-    fn push_chunk(&mut self, chunk: &str, names: &Names) {
+    fn push_chunk(&mut self, chunk: &str, names: &KnownNames) {
         if !self.written.is_empty() {
             self.written.push(' ');
         }
@@ -120,10 +120,10 @@ impl Sentence {
         let quoted = core.len() > 1 && (chunk.contains('`') || chunk.starts_with(['\'', '"', '“', '‘']));
         let place = self.starts.len();
         if quoted && chunk.trim_end_matches(['.', ',', ':', ';', ')']).ends_with(['\'', '"', '”', '’', '`']) {
-            self.marks.push((Mark::Quoted, place));
+            self.marks.push((WordMark::Quoted, place));
         }
         if let Some((mark, token)) = form(core, quoted, names) {
-            let mark = if listed && mark == Mark::Identifier { Mark::Listed } else { mark };
+            let mark = if listed && mark == WordMark::Identifier { WordMark::Listed } else { mark };
             self.marks.push((mark, place));
             self.push(token);
             return;
@@ -152,7 +152,7 @@ impl Sentence {
             return self.push("not");
         }
         if matches!(lower.as_str(), "user's" | "users'" | "customer's" | "person's" | "machine's" | "host's") {
-            self.marks.push((Mark::UsersOwn, self.starts.len()));
+            self.marks.push((WordMark::UsersOwn, self.starts.len()));
         }
         // `user's`, `you're`, `it'll`: what follows the apostrophe carries no meaning; in `l'utilisateur` it carries all.
         for (number, part) in lower.split('\'').enumerate() {
@@ -192,38 +192,38 @@ pub(crate) fn is_unspaced(character: char) -> bool {
 // --- forms of tokens -----------------------------------------------------------------------------------------------
 
 /// The class of a token that is no word, with its placeholder.
-fn form(core: &str, quoted: bool, names: &Names) -> Option<(Mark, &'static str)> {
+fn form(core: &str, quoted: bool, names: &KnownNames) -> Option<(WordMark, &'static str)> {
     let lower = core.to_lowercase();
     if names.own == core && is_identifier(core, quoted) {
-        return Some((Mark::Own, "#own"));
+        return Some((WordMark::Own, "#own"));
     }
     if names.foreign.contains(core) && (is_identifier(core, quoted) || quoted) {
-        return Some((Mark::Foreign, "#ident"));
+        return Some((WordMark::Foreign, "#ident"));
     }
     if names.siblings.contains(core) && (is_identifier(core, quoted) || quoted) {
-        return Some((Mark::Sibling, "#sibling"));
+        return Some((WordMark::Sibling, "#sibling"));
     }
     if names.parameters.contains(core) && (is_identifier(core, quoted) || quoted) {
-        return Some((Mark::Parameter, "#param"));
+        return Some((WordMark::Parameter, "#param"));
     }
     if is_secret_path(&lower) {
-        return Some((Mark::SecretPath, "#secretpath"));
+        return Some((WordMark::SecretPath, "#secretpath"));
     }
     let example = ["example.", "localhost", "127.0.0.1"].iter().any(|name| lower.contains(name));
     if lower.contains("://") || lower.starts_with("www.") {
-        return Some(if example { (Mark::Example, "#example") } else { (Mark::Url, "#url") });
+        return Some(if example { (WordMark::Example, "#example") } else { (WordMark::Url, "#url") });
     }
     if is_email(&lower) {
-        return Some(if example { (Mark::Example, "#example") } else { (Mark::Email, "#email") });
+        return Some(if example { (WordMark::Example, "#example") } else { (WordMark::Email, "#email") });
     }
     if is_host(&lower) {
-        return Some(if example { (Mark::Example, "#example") } else { (Mark::Host, "#host") });
+        return Some(if example { (WordMark::Example, "#example") } else { (WordMark::Host, "#host") });
     }
     if is_account(core) {
-        return Some((Mark::Account, "#account"));
+        return Some((WordMark::Account, "#account"));
     }
     if core.starts_with("~/") || (core.starts_with('/') && core.len() > 2) || core.contains(":\\") {
-        return Some((Mark::Path, "#path"));
+        return Some((WordMark::Path, "#path"));
     }
     if is_identifier(core, quoted) {
         let words = identifier_words(core);
@@ -231,7 +231,7 @@ fn form(core: &str, quoted: bool, names: &Names) -> Option<(Mark, &'static str)>
         let variable = core.chars().all(|c| !c.is_lowercase())
             && words.last().is_some_and(|word| matches!(word.as_str(), "key" | "token" | "secret" | "password"));
         let secret = variable || words.iter().any(|word| SECRET_WORDS.contains(&word.as_str()));
-        return Some((if secret { Mark::SecretIdentifier } else { Mark::Identifier }, "#ident"));
+        return Some((if secret { WordMark::SecretIdentifier } else { WordMark::Identifier }, "#ident"));
     }
     None
 }
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     fn canonical(text: &str) -> Vec<String> {
-        sentences(text, &Names::default(), false).into_iter().map(|s| s.canonical.trim().to_owned()).collect()
+        sentences(text, &KnownNames::default(), false).into_iter().map(|s| s.canonical.trim().to_owned()).collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A good answer on its way out. What goes wrong is a `Refused` and is rendered by `problem`.
+//! A good answer on its way out. What goes wrong is a `RefusalResponse` and is rendered by `problem`.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -8,24 +8,24 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIO
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 /// What a handler gives back.
-pub(crate) type Handled = Result<Answer, Refused>;
+pub(crate) type Handled = Result<HttpAnswer, RefusalResponse>;
 
 /// The header that carries the trace id out.
 const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 
 /// A status, a body, and sometimes more headers.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     status: StatusCode,
     content_type: HeaderValue,
     body: Body,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// 200 with a JSON body.
     pub(crate) fn json(value: &impl Serialize) -> Handled {
         Self::json_with(StatusCode::OK, value)

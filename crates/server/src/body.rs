@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use crate::connections::OwnConnection;
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 /// A body that has been read.
 #[derive(Debug)]
@@ -44,9 +44,13 @@ impl JsonBody {
     }
 }
 
-impl Incoming {
+impl IncomingRequest {
     /// The body as JSON; `None` if it is empty.
-    pub(crate) async fn json_if_any(&mut self, door: &Door, who: &Credential) -> Result<Option<JsonBody>, Refused> {
+    pub(crate) async fn json_if_any(
+        &mut self,
+        door: &Door,
+        who: &CallerCredential,
+    ) -> Result<Option<JsonBody>, RefusalResponse> {
         let text = self.json_text(door, who).await?;
         if text.is_empty() {
             return Ok(None);
@@ -57,7 +61,7 @@ impl Incoming {
     }
 
     /// The text of a body that is announced as JSON. Nobody's body is read: whoever has not been recognised yet is now.
-    pub(crate) async fn json_text(&mut self, door: &Door, who: &Credential) -> Result<Bytes, Refused> {
+    pub(crate) async fn json_text(&mut self, door: &Door, who: &CallerCredential) -> Result<Bytes, RefusalResponse> {
         if !self.is_recognised() {
             self.recognise(door, who).await?;
         }
@@ -74,7 +78,7 @@ impl Incoming {
     }
 
     /// The body as it came, within limits of size and time.
-    pub(crate) async fn bytes(&mut self, door: &Door, bytes_max: usize) -> Result<Bytes, Refused> {
+    pub(crate) async fn bytes(&mut self, door: &Door, bytes_max: usize) -> Result<Bytes, RefusalResponse> {
         not_encoded(&self.parts.headers)?;
         let announced = self.body.size_hint();
         if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
@@ -92,13 +96,13 @@ impl Incoming {
     }
 
     /// The body as JSON.
-    pub(crate) async fn json(&mut self, door: &Door, who: &Credential) -> Result<JsonBody, Refused> {
+    pub(crate) async fn json(&mut self, door: &Door, who: &CallerCredential) -> Result<JsonBody, RefusalResponse> {
         let body = self.json_if_any(door, who).await?;
         body.ok_or_else(|| not_json(&json::JsonError::Empty))
     }
 }
 
-async fn read(body: &mut Body, announced: Option<u64>, bytes_max: usize) -> Result<Bytes, Refused> {
+async fn read(body: &mut Body, announced: Option<u64>, bytes_max: usize) -> Result<Bytes, RefusalResponse> {
     let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
     if first.len() > bytes_max {
         return Err(too_large(bytes_max).and_hang_up());
@@ -120,7 +124,7 @@ async fn read(body: &mut Body, announced: Option<u64>, bytes_max: usize) -> Resu
 }
 
 /// The next piece of data; trailers are of no interest.
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Refused> {
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, RefusalResponse> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| broken_off())?;
         if let Ok(data) = frame.into_data() {
@@ -131,7 +135,7 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Refused> {
 }
 
 /// Is the body a form, as browsers and clients of OAuth send it? Otherwise it must be JSON.
-pub(crate) fn is_form(headers: &HeaderMap) -> Result<bool, Refused> {
+pub(crate) fn is_form(headers: &HeaderMap) -> Result<bool, RefusalResponse> {
     let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
     if media.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
@@ -141,7 +145,7 @@ pub(crate) fn is_form(headers: &HeaderMap) -> Result<bool, Refused> {
 }
 
 /// Bodies are read as they are: one that is compressed would be refused for what it is not.
-fn not_encoded(headers: &HeaderMap) -> Result<(), Refused> {
+fn not_encoded(headers: &HeaderMap) -> Result<(), RefusalResponse> {
     let codings = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("?"));
     let mut codings = codings.flat_map(|value| value.split(',')).map(str::trim);
     let Some(coding) = codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) else {
@@ -151,11 +155,11 @@ fn not_encoded(headers: &HeaderMap) -> Result<(), Refused> {
     let refusal =
         Refusal::new(ErrorCode::E3006, format!("bodies with the content-encoding `{shown}` are not understood"))
             .hint("send the body as it is, without `content-encoding`");
-    Err(Refused::from(refusal).and_hang_up())
+    Err(RefusalResponse::from(refusal).and_hang_up())
 }
 
 /// `application/json` or `…+json`; the only charset is UTF-8.
-fn json_is_announced(headers: &HeaderMap) -> Result<(), Refused> {
+fn json_is_announced(headers: &HeaderMap) -> Result<(), RefusalResponse> {
     let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     if given.is_some_and(is_json) {
         return Ok(());
@@ -164,7 +168,7 @@ fn json_is_announced(headers: &HeaderMap) -> Result<(), Refused> {
         None => "the request has no content-type".to_owned(),
         Some(other) => format!("bodies of type `{}` are not understood", other.chars().take(80).collect::<String>()),
     };
-    Err(Refused::from(Refusal::new(ErrorCode::E3006, message)).and_hang_up())
+    Err(RefusalResponse::from(Refusal::new(ErrorCode::E3006, message)).and_hang_up())
 }
 
 fn is_json(content_type: &str) -> bool {
@@ -179,7 +183,7 @@ fn is_json(content_type: &str) -> bool {
     })
 }
 
-pub(crate) fn not_json(error: &json::JsonError) -> Refused {
+pub(crate) fn not_json(error: &json::JsonError) -> RefusalResponse {
     let refusal = Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}"));
     match error.position() {
         Some(at) => refusal.details(json!({ "line": at.line, "column": at.column })),
@@ -188,19 +192,19 @@ pub(crate) fn not_json(error: &json::JsonError) -> Refused {
     .into()
 }
 
-fn too_large(bytes_max: usize) -> Refused {
+fn too_large(bytes_max: usize) -> RefusalResponse {
     Refusal::new(ErrorCode::E3005, format!("the body is larger than {bytes_max} bytes"))
         .details(json!({ "bytes_max": bytes_max }))
         .into()
 }
 
-fn too_slow(door: &Door) -> Refused {
+fn too_slow(door: &Door) -> RefusalResponse {
     let within = door.config().body_read_timeout_ms;
     Refusal::new(ErrorCode::E3009, format!("the body did not arrive within {within} ms")).into()
 }
 
-fn broken_off() -> Refused {
-    Refused::from(
+fn broken_off() -> RefusalResponse {
+    RefusalResponse::from(
         Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong").hint("send the whole body"),
     )
     .and_hang_up()

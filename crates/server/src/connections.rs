@@ -35,7 +35,7 @@ use contract::ids::TenantId;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::pace::{AwaitedBody, Pause, Progress};
+use crate::pace::{AwaitedBody, ConnectionPause, ConnectionProgress};
 
 /// The part of all connections that strangers may hold, and strangers of one peer.
 const STRANGERS_PART: usize = 2;
@@ -45,7 +45,7 @@ const LEFT_BY_TENANT_PART: usize = 4;
 
 /// All connections.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionLimits {
     most: usize,
     open: Mutex<HashMap<u64, Open>>,
     opened: AtomicU64,
@@ -58,14 +58,14 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Open {
     peer: IpAddr,
-    progress: Arc<Progress>,
+    progress: Arc<ConnectionProgress>,
     make_room: CancellationToken,
 }
 
 /// One connection's place. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    connections: Arc<Connections>,
+pub(crate) struct ConnectionSlot {
+    connections: Arc<ConnectionLimits>,
     number: u64,
     /// Cancelled when the connection is to make room.
     pub(crate) make_room: CancellationToken,
@@ -74,9 +74,9 @@ pub(crate) struct Slot {
 /// The connection that a request came on, left in the request by the accept loop.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnConnection {
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionLimits>,
     number: u64,
-    progress: Arc<Progress>,
+    progress: Arc<ConnectionProgress>,
 }
 
 /// A tenant has its share of all connections, and none of them is idle.
@@ -104,12 +104,12 @@ struct Candidate {
     /// `None`: a stranger.
     tenant: Option<TenantId>,
     /// `None`: a request is under way that was read.
-    pause: Option<Pause>,
+    pause: Option<ConnectionPause>,
     /// Told already.
     leaving: bool,
 }
 
-impl Connections {
+impl ConnectionLimits {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -141,7 +141,7 @@ impl Connections {
     }
 
     /// Counts a connection that has been accepted, and keeps strangers within their part.
-    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr, progress: Arc<Progress>) -> Slot {
+    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr, progress: Arc<ConnectionProgress>) -> ConnectionSlot {
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let make_room = CancellationToken::new();
         let mut open = self.lock();
@@ -159,7 +159,7 @@ impl Connections {
         }
         open.insert(number, Open { peer, progress, make_room: make_room.clone() });
         drop(open);
-        Slot { connections: Arc::clone(self), number, make_room }
+        ConnectionSlot { connections: Arc::clone(self), number, make_room }
     }
 
     /// A connection has become idle: who waits for room may have found it.
@@ -180,7 +180,7 @@ impl Connections {
     }
 
     /// Counts a connection for a tenant, and keeps the tenant within its share (CONN-4).
-    fn claim(&self, number: u64, progress: &Progress, tenant: &TenantId) -> Result<(), ShareTaken> {
+    fn claim(&self, number: u64, progress: &ConnectionProgress, tenant: &TenantId) -> Result<(), ShareTaken> {
         let open = self.lock();
         let candidates = candidates(&open);
         let is_another = |one: &Candidate| one.number != number && one.tenant.as_ref() == Some(tenant);
@@ -218,15 +218,15 @@ impl Connections {
     }
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// The connection, for its requests.
-    pub(crate) fn own(&self, progress: &Arc<Progress>) -> OwnConnection {
+    pub(crate) fn own(&self, progress: &Arc<ConnectionProgress>) -> OwnConnection {
         let connections = Arc::clone(&self.connections);
         OwnConnection { connections, number: self.number, progress: Arc::clone(progress) }
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.lock().remove(&self.number);
         self.connections.moved.notify_waiters();
@@ -302,7 +302,7 @@ mod tests {
 
     fn one(number: u64, last: u8, of: &str, idle_since: Option<u64>) -> Candidate {
         let tenant = (!of.is_empty()).then(|| tenant(of));
-        Candidate { number, peer: peer(last), tenant, pause: idle_since.map(Pause::Idle), leaving: false }
+        Candidate { number, peer: peer(last), tenant, pause: idle_since.map(ConnectionPause::Idle), leaving: false }
     }
 
     #[test]
@@ -328,7 +328,8 @@ mod tests {
 
     #[test]
     fn of_tenants_the_one_with_most_connections_goes_first_and_a_slow_body_is_as_good_as_none() {
-        let slow = |number, of: &str| Candidate { pause: Some(Pause::Reading(number)), ..one(number, 1, of, None) };
+        let slow =
+            |number, of: &str| Candidate { pause: Some(ConnectionPause::Reading(number)), ..one(number, 1, of, None) };
         let all = [one(1, 1, "acme", Some(1)), slow(2, "mallory"), slow(3, "mallory"), one(4, 1, "mallory", Some(4))];
         assert_eq!(idle_longest(&all, |_| true), Some(4), "an idle one before one that is slow");
         assert_eq!(idle_longest(&all[..3], |_| true), Some(2), "one of the larger crowd");
@@ -338,11 +339,11 @@ mod tests {
 
     #[tokio::test]
     async fn newcomers_find_room_among_strangers_and_known_clients_stay() {
-        let connections = Connections::new(8);
-        let known = Arc::new(Progress::default());
+        let connections = ConnectionLimits::new(8);
+        let known = Arc::new(ConnectionProgress::default());
         known.belongs_to(&tenant("acme"));
         let friend = connections.enter(peer(1), known);
-        let strangers: Vec<Slot> = (0..7).map(|_| connections.enter(peer(2), Arc::default())).collect();
+        let strangers: Vec<ConnectionSlot> = (0..7).map(|_| connections.enter(peer(2), Arc::default())).collect();
         let told = strangers.iter().filter(|slot| slot.make_room.is_cancelled()).count();
         assert_eq!(told, 5, "strangers of one peer hold a quarter of eight, two");
         assert!(!friend.make_room.is_cancelled());
@@ -354,9 +355,9 @@ mod tests {
 
     #[test]
     fn a_tenant_keeps_to_three_quarters_by_its_own_idle_ones_and_then_by_refusal() {
-        let connections = Connections::new(8);
+        let connections = ConnectionLimits::new(8);
         let connect = || {
-            let progress = Arc::new(Progress::default());
+            let progress = Arc::new(ConnectionProgress::default());
             progress.asked();
             let slot = connections.enter(peer(1), Arc::clone(&progress));
             let own = slot.own(&progress);
@@ -380,12 +381,12 @@ mod tests {
 
     #[test]
     fn tenants_that_come_one_after_the_other_leave_a_place_for_the_next() {
-        let connections = Connections::new(20);
+        let connections = ConnectionLimits::new(20);
         let mut held = Vec::new();
         let mut all_that_fit = |of: &str| {
             let mut count = 0;
             loop {
-                let progress = Arc::new(Progress::default());
+                let progress = Arc::new(ConnectionProgress::default());
                 progress.asked();
                 let slot = connections.enter(peer(1), Arc::clone(&progress));
                 if slot.own(&progress).shows(&tenant(of)).is_err() {
@@ -405,8 +406,8 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_when_all_ask_waits_until_one_is_idle() {
-        let connections = Connections::new(1);
-        let progress = Arc::new(Progress::default());
+        let connections = ConnectionLimits::new(1);
+        let progress = Arc::new(ConnectionProgress::default());
         progress.asked();
         let busy = connections.enter(peer(1), Arc::clone(&progress));
         let waiting = tokio::spawn({

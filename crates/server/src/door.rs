@@ -4,33 +4,33 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use affordances::Counters;
+use affordances::TokenCounters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use http::HeaderMap;
 use http::request::Parts;
-use kernel::crew::Crew;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
-use kernel::ports::server_desk::ServerDesk;
+use kernel::membership::Membership;
+use kernel::ports::server_administration::ServerAdministration;
 use kernel::ports::shared_state::SharedState;
 use kernel::ports::tool_folders::ToolFolders;
 use kernel::webhooks::Webhooks;
-use kernel::{FairPlaces, Kernel, Place, PlaceBounds, PlaceUsage};
+use kernel::{FairPermit, FairPlaces, Kernel, PlaceBounds, PlaceUsage};
 use policy::Caller;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
 use crate::config::{SPARE_MIN, ServerConfig};
-use crate::connections::Connections;
-use crate::incoming::Credential;
+use crate::connections::ConnectionLimits;
+use crate::incoming_request::CallerCredential;
 use crate::mcp::config::McpConfig;
-use crate::mcp::{Mcp, McpState};
+use crate::mcp::{McpDoor, McpState};
 use crate::origin::{self, HostNames};
-use crate::problem::{Refused, wrong_way};
+use crate::problem::{RefusalResponse, wrong_way};
 use crate::requests::RequestPlaces;
-use crate::routes::health::Probe;
-use crate::settle::{Orphans, Settling};
+use crate::routes::health::HealthProbe;
+use crate::settle::{OrphanedWork, SettlingFuture};
 
 /// Streams of events, and clients that wait for tasks, that may be open at once; three quarters of them one tenant's.
 const WATCHERS_MAX: usize = 512;
@@ -93,24 +93,24 @@ pub struct Door {
     calls: Arc<FairPlaces>,
     /// Room for everything else that is carried to its end.
     errands: Arc<Semaphore>,
-    connections: Arc<Connections>,
-    orphans: Arc<Orphans>,
-    counters: Arc<Counters>,
-    probe: Probe,
-    servers: OnceLock<Arc<dyn ServerDesk>>,
+    connections: Arc<ConnectionLimits>,
+    orphans: Arc<OrphanedWork>,
+    counters: Arc<TokenCounters>,
+    probe: HealthProbe,
+    servers: OnceLock<Arc<dyn ServerAdministration>>,
     webhooks: OnceLock<Arc<Webhooks>>,
     inbound_jobs: OnceLock<Arc<InboundJobs>>,
     jobs: OnceLock<Arc<Jobs>>,
     free_space: OnceLock<FreeSpace>,
     shared_state: OnceLock<Arc<dyn SharedState>>,
-    crew: OnceLock<Arc<Crew>>,
+    crew: OnceLock<Arc<Membership>>,
     log: OnceLock<LogControl>,
     tool_folders: OnceLock<Arc<dyn ToolFolders>>,
     /// Room for those who watch jobs, shared by tenants and agents.
     watchers: Arc<FairPlaces>,
     /// Room for requests that are no calls, shared likewise.
     requests: RequestPlaces,
-    mcp: Mcp,
+    mcp: McpDoor,
     draining: AtomicBool,
     on_loopback: AtomicBool,
 }
@@ -128,8 +128,8 @@ impl Door {
         let all = config.calls_let_in();
         let calls = FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 });
         let errands = Arc::new(Semaphore::new(all_errands(&config)));
-        let connections = Connections::new(config.connections_max);
-        let mcp = Mcp::new(mcp, &kernel);
+        let connections = ConnectionLimits::new(config.connections_max);
+        let mcp = McpDoor::new(mcp, &kernel);
         let requests = RequestPlaces::new(&config);
         Arc::new(Self {
             mcp,
@@ -141,7 +141,7 @@ impl Door {
             connections,
             orphans: Arc::default(),
             counters: Arc::default(),
-            probe: Probe::default(),
+            probe: HealthProbe::default(),
             servers: OnceLock::new(),
             webhooks: OnceLock::new(),
             inbound_jobs: OnceLock::new(),
@@ -159,12 +159,12 @@ impl Door {
     }
 
     /// Says where to ask about MCP servers behind Gantry. Once; without it there are none.
-    pub fn ask_about_servers(&self, desk: Arc<dyn ServerDesk>) {
+    pub fn ask_about_servers(&self, desk: Arc<dyn ServerAdministration>) {
         // A second desk is not taken: requests may have asked the first.
         let _ = self.servers.set(desk);
     }
 
-    pub(crate) fn servers(&self) -> Option<Arc<dyn ServerDesk>> {
+    pub(crate) fn servers(&self) -> Option<Arc<dyn ServerAdministration>> {
         self.servers.get().cloned()
     }
 
@@ -220,11 +220,11 @@ impl Door {
     }
 
     /// Says who knows which instances there are. Once; without it, nobody does.
-    pub fn ask_about_instances(&self, crew: Arc<Crew>) {
+    pub fn ask_about_instances(&self, crew: Arc<Membership>) {
         let _ = self.crew.set(crew);
     }
 
-    pub(crate) fn crew(&self) -> Option<&Arc<Crew>> {
+    pub(crate) fn crew(&self) -> Option<&Arc<Membership>> {
         self.crew.get()
     }
 
@@ -247,7 +247,7 @@ impl Door {
     }
 
     /// Room for one more who watches a job, if its caller may have it.
-    pub(crate) fn watcher(&self, caller: &Caller) -> Option<Place> {
+    pub(crate) fn watcher(&self, caller: &Caller) -> Option<FairPermit> {
         self.watchers.take(caller.tenant(), caller.root_subject().as_str())
     }
 
@@ -258,12 +258,12 @@ impl Door {
     }
 
     /// A place for a request that is no call, now or in its turn.
-    pub(crate) async fn request_place(&self, caller: &Caller) -> Result<Place, Refusal> {
+    pub(crate) async fn request_place(&self, caller: &Caller) -> Result<FairPermit, Refusal> {
         self.requests.take(caller, self.kernel.clock()).await
     }
 
     /// The same credential with a place for a request that is no call.
-    pub(crate) async fn placed(&self, who: &Credential) -> Result<Credential, Refusal> {
+    pub(crate) async fn placed(&self, who: &CallerCredential) -> Result<CallerCredential, Refusal> {
         let caller = self.kernel.recognise(who.actor()).await?;
         Ok(who.holding(self.request_place(&caller).await?))
     }
@@ -277,7 +277,7 @@ impl Door {
         Arc::clone(&self.kernel)
     }
 
-    pub(crate) fn mcp(&self) -> &Mcp {
+    pub(crate) fn mcp(&self) -> &McpDoor {
         &self.mcp
     }
 
@@ -294,20 +294,20 @@ impl Door {
         &self.metrics
     }
 
-    pub(crate) fn probe(&self) -> &Probe {
+    pub(crate) fn probe(&self) -> &HealthProbe {
         &self.probe
     }
 
-    pub(crate) fn connections(&self) -> &Arc<Connections> {
+    pub(crate) fn connections(&self) -> &Arc<ConnectionLimits> {
         &self.connections
     }
 
-    pub(crate) fn orphans(&self) -> &Orphans {
+    pub(crate) fn orphans(&self) -> &OrphanedWork {
         &self.orphans
     }
 
     /// Whoever packs for a model counts with these; they share tables and memory.
-    pub(crate) fn counters(&self) -> Arc<Counters> {
+    pub(crate) fn counters(&self) -> Arc<TokenCounters> {
         Arc::clone(&self.counters)
     }
 
@@ -329,7 +329,7 @@ impl Door {
     }
 
     /// Refuses a request that calls this server by a name that is not its own (DNS rebinding). One rule for every door.
-    pub(crate) fn called_by_name(&self, request: &Parts, is_mcp: bool) -> Result<(), Refused> {
+    pub(crate) fn called_by_name(&self, request: &Parts, is_mcp: bool) -> Result<(), RefusalResponse> {
         let (rest, mcp) = (&self.config.allowed_hosts, &self.mcp.config.allowed_hosts);
         let on_loopback = self.is_on_loopback();
         let named_only = on_loopback || !rest.is_empty() || (is_mcp && !mcp.is_empty());
@@ -369,8 +369,8 @@ impl Door {
     /// requests, which tenants share.
     pub(crate) async fn settle<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
-    ) -> Result<T, Refused> {
+        work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
+    ) -> Result<T, RefusalResponse> {
         let permit = Arc::clone(&self.errands).try_acquire_owned().map_err(|_| busy())?;
         self.settle_holding(permit, work).await
     }
@@ -379,8 +379,8 @@ impl Door {
     pub(crate) async fn settle_call<T: Send + 'static>(
         &self,
         caller: &Caller,
-        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
-    ) -> Result<T, Refused> {
+        work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
+    ) -> Result<T, RefusalResponse> {
         let place = self.call_place(caller)?;
         self.settle_holding(place, work).await
     }
@@ -388,14 +388,14 @@ impl Door {
     async fn settle_holding<T: Send + 'static>(
         &self,
         held: impl Send + 'static,
-        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
-    ) -> Result<T, Refused> {
+        work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
+    ) -> Result<T, RefusalResponse> {
         let work = async move {
             let outcome = work.await;
             drop(held);
             outcome
         };
-        Settling::new(work, Arc::clone(&self.orphans)).await
+        SettlingFuture::new(work, Arc::clone(&self.orphans)).await
     }
 
     /// Carries a call to its end in a task of its own, if there is room for one more of this caller.
@@ -412,7 +412,7 @@ impl Door {
         Ok(())
     }
 
-    fn call_place(&self, caller: &Caller) -> Result<Place, Refusal> {
+    fn call_place(&self, caller: &Caller) -> Result<FairPermit, Refusal> {
         self.calls.take(caller.tenant(), caller.root_subject().as_str()).ok_or_else(busy)
     }
 }

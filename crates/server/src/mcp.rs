@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
-//! which are bounded and bound to whoever made them (`sessions`) and may go on at another instance (`moving`). What a tool asks while it runs goes back as a request
-//! (older) or as a result that says "input required", and the call waits for the answer (`waiting`).
+//! which are bounded and bound to whoever made them (`sessions`) and may go on at another instance (`session_transfer`). What a tool asks while it runs goes back as a request
+//! (older) or as a result that says "input required", and the call waits for the answer (`waiting_calls`).
 //!
 //! Invariants
 //! - MCP-A: nobody without a token sees anything, and each request shows its own; a session proves nothing.
@@ -29,76 +29,76 @@ use contract::canonical::Digest;
 use kernel::{Kernel, PlaceUsage, Principal};
 use tokio_util::sync::CancellationToken;
 
-use crate::incoming::Credential;
+use crate::incoming_request::CallerCredential;
 
 mod addresses;
 mod call_logs;
 mod call_meta;
 mod call_status;
-mod calling;
+mod change_notifier;
 pub(crate) mod config;
+mod detached_calls;
 pub(crate) mod front;
 mod handler;
-mod lasting;
 mod lazy;
-mod listing;
-mod moving;
 mod names;
-mod news;
+mod offering_relay;
 mod pages;
 mod quota;
-mod relaying;
 mod resources;
 mod result_fit;
 mod results;
 mod rounds;
-mod running;
+mod running_call;
 mod seal;
 mod session_ids;
+mod session_transfer;
 mod sessions;
 mod stdio;
 mod stdio_transport;
 mod strict_message;
+mod subscriptions;
 mod tasks;
 mod to_wire;
-mod waiting;
-mod watching;
+mod tool_list;
+mod tools_call;
+mod waiting_calls;
 
 pub use stdio::{StdioError, serve_stdio};
 
+use change_notifier::ChangeNotifier;
 use config::McpConfig;
-use listing::{Listing, Listings};
-use news::News;
-use quota::Quota;
+use quota::McpQuota;
 use results::ParkedResults;
-use seal::Seal;
+use seal::StateSeal;
 use session_ids::SessionIds;
-use sessions::Sessions;
+use sessions::SessionTable;
 use tasks::TaskQuestions;
-use waiting::WaitingCalls;
+use tool_list::{ListingCache, ToolListing};
+use waiting_calls::WaitingCalls;
 
 /// What the door remembers between two requests.
 #[derive(Debug)]
-pub(crate) struct Mcp {
+pub(crate) struct McpDoor {
     pub(crate) config: McpConfig,
-    listings: Listings,
-    sessions: Arc<Sessions>,
+    listings: ListingCache,
+    sessions: Arc<SessionTable>,
     waiting: Arc<WaitingCalls>,
     task_questions: Arc<TaskQuestions>,
     results: ParkedResults,
-    news: Arc<News>,
-    seal: Seal,
+    news: Arc<ChangeNotifier>,
+    seal: StateSeal,
     /// There if sessions may go on at other instances.
     session_ids: OnceLock<SessionIds>,
-    listeners: Quota,
+    listeners: McpQuota,
     /// Ends streams that only listen.
     ending: CancellationToken,
 }
 
 /// Who asks, and through which door.
 #[derive(Debug, Clone)]
-pub(crate) struct Visit {
-    pub(crate) who: Credential,
+pub(crate) struct McpVisit {
+    pub(crate) who: CallerCredential,
     pub(crate) caller: Arc<Principal>,
     pub(crate) toolset: Option<Arc<str>>,
     /// Does an older client ask for a task (`task` in its call)?
@@ -151,18 +151,18 @@ impl McpState {
     }
 }
 
-impl Mcp {
+impl McpDoor {
     pub(crate) fn new(config: McpConfig, kernel: &Kernel) -> Self {
         Self {
-            listings: Listings::default(),
-            sessions: Arc::new(Sessions::new(&config)),
+            listings: ListingCache::default(),
+            sessions: Arc::new(SessionTable::new(&config)),
             waiting: Arc::default(),
             task_questions: Arc::default(),
             results: ParkedResults::default(),
             news: Arc::default(),
-            seal: Seal::new(kernel.entropy()),
+            seal: StateSeal::new(kernel.entropy()),
             session_ids: OnceLock::new(),
-            listeners: Quota::new(config.listeners_max, config.listeners_per_principal_max),
+            listeners: McpQuota::new(config.listeners_max, config.listeners_per_principal_max),
             ending: CancellationToken::new(),
             config,
         }
@@ -200,7 +200,7 @@ impl Mcp {
         (self.sessions.usage(), self.listeners.usage())
     }
 
-    fn listing(&self, kernel: &Kernel, visit: &Visit) -> Arc<Listing> {
+    fn listing(&self, kernel: &Kernel, visit: &McpVisit) -> Arc<ToolListing> {
         self.listings.get(kernel, &self.config, visit.caller.caller(), visit.toolset.as_ref())
     }
 }

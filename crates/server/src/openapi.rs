@@ -14,7 +14,9 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::problem::{OauthError, http_status};
-use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, operations};
+use crate::routes::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, operations,
+};
 
 /// Codes that every operation can answer: a failure of ours, and a name that is not ours.
 const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000, ErrorCode::E3206];
@@ -42,10 +44,10 @@ pub fn openapi() -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for operation in operations() {
         let verb = match operation.verb {
-            Verb::Get => "get",
-            Verb::Post => "post",
-            Verb::Put => "put",
-            Verb::Delete => "delete",
+            RouteMethod::Get => "get",
+            RouteMethod::Post => "post",
+            RouteMethod::Put => "put",
+            RouteMethod::Delete => "delete",
         };
         paths.entry(operation.path).or_default().insert(verb.to_owned(), described(operation, &mut generator));
     }
@@ -87,7 +89,7 @@ fn tags() -> Value {
     ])
 }
 
-fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+fn described(operation: &RouteOperation, generator: &mut SchemaGenerator) -> Value {
     let mut entry = Map::new();
     entry.insert("operationId".into(), operation.id.into());
     entry.insert("summary".into(), operation.summary.into());
@@ -95,9 +97,9 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     entry.insert(
         "security".into(),
         match operation.access {
-            Access::Public => json!([]),
-            Access::Token => json!([{ "token": [] }]),
-            Access::Configured => json!([{}, { "token": [] }]),
+            RouteAccess::Public => json!([]),
+            RouteAccess::Token => json!([{ "token": [] }]),
+            RouteAccess::Configured => json!([{}, { "token": [] }]),
         },
     );
     if !operation.parameters.is_empty() {
@@ -105,21 +107,21 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
         entry.insert("parameters".into(), parameters.into());
     }
     match operation.asks {
-        Asks::Nothing => {}
-        Asks::Json(schema) => {
+        RequestBody::Nothing => {}
+        RequestBody::Json(schema) => {
             entry.insert(
                 "requestBody".into(),
                 json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } }),
             );
         }
-        Asks::FormOrJson(schema) => {
+        RequestBody::FormOrJson(schema) => {
             let body = json!({ "schema": schema(generator) });
             entry.insert(
                 "requestBody".into(),
                 json!({ "required": true, "content": { "application/x-www-form-urlencoded": body, "application/json": body } }),
             );
         }
-        Asks::JsonIfAny(schema) => {
+        RequestBody::JsonIfAny(schema) => {
             entry.insert(
                 "requestBody".into(),
                 json!({ "content": { "application/json": { "schema": schema(generator) } } }),
@@ -130,11 +132,11 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     Value::Object(entry)
 }
 
-fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
+fn parameter(parameter: &RouteParameter, generator: &mut SchemaGenerator) -> Value {
     let (place, required) = match parameter.place {
-        Place::Path => ("path", true),
-        Place::Query => ("query", false),
-        Place::RequiredQuery => ("query", true),
+        ParameterPlace::Path => ("path", true),
+        ParameterPlace::Query => ("query", false),
+        ParameterPlace::RequiredQuery => ("query", true),
     };
     json!({
         "name": parameter.name, "in": place, "required": required,
@@ -142,11 +144,11 @@ fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
     })
 }
 
-fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+fn responses(operation: &RouteOperation, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let refusal = match operation.gives {
-        Gives::Oauth(_) => json!({ "application/json": { "schema": generator.subschema_for::<OauthError>() } }),
-        Gives::Json(_) | Gives::Plain(_) => {
+        ResponseBody::Oauth(_) => json!({ "application/json": { "schema": generator.subschema_for::<OauthError>() } }),
+        ResponseBody::Json(_) | ResponseBody::Plain(_) => {
             json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" } } })
         }
     };
@@ -160,10 +162,10 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
             continue;
         }
         let content = match operation.gives {
-            Gives::Json(schema) | Gives::Oauth(schema) => {
+            ResponseBody::Json(schema) | ResponseBody::Oauth(schema) => {
                 json!({ "application/json": { "schema": schema(generator) } })
             }
-            Gives::Plain(media) => json!({ media: {} }),
+            ResponseBody::Plain(media) => json!({ media: {} }),
         };
         responses.insert(status.to_string(), json!({ "description": meaning, "content": content }));
     }
@@ -171,9 +173,9 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
 }
 
 /// Every code an operation can answer, under the status it is answered with.
-fn codes_by_status(operation: &Operation) -> BTreeMap<u16, Vec<ErrorCode>> {
-    let token: &[ErrorCode] = if operation.access == Access::Public { &[] } else { WITH_TOKEN };
-    let body: &[ErrorCode] = if matches!(operation.asks, Asks::Nothing) { &[] } else { WITH_BODY };
+fn codes_by_status(operation: &RouteOperation) -> BTreeMap<u16, Vec<ErrorCode>> {
+    let token: &[ErrorCode] = if operation.access == RouteAccess::Public { &[] } else { WITH_TOKEN };
+    let body: &[ErrorCode] = if matches!(operation.asks, RequestBody::Nothing) { &[] } else { WITH_BODY };
     let mut codes: Vec<ErrorCode> = [ALWAYS, token, body, operation.codes].concat();
     codes.sort_unstable();
     codes.dedup();

@@ -1,4 +1,4 @@
-//! Which pages and names may lead to this server: the check of `Origin` and `Host` that keeps a page in somebody's browser
+//! Which pages and names may lead to this server: the check of `WebOrigin` and `Host` that keeps a page in somebody's browser
 //! from talking to a server on that somebody's machine (DNS rebinding).
 //!
 //! The token alone would be enough against strangers. This is for the day it is in a browser.
@@ -9,7 +9,7 @@ use http::header::{HOST, ORIGIN};
 
 /// An origin: scheme, host and port (RFC 6454).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct WebOrigin {
     scheme: String,
     host: String,
     port: Option<u16>,
@@ -19,7 +19,7 @@ pub(crate) struct Origin {
 const BYTES_MAX: usize = 512;
 
 /// An origin as browsers write it; nothing else is one.
-pub(crate) fn origin(text: &str) -> Option<Origin> {
+pub(crate) fn origin(text: &str) -> Option<WebOrigin> {
     if text.len() > BYTES_MAX {
         return None;
     }
@@ -34,7 +34,7 @@ pub(crate) fn origin(text: &str) -> Option<Origin> {
         }
         _ => None,
     };
-    Some(Origin { scheme, host, port: port.or(usual) })
+    Some(WebOrigin { scheme, host, port: port.or(usual) })
 }
 
 /// The host of a `host` header, in lower case and without its port.
@@ -42,7 +42,7 @@ pub(crate) fn host_of(text: &str) -> Option<String> {
     (text.len() <= BYTES_MAX).then(|| authority(text)).flatten().map(|(host, _)| host)
 }
 
-/// May a page with this `Origin` talk to us? A request without one comes from no page.
+/// May a page with this `WebOrigin` talk to us? A request without one comes from no page.
 pub(crate) fn origin_is_fine(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut shown = headers.get_all(ORIGIN).iter();
     let Some(first) = shown.next() else { return true };

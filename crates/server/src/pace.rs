@@ -33,7 +33,7 @@ const LINGER_BYTES_MAX: usize = 32 << 20;
 
 /// What the service tells the connection, in whose task it runs, and whoever looks for connections that are idle.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ConnectionProgress {
     asked: AtomicU32,
     answered: AtomicU32,
     linger: AtomicBool,
@@ -50,7 +50,7 @@ pub(crate) struct Progress {
 /// The order in which connections become idle.
 static IDLE_ORDER: AtomicU64 = AtomicU64::new(0);
 
-impl Default for Progress {
+impl Default for ConnectionProgress {
     /// Of a fresh connection: idle from now on.
     fn default() -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl ConnectionProgress {
     /// It shows a token of this tenant.
     pub(crate) fn belongs_to(&self, tenant: &TenantId) {
         *self.tenant.lock().unwrap_or_else(PoisonError::into_inner) = Some(tenant.clone());
@@ -82,12 +82,12 @@ impl Progress {
     }
 
     /// What can be told of it to whoever looks for room.
-    pub(crate) fn pause(&self) -> Option<Pause> {
+    pub(crate) fn pause(&self) -> Option<ConnectionPause> {
         let since = || self.idle_since.load(Ordering::Relaxed);
         if self.asked.load(Ordering::Acquire) == self.answered.load(Ordering::Acquire) {
-            return Some(Pause::Idle(since()));
+            return Some(ConnectionPause::Idle(since()));
         }
-        self.reading.load(Ordering::Acquire).then(|| Pause::Reading(since()))
+        self.reading.load(Ordering::Acquire).then(|| ConnectionPause::Reading(since()))
     }
 
     /// The body of its request is awaited from now on, until what is given back is dropped.
@@ -102,7 +102,7 @@ impl Progress {
         self.asked.fetch_add(1, Ordering::Release);
     }
 
-    /// Its answer is ready; that of a stream is when the stream has ended ([`Answering`]).
+    /// Its answer is ready; that of a stream is when the stream has ended ([`AnswerGuard`]).
     pub(crate) fn answered(&self) {
         self.idle_since.store(IDLE_ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         self.answered.fetch_add(1, Ordering::Release);
@@ -135,7 +135,7 @@ impl Progress {
 /// Why a connection can make room, and since when, in the order of all connections. One that does neither has a request
 /// under way that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pause {
+pub(crate) enum ConnectionPause {
     /// No request is under way, or its headers are not complete.
     Idle(u64),
     /// The body of its request is not complete.
@@ -144,7 +144,7 @@ pub(crate) enum Pause {
 
 /// A body that is awaited. Dropped, it is no more.
 #[derive(Debug)]
-pub(crate) struct AwaitedBody<'a>(&'a Progress);
+pub(crate) struct AwaitedBody<'a>(&'a ConnectionProgress);
 
 impl Drop for AwaitedBody<'_> {
     fn drop(&mut self) {
@@ -154,9 +154,9 @@ impl Drop for AwaitedBody<'_> {
 
 /// An answer under way. Dropped, the answer is done.
 #[derive(Debug)]
-pub(crate) struct Answering(pub(crate) Arc<Progress>);
+pub(crate) struct AnswerGuard(pub(crate) Arc<ConnectionProgress>);
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         self.0.answered();
     }
@@ -172,9 +172,9 @@ enum Waiting {
 
 /// A stream that loses patience.
 #[derive(Debug)]
-pub(crate) struct Paced {
+pub(crate) struct PacedStream {
     stream: ClientStream,
-    progress: Arc<Progress>,
+    progress: Arc<ConnectionProgress>,
     head_limit: Duration,
     idle_limit: Duration,
     waiting: Waiting,
@@ -188,11 +188,11 @@ pub(crate) struct Paced {
     stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Paced {
+impl PacedStream {
     /// A fresh connection: its first headers are due at once.
     pub(crate) fn new(
         stream: ClientStream,
-        progress: Arc<Progress>,
+        progress: Arc<ConnectionProgress>,
         head_limit: Duration,
         idle_limit: Duration,
     ) -> Self {
@@ -299,7 +299,7 @@ impl Paced {
     }
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for PacedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
@@ -315,7 +315,7 @@ impl AsyncRead for Paced {
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for PacedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.poll_written(written, cx)

@@ -13,7 +13,7 @@ use contract::error::{ErrorCode, ErrorKind, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
-use kernel::Failed;
+use kernel::FailedCall;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub(crate) const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resourc
 
 /// A refusal on its way out.
 #[derive(Debug)]
-pub(crate) struct Refused(Box<Parts>);
+pub(crate) struct RefusalResponse(Box<Parts>);
 
 #[derive(Debug)]
 struct Parts {
@@ -47,7 +47,7 @@ struct Parts {
 
 /// What the rendering must know about the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RequestFacts {
     pub(crate) trace_id: TraceId,
     /// Was there an `Authorization` header? RFC 6750 wants no `error` in the challenge otherwise.
     pub(crate) showed_credential: bool,
@@ -71,7 +71,7 @@ pub(crate) struct OauthError {
     trace_id: TraceId,
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for RefusalResponse {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code.row().kind {
             ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired => InvocationStatus::PermissionDenied,
@@ -90,9 +90,9 @@ impl From<Refusal> for Refused {
     }
 }
 
-impl From<Box<Failed>> for Refused {
-    fn from(failed: Box<Failed>) -> Self {
-        let Failed { refusal, status, invocation_id, execution_metadata, checkpoint_ref, output, .. } = *failed;
+impl From<Box<FailedCall>> for RefusalResponse {
+    fn from(failed: Box<FailedCall>) -> Self {
+        let FailedCall { refusal, status, invocation_id, execution_metadata, checkpoint_ref, output, .. } = *failed;
         Self(Box::new(Parts {
             refusal,
             status,
@@ -106,7 +106,7 @@ impl From<Box<Failed>> for Refused {
     }
 }
 
-impl Refused {
+impl RefusalResponse {
     /// For a failure of ours whose cause strangers must not see; it has been logged.
     pub(crate) fn internal() -> Self {
         Refusal::new(ErrorCode::E3000, "something went wrong inside the server").into()
@@ -147,7 +147,7 @@ impl Refused {
     }
 
     /// The response for the wire.
-    pub(crate) fn into_response(self, asked: &Asked) -> Response<Body> {
+    pub(crate) fn into_response(self, asked: &RequestFacts) -> Response<Body> {
         let code = self.0.refusal.code;
         tracing::debug!(%code, trace_id = %asked.trace_id, "refused");
         let (media, body) = match self.0.oauth {
@@ -175,7 +175,7 @@ impl Refused {
     }
 }
 
-impl Refused {
+impl RefusalResponse {
     fn oauth_body(&self, error: &'static str, trace_id: TraceId) -> OauthError {
         let refusal = &self.0.refusal;
         let said = format!("{}: {}", refusal.message, refusal.resolution());
@@ -220,20 +220,20 @@ fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl, resource:
 }
 
 /// The refusal of a request that came by a name or from a page that is not known here.
-pub(crate) fn wrong_way(header: &str, key: &str) -> Refused {
+pub(crate) fn wrong_way(header: &str, key: &str) -> RefusalResponse {
     Refusal::new(ErrorCode::E3206, format!("requests with this `{header}` header are not answered here"))
         .hint(format!("call the server by its own name, or ask the operator to add it to `{key}`"))
         .into()
 }
 
 /// The refusal of a path that leads nowhere.
-pub(crate) fn no_such_endpoint(path: &str) -> Refused {
+pub(crate) fn no_such_endpoint(path: &str) -> RefusalResponse {
     let shown: String = path.chars().filter(|c| !c.is_control()).take(80).collect();
     Refusal::new(ErrorCode::E3008, format!("there is nothing at `{shown}`")).into()
 }
 
 /// The refusal of a method that a path does not know; the router adds the `allow` header.
-pub(crate) fn method_not_allowed(method: &http::Method, path: &str) -> Refused {
+pub(crate) fn method_not_allowed(method: &http::Method, path: &str) -> RefusalResponse {
     let shown: String = path.chars().filter(|c| !c.is_control()).take(80).collect();
     let word: String = method.as_str().chars().take(20).collect();
     Refusal::new(ErrorCode::E3007, format!("`{shown}` does not know the method `{word}`"))

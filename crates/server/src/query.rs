@@ -10,9 +10,9 @@ use contract::nearest::nearest;
 
 /// The parameters of one request.
 #[derive(Debug)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct QueryParameters(Vec<(String, String)>);
 
-impl Query {
+impl QueryParameters {
     /// Reads a query string.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, Refusal> {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
@@ -81,16 +81,16 @@ mod tests {
 
     const KNOWN: &[&str] = &["q", "limit", "tags", "tier"];
 
-    fn refused(text: &str, ask: impl Fn(&Query) -> Result<(), Refusal>) -> String {
-        let refusal = Query::parse(text, KNOWN).and_then(|query| ask(&query)).unwrap_err();
+    fn refused(text: &str, ask: impl Fn(&QueryParameters) -> Result<(), Refusal>) -> String {
+        let refusal = QueryParameters::parse(text, KNOWN).and_then(|query| ask(&query)).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3004, "{text}");
         format!("{}; {}", refusal.message, refusal.resolution())
     }
 
     #[test]
     fn wrong_parameters_are_named_with_the_remedy() {
-        let limit = |query: &Query| query.number("limit", 1..=100_u32, 10).map(drop);
-        let tier = |query: &Query| query.word("tier", &[("tenant", 1), ("agent", 2)]).map(drop);
+        let limit = |query: &QueryParameters| query.number("limit", 1..=100_u32, 10).map(drop);
+        let tier = |query: &QueryParameters| query.word("tier", &[("tenant", 1), ("agent", 2)]).map(drop);
         assert!(refused("limt=3", limit).contains("did you mean `limit`?"));
         assert!(refused("frobnicate=3", limit).contains("known parameters: q, limit, tags, tier"));
         for bad in ["limit=0", "limit=101", "limit=x", "limit=-1", "limit=1.5", "limit=99999999999999999999"] {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn lists_may_be_repeated_or_separated_by_commas() {
-        let query = Query::parse("tags=a,b&tags=c%2Cd&tags=&q=x+y", KNOWN).unwrap();
+        let query = QueryParameters::parse("tags=a,b&tags=c%2Cd&tags=&q=x+y", KNOWN).unwrap();
         assert_eq!(query.many("tags"), ["a", "b", "c", "d"]);
         assert_eq!(query.one("q").unwrap(), Some("x y"));
         assert_eq!(query.number("limit", 1..=100_u32, 10).unwrap(), 10);

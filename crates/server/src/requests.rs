@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::clock::Clock;
-use kernel::{FairPlaces, Place, PlaceBounds, PlaceUsage};
+use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
 
 use crate::config::ServerConfig;
@@ -27,7 +27,7 @@ use crate::config::ServerConfig;
 const RETRY_AFTER_MS: u64 = 1_000;
 
 /// The place of a request, once it has one. It travels with the work, because the work may outlive its request.
-pub(crate) type Seat = Arc<OnceLock<Place>>;
+pub(crate) type RequestPermit = Arc<OnceLock<FairPermit>>;
 
 /// The places.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl RequestPlaces {
     }
 
     /// A place for this caller, now or in its turn.
-    pub(crate) async fn take(&self, caller: &Caller, clock: &dyn Clock) -> Result<Place, Refusal> {
+    pub(crate) async fn take(&self, caller: &Caller, clock: &dyn Clock) -> Result<FairPermit, Refusal> {
         let place = tokio::select! {
             biased;
             place = self.places.wait(caller.tenant(), caller.root_subject().as_str()) => place.ok(),

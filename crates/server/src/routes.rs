@@ -1,4 +1,4 @@
-//! The table of everything that can be asked, one [`Operation`] per line, kept beside its handler in `routes/`.
+//! The table of everything that can be asked, one [`RouteOperation`] per line, kept beside its handler in `routes/`.
 //!
 //! The router and the OpenAPI document are both made from this table, so neither can know what the other does not.
 //!
@@ -19,10 +19,10 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::answer::Handled;
 use crate::door::Door;
-use crate::incoming::Incoming;
-use crate::mcp::front::{self, Part};
-use crate::problem::{RESOURCE_METADATA, Refused, method_not_allowed, no_such_endpoint};
-use crate::query::Query;
+use crate::incoming_request::IncomingRequest;
+use crate::mcp::front::{self, McpPath};
+use crate::problem::{RESOURCE_METADATA, RefusalResponse, method_not_allowed, no_such_endpoint};
+use crate::query::QueryParameters;
 
 mod activations;
 mod affordances;
@@ -46,8 +46,8 @@ mod ledger;
 mod lifecycle;
 mod log_level;
 mod oauth;
+mod page_limit;
 mod pages;
-mod paging;
 mod policies;
 mod quarantine;
 mod register;
@@ -64,7 +64,7 @@ mod webhooks;
 
 /// How an operation is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum RouteMethod {
     /// Also answers HEAD.
     Get,
     Post,
@@ -74,7 +74,7 @@ pub(crate) enum Verb {
 
 /// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum RouteAccess {
     /// Everybody.
     Public,
     /// Whoever shows a valid token; what it allows is decided by the kernel.
@@ -101,20 +101,20 @@ enum Turn {
 /// What the table says about a request before its handler sees it.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    access: Access,
+    access: RouteAccess,
     turn: Turn,
-    parameters: &'static [Parameter],
+    parameters: &'static [RouteParameter],
 }
 
 impl Entry {
     /// What is not in the table is for everybody, or asks by itself.
-    const UNLISTED: Self = Self { access: Access::Public, turn: Turn::Never, parameters: &[] };
+    const UNLISTED: Self = Self { access: RouteAccess::Public, turn: Turn::Never, parameters: &[] };
 
-    fn of(operation: &Operation) -> Self {
+    fn of(operation: &RouteOperation) -> Self {
         let turn = match operation.asks {
-            _ if operation.access != Access::Token || WITH_OWN_PLACES.contains(&operation.id) => Turn::Never,
-            Asks::Nothing => Turn::AtOnce,
-            Asks::Json(_) | Asks::JsonIfAny(_) | Asks::FormOrJson(_) => Turn::AfterBody,
+            _ if operation.access != RouteAccess::Token || WITH_OWN_PLACES.contains(&operation.id) => Turn::Never,
+            RequestBody::Nothing => Turn::AtOnce,
+            RequestBody::Json(_) | RequestBody::JsonIfAny(_) | RequestBody::FormOrJson(_) => Turn::AfterBody,
         };
         Self { access: operation.access, turn, parameters: operation.parameters }
     }
@@ -122,7 +122,7 @@ impl Entry {
 
 /// Where a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParameterPlace {
     Path,
     Query,
     /// In the query, and it must be there.
@@ -131,8 +131,8 @@ pub(crate) enum Place {
 
 /// One parameter outside the body.
 #[derive(Debug)]
-pub(crate) struct Parameter {
-    pub(crate) place: Place,
+pub(crate) struct RouteParameter {
+    pub(crate) place: ParameterPlace,
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
@@ -140,7 +140,7 @@ pub(crate) struct Parameter {
 
 /// The body of a request.
 #[derive(Debug)]
-pub(crate) enum Asks {
+pub(crate) enum RequestBody {
     Nothing,
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// The body may be left out.
@@ -151,7 +151,7 @@ pub(crate) enum Asks {
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(crate) enum Gives {
+pub(crate) enum ResponseBody {
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// JSON, and refusals in the form of OAuth.
     Oauth(fn(&mut SchemaGenerator) -> Schema),
@@ -161,27 +161,27 @@ pub(crate) enum Gives {
 
 /// One line of the table.
 #[derive(Debug)]
-pub(crate) struct Operation {
-    pub(crate) verb: Verb,
+pub(crate) struct RouteOperation {
+    pub(crate) verb: RouteMethod,
     /// With placeholders in braces, as both the router and OpenAPI write them.
     pub(crate) path: &'static str,
     /// For generated clients.
     pub(crate) id: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) summary: &'static str,
-    pub(crate) access: Access,
-    pub(crate) parameters: &'static [Parameter],
-    pub(crate) asks: Asks,
+    pub(crate) access: RouteAccess,
+    pub(crate) parameters: &'static [RouteParameter],
+    pub(crate) asks: RequestBody,
     /// Status and what it means; all good answers of one operation have the same shape.
     pub(crate) good: &'static [(u16, &'static str)],
-    pub(crate) gives: Gives,
+    pub(crate) gives: ResponseBody,
     /// Codes beyond those that follow from `access` and `asks`.
     pub(crate) codes: &'static [ErrorCode],
     pub(crate) mount: fn(MethodFilter) -> MethodRouter<Arc<Door>>,
 }
 
 /// Every operation.
-pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
+pub(crate) fn operations() -> impl Iterator<Item = &'static RouteOperation> {
     [
         register::OPERATIONS,
         tools::OPERATIONS,
@@ -228,7 +228,7 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
     if door.config().probes_only {
         return mounted(health::OPERATIONS.iter())
             .fallback(|State(door): State<Arc<Door>>, request: Request| {
-                carry(door, request, |_, _: Incoming| async { Err(worker_only()) })
+                carry(door, request, |_, _: IncomingRequest| async { Err(worker_only()) })
             })
             .with_state(door);
     }
@@ -236,43 +236,41 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
     table
         .route(
             front::PATH,
-            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, Part::Whole)),
+            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, McpPath::Whole)),
         )
         .route(
             "/mcp/{toolset}",
-            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, Part::Toolset)),
+            any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, McpPath::Toolset)),
         )
         .route(&format!("{RESOURCE_METADATA}/mcp"), to(MethodFilter::GET, oauth::metadata_of_part))
         .route(&format!("{RESOURCE_METADATA}/mcp/{{toolset}}"), to(MethodFilter::GET, oauth::metadata_of_part))
         .fallback(|State(door): State<Arc<Door>>, request: Request| {
-            carry(
-                door,
-                request,
-                |_, incoming: Incoming| async move { Err(no_such_endpoint(incoming.parts.uri.path())) },
-            )
+            carry(door, request, |_, incoming: IncomingRequest| async move {
+                Err(no_such_endpoint(incoming.parts.uri.path()))
+            })
         })
         .method_not_allowed_fallback(|State(door): State<Arc<Door>>, request: Request| {
-            carry(door, request, |_, incoming: Incoming| async move {
+            carry(door, request, |_, incoming: IncomingRequest| async move {
                 Err(method_not_allowed(&incoming.parts.method, incoming.parts.uri.path()))
             })
         })
         .with_state(door)
 }
 
-fn mounted(operations: impl Iterator<Item = &'static Operation>) -> Router<Arc<Door>> {
+fn mounted(operations: impl Iterator<Item = &'static RouteOperation>) -> Router<Arc<Door>> {
     operations.fold(Router::new(), |router, operation| {
         let filter = match operation.verb {
-            Verb::Get => MethodFilter::GET,
-            Verb::Post => MethodFilter::POST,
-            Verb::Put => MethodFilter::PUT,
-            Verb::Delete => MethodFilter::DELETE,
+            RouteMethod::Get => MethodFilter::GET,
+            RouteMethod::Post => MethodFilter::POST,
+            RouteMethod::Put => MethodFilter::PUT,
+            RouteMethod::Delete => MethodFilter::DELETE,
         };
         router.route(operation.path, (operation.mount)(filter).route_layer(Extension(Entry::of(operation))))
     })
 }
 
 /// What a worker says to whoever wants more than to know how it is.
-fn worker_only() -> Refused {
+fn worker_only() -> RefusalResponse {
     Refusal::new(ErrorCode::E3010, "this server only does jobs and takes no calls")
         .hint("ask a server that was started without `--worker-only`")
         .into()
@@ -293,7 +291,7 @@ pub(crate) async fn call(door: Arc<Door>, request: Request) -> Response<Body> {
 /// A handler as an axum route.
 pub(crate) fn to<H, F>(filter: MethodFilter, handler: H) -> MethodRouter<Arc<Door>>
 where
-    H: Fn(Arc<Door>, Incoming) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Arc<Door>, IncomingRequest) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Handled> + Send + 'static,
 {
     on(filter, move |State(door): State<Arc<Door>>, request: Request| carry(door, request, handler))
@@ -303,12 +301,12 @@ where
 /// anything else is looked at, one rendering, and a panic that stays in its request.
 async fn carry<H, F>(door: Arc<Door>, request: Request, handler: H) -> Response<Body>
 where
-    H: Fn(Arc<Door>, Incoming) -> F,
+    H: Fn(Arc<Door>, IncomingRequest) -> F,
     F: Future<Output = Handled> + Send,
 {
     // Left there by the table.
     let entry = request.extensions().get::<Entry>().copied().unwrap_or(Entry::UNLISTED);
-    let mut incoming = Incoming::new(&door, request);
+    let mut incoming = IncomingRequest::new(&door, request);
     let asked = incoming.asked();
     if let Err(refused) = let_in(&door, &mut incoming, entry).await {
         return refused.into_response(&asked);
@@ -316,7 +314,7 @@ where
     let handled = AssertUnwindSafe(handler(door, incoming)).catch_unwind().await.unwrap_or_else(|_| {
         // The panic itself has been reported by the panic hook.
         tracing::error!(trace_id = %asked.trace_id, "a handler panicked");
-        Err(Refused::internal())
+        Err(RefusalResponse::internal())
     });
     match handled {
         Ok(answer) => answer.into_response(asked.trace_id),
@@ -327,9 +325,9 @@ where
 /// Who asks comes first: path, query and body are looked at once the caller is known.
 async fn let_in(
     door: &Door,
-    incoming: &mut Incoming,
+    incoming: &mut IncomingRequest,
     Entry { access, turn, parameters }: Entry,
-) -> Result<(), Refused> {
+) -> Result<(), RefusalResponse> {
     let headers_max = door.config().headers_max;
     if incoming.parts.headers.len() > headers_max {
         return Err(too_many_headers(headers_max));
@@ -338,7 +336,7 @@ async fn let_in(
     if !health::is_probe(incoming.parts.uri.path()) {
         door.called_by_name(&incoming.parts, false)?;
     }
-    if access == Access::Token {
+    if access == RouteAccess::Token {
         let who = incoming.credential()?;
         incoming.recognise(door, &who).await?;
         only_known(incoming.parts.uri.query().unwrap_or_default(), parameters)?;
@@ -353,33 +351,34 @@ async fn let_in(
 }
 
 /// A query parameter that nothing reads is refused, also where the request is in the body.
-fn only_known(query: &str, parameters: &[Parameter]) -> Result<(), Refusal> {
+fn only_known(query: &str, parameters: &[RouteParameter]) -> Result<(), Refusal> {
     if query.is_empty() {
         return Ok(());
     }
-    let known: Vec<&str> = parameters.iter().filter(|one| one.place != Place::Path).map(|one| one.name).collect();
-    Query::parse(query, &known).map(drop)
+    let known: Vec<&str> =
+        parameters.iter().filter(|one| one.place != ParameterPlace::Path).map(|one| one.name).collect();
+    QueryParameters::parse(query, &known).map(drop)
 }
 
 /// The tenant a request is about.
-const TENANT: Parameter = Parameter {
-    place: Place::Query,
+const TENANT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "tenant",
     about: "the tenant; default the token's own",
     schema: SchemaGenerator::subschema_for::<TenantId>,
 };
 
 /// The tenant that the query names, if it names one.
-fn tenant_asked(incoming: &Incoming) -> Result<Option<TenantId>, Refused> {
+fn tenant_asked(incoming: &IncomingRequest) -> Result<Option<TenantId>, RefusalResponse> {
     tenant_in(&incoming.query(&["tenant"])?)
 }
 
-fn tenant_in(query: &Query) -> Result<Option<TenantId>, Refused> {
+fn tenant_in(query: &QueryParameters) -> Result<Option<TenantId>, RefusalResponse> {
     let named = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
     Ok(named.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?)
 }
 
-fn too_many_headers(headers_max: usize) -> Refused {
+fn too_many_headers(headers_max: usize) -> RefusalResponse {
     Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers"))
         .hint("send fewer headers")
         .into()

@@ -25,11 +25,11 @@ use tokio::task::JoinSet;
 use tower::Service as _;
 
 use crate::base_url::OverTls;
-use crate::connections::Connections;
+use crate::connections::ConnectionLimits;
 use crate::door::Door;
-use crate::incoming::Peer;
+use crate::incoming_request::PeerAddress;
 use crate::mcp::front::{self, is_stream};
-use crate::pace::{Answering, Paced, Pause, Progress};
+use crate::pace::{AnswerGuard, ConnectionPause, ConnectionProgress, PacedStream};
 use crate::routes;
 use crate::tls::{ClientStream, DoorListener};
 
@@ -48,7 +48,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// How the door closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainOutcome {
     /// Calls that ran when the door stopped accepting.
     pub in_flight: usize,
     /// Of these, calls that came to their end.
@@ -58,7 +58,11 @@ pub struct Drained {
 }
 
 /// Serves connections until `shutdown` completes, then closes in order.
-pub async fn serve(listener: impl Into<DoorListener>, door: Arc<Door>, shutdown: impl Future<Output = ()>) -> Drained {
+pub async fn serve(
+    listener: impl Into<DoorListener>,
+    door: Arc<Door>,
+    shutdown: impl Future<Output = ()>,
+) -> DrainOutcome {
     let listener: DoorListener = listener.into();
     door.listens_on_loopback(listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback()));
     let (stop, stopped) = watch::channel(());
@@ -88,9 +92,9 @@ pub async fn serve(listener: impl Into<DoorListener>, door: Arc<Door>, shutdown:
 struct Serving {
     router: Router,
     http: http1::Builder,
-    open: Arc<Connections>,
+    open: Arc<ConnectionLimits>,
     /// Accepted, and not let in before somebody makes room.
-    newcomer: Option<(ClientStream, Peer)>,
+    newcomer: Option<(ClientStream, PeerAddress)>,
     connections: JoinSet<()>,
     /// Closed when connections should end.
     stopped: watch::Receiver<()>,
@@ -139,15 +143,15 @@ impl Serving {
         }
     }
 
-    fn spawn(&mut self, stream: ClientStream, peer: Peer) {
+    fn spawn(&mut self, stream: ClientStream, peer: PeerAddress) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let config = self.door.config();
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(ConnectionProgress::default());
         let slot = self.open.enter(peer.address(), Arc::clone(&progress));
         let (open, of_connection, own) = (Arc::clone(&self.open), Arc::clone(&progress), slot.own(&progress));
-        let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
+        let io = PacedStream::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
         let (router, door, over_tls) = (self.router.clone(), Arc::clone(&self.door), self.over_tls);
         let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             progress.asked();
@@ -210,7 +214,7 @@ impl Serving {
         tokio::time::timeout(patience, all_gone).await.is_ok()
     }
 
-    async fn drain(mut self) -> Drained {
+    async fn drain(mut self) -> DrainOutcome {
         let in_flight = self.door.calls_running();
         let in_time = self.all_gone_within(self.door.config().drain_timeout()).await;
         let aborted = if in_time { 0 } else { self.door.calls_running().min(in_flight) };
@@ -221,20 +225,20 @@ impl Serving {
         self.door.orphans().give_up();
         self.connections.shutdown().await;
         self.door.orphans().wait().await;
-        Drained { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
+        DrainOutcome { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
     }
 }
 
 /// Ends a connection that is to make room, in good order if that takes no longer than it may.
 async fn make_room<S>(
-    mut connection: Pin<&mut http1::Connection<TokioIo<Paced>, S>>,
-    progress: &Progress,
+    mut connection: Pin<&mut http1::Connection<TokioIo<PacedStream>, S>>,
+    progress: &ConnectionProgress,
 ) -> hyper::Result<()>
 where
     S: Service<http::Request<hyper::body::Incoming>, Response = Response<Body>, Error = Infallible>,
 {
     // Nothing of this connection runs meanwhile, so what is cut off here was not read to its end (CONN-2).
-    if matches!(progress.pause(), Some(Pause::Reading(_))) {
+    if matches!(progress.pause(), Some(ConnectionPause::Reading(_))) {
         return Ok(());
     }
     connection.as_mut().graceful_shutdown();
@@ -252,7 +256,7 @@ where
 /// Answers a request whose client cancels it by going away: the answering is dropped then.
 async fn converse(
     answering: impl Future<Output = Result<Response<Body>, Infallible>>,
-    progress: Arc<Progress>,
+    progress: Arc<ConnectionProgress>,
     until_the_end: UntilIdle,
 ) -> Result<Response<Body>, Infallible> {
     let watch = Arc::clone(&progress);
@@ -295,11 +299,11 @@ fn lasting(
 /// An answer under way. Dropped, its connection is idle, and whoever waits for room hears of it.
 struct UntilIdle {
     // In this order: first the answer is done, then it is told.
-    answering: Answering,
+    answering: AnswerGuard,
     _then: Tells,
 }
 
-struct Tells(Arc<Connections>);
+struct Tells(Arc<ConnectionLimits>);
 
 impl Drop for Tells {
     fn drop(&mut self) {
@@ -308,16 +312,16 @@ impl Drop for Tells {
 }
 
 impl UntilIdle {
-    fn new(progress: &Arc<Progress>, open: Arc<Connections>) -> Self {
-        Self { answering: Answering(Arc::clone(progress)), _then: Tells(open) }
+    fn new(progress: &Arc<ConnectionProgress>, open: Arc<ConnectionLimits>) -> Self {
+        Self { answering: AnswerGuard(Arc::clone(progress)), _then: Tells(open) }
     }
 }
 
 /// The next connection. Safe to drop at any time.
-async fn accept(listener: &DoorListener) -> (ClientStream, Peer) {
+async fn accept(listener: &DoorListener) -> (ClientStream, PeerAddress) {
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => return (stream, Peer::of(address)),
+            Ok((stream, address)) => return (stream, PeerAddress::of(address)),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;

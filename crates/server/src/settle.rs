@@ -16,12 +16,12 @@ use tokio_util::task::TaskTracker;
 
 /// Work whose clients have gone away. Owned by the door, waited for when it closes.
 #[derive(Debug, Default)]
-pub(crate) struct Orphans {
+pub(crate) struct OrphanedWork {
     tasks: TaskTracker,
     give_up: CancellationToken,
 }
 
-impl Orphans {
+impl OrphanedWork {
     /// Completes once none is left.
     pub(crate) async fn wait(&self) {
         self.tasks.close();
@@ -51,19 +51,19 @@ impl Orphans {
 }
 
 /// A future that is not lost when dropped.
-pub(crate) struct Settling<T: Send + 'static> {
+pub(crate) struct SettlingFuture<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    orphans: Arc<Orphans>,
+    orphans: Arc<OrphanedWork>,
 }
 
-impl<T: Send + 'static> Settling<T> {
+impl<T: Send + 'static> SettlingFuture<T> {
     /// Work to be carried to its end.
-    pub(crate) fn new(work: impl Future<Output = T> + Send + 'static, orphans: Arc<Orphans>) -> Self {
+    pub(crate) fn new(work: impl Future<Output = T> + Send + 'static, orphans: Arc<OrphanedWork>) -> Self {
         Self { work: Some(Box::pin(work)), orphans }
     }
 }
 
-impl<T: Send + 'static> Future for Settling<T> {
+impl<T: Send + 'static> Future for SettlingFuture<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Future for Settling<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Settling<T> {
+impl<T: Send + 'static> Drop for SettlingFuture<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.orphans.adopt(work);
@@ -92,10 +92,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_goes_on_after_its_handler_was_dropped() {
-        let orphans = Arc::new(Orphans::default());
+        let orphans = Arc::new(OrphanedWork::default());
         let (go, wait) = oneshot::channel::<()>();
         let (done, finished) = oneshot::channel::<()>();
-        let mut settling = Box::pin(Settling::new(
+        let mut settling = Box::pin(SettlingFuture::new(
             async move {
                 let _ = wait.await;
                 let _ = done.send(());
@@ -111,9 +111,9 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_adopted_after_giving_up() {
-        let orphans = Arc::new(Orphans::default());
+        let orphans = Arc::new(OrphanedWork::default());
         let (kept, gone) = oneshot::channel::<()>();
-        let settling = Settling::new(async move { drop(kept) }, Arc::clone(&orphans));
+        let settling = SettlingFuture::new(async move { drop(kept) }, Arc::clone(&orphans));
         orphans.give_up();
         drop(settling);
         assert!(gone.await.is_err());

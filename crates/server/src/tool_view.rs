@@ -13,7 +13,7 @@ use contract::schema::UncheckedPart;
 use contract::version::Version;
 use kernel::WhyUnavailable;
 use kernel::ports::clock::UnixMillis;
-use kernel::registry::{Listed, Notice, Tool, ToolVersion};
+use kernel::registry::{LifecycleNotice, ListingEntry, RegisteredTool, ToolVersion};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -129,7 +129,7 @@ pub struct VersionDetail<'a> {
 
 impl ToolLine {
     /// One line of a listing.
-    pub fn of(listed: &Listed, now: UnixMillis) -> Self {
+    pub fn of(listed: &ListingEntry, now: UnixMillis) -> Self {
         let (current, manifest) = (&listed.current, &listed.current.manifest);
         let in_use = |v: &&Arc<ToolVersion>| v.lifecycle.state(now) != LifecycleState::Removed;
         Self {
@@ -154,7 +154,7 @@ impl ToolLine {
 
 impl SearchResult {
     /// One hit.
-    pub fn of(listed: &Listed, now: UnixMillis) -> Self {
+    pub fn of(listed: &ListingEntry, now: UnixMillis) -> Self {
         let (current, manifest) = (&listed.current, &listed.current.manifest);
         Self {
             tool_id: current.id.clone(),
@@ -173,7 +173,12 @@ impl SearchResult {
 
 impl<'a> ToolDetail<'a> {
     /// A tool by the version that stands for it.
-    pub fn of(tool: &Tool, current: &'a ToolVersion, why_unavailable: Option<WhyUnavailable>, now: UnixMillis) -> Self {
+    pub fn of(
+        tool: &RegisteredTool,
+        current: &'a ToolVersion,
+        why_unavailable: Option<WhyUnavailable>,
+        now: UnixMillis,
+    ) -> Self {
         Self {
             tool_id: tool.id.clone(),
             current_version: current.version.clone(),
@@ -194,7 +199,7 @@ impl VersionLine {
             digest: version.digest,
             lifecycle_state: version.lifecycle.state(now),
             published_at: version.published_at.to_string(),
-            deprecation: version.lifecycle.notice.as_ref().map(Notice::on_the_wire),
+            deprecation: version.lifecycle.notice.as_ref().map(LifecycleNotice::on_the_wire),
         }
     }
 }

@@ -5,7 +5,7 @@ use contract::ids::ToolId;
 use contract::manifest::{Execution, SideEffectPolicy};
 use contract::version::Version;
 use kernel::registry::ToolVersion;
-use kernel::{Reachable, TenantTool, Unreachable};
+use kernel::{ReachableTool, TenantTool, UnreachableTool};
 use policy::WhyUnavailable;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -111,7 +111,7 @@ impl EffectFlags {
 }
 
 impl AvailableTool {
-    pub(crate) fn of(tool: &Reachable) -> Self {
+    pub(crate) fn of(tool: &ReachableTool) -> Self {
         let manifest = &tool.current.manifest;
         Self {
             about: About::of(&tool.current),
@@ -125,7 +125,7 @@ impl AvailableTool {
 }
 
 impl EnabledTool {
-    pub(crate) fn of(tool: &Reachable) -> Self {
+    pub(crate) fn of(tool: &ReachableTool) -> Self {
         Self {
             about: About::of(&tool.current),
             requires_confirmation: tool.requires_confirmation,
@@ -137,7 +137,7 @@ impl EnabledTool {
 }
 
 impl UnavailableTool {
-    pub(crate) fn of(tool: &Unreachable) -> Self {
+    pub(crate) fn of(tool: &UnreachableTool) -> Self {
         Self { about: About::of(&tool.current), why_unavailable: tool.why }
     }
 }

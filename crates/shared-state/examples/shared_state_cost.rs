@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared_state::measure::{Cost, cost};
+use gantry_shared_state::measure::{StateCost, cost};
 use gantry_shared_state::{MemoryState, RedisSettings, RedisState};
 use kernel::ports::clock::{Clock, UnixMillis};
 use tokio::time::Instant;
@@ -55,6 +55,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn shown(cost: Cost) -> String {
+fn shown(cost: StateCost) -> String {
     format!("p50 {:.3} ms, p99 {:.3} ms", cost.p50.as_secs_f64() * 1_000.0, cost.p99.as_secs_f64() * 1_000.0)
 }

@@ -6,13 +6,13 @@
 //! mod bus { gantry_shared_state::bus_suite!(super::open); }
 //! ```
 //!
-//! `open` is an `async fn() -> impl Hall` that gives a bus nobody else uses. The test crate needs `tokio` with macros.
+//! `open` is an `async fn() -> impl BusUnderTest` that gives a bus nobody else uses. The test crate needs `tokio` with macros.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
@@ -24,7 +24,7 @@ const FLOOD: u64 = 3_000;
 
 /// A bus to which replicas come.
 #[async_trait]
-pub trait Hall: Send {
+pub trait BusUnderTest: Send {
     /// One more replica, once it is connected.
     async fn join(&self) -> Arc<dyn ChangeBus>;
 }
@@ -51,27 +51,27 @@ macro_rules! bus_suite {
     };
 }
 
-pub async fn every_listener_hears_of_changes_published_after_it_came(hall: &impl Hall) {
+pub async fn every_listener_hears_of_changes_published_after_it_came(hall: &impl BusUnderTest) {
     let bus = hall.join().await;
-    bus.publish(Change::Access { epoch: 1 }).await;
+    bus.publish(BusChange::Access { epoch: 1 }).await;
     let (mut first, mut second) = (bus.subscribe(), bus.subscribe());
-    bus.publish(Change::Access { epoch: 2 }).await;
+    bus.publish(BusChange::Access { epoch: 2 }).await;
     for listener in [&mut first, &mut second] {
-        let heard = until(listener, &Change::Access { epoch: 2 }).await;
-        assert!(!heard.contains(&Change::Access { epoch: 1 }), "what was said before is not repeated: {heard:?}");
+        let heard = until(listener, &BusChange::Access { epoch: 2 }).await;
+        assert!(!heard.contains(&BusChange::Access { epoch: 1 }), "what was said before is not repeated: {heard:?}");
     }
 }
 
-pub async fn another_replica_hears_every_kind_of_change_as_it_was_said(hall: &impl Hall) {
+pub async fn another_replica_hears_every_kind_of_change_as_it_was_said(hall: &impl BusUnderTest) {
     let (one, other) = (hall.join().await, hall.join().await);
     let mut listener = other.subscribe();
     let changes = [
-        Change::Access { epoch: 1 },
-        Change::Access { epoch: u64::MAX },
-        Change::Registry { generation: 7 },
-        Change::Servers,
-        Change::Decisions,
-        Change::Lost,
+        BusChange::Access { epoch: 1 },
+        BusChange::Access { epoch: u64::MAX },
+        BusChange::Registry { generation: 7 },
+        BusChange::Servers,
+        BusChange::Decisions,
+        BusChange::Lost,
     ];
     for change in changes {
         one.publish(change.clone()).await;
@@ -79,22 +79,22 @@ pub async fn another_replica_hears_every_kind_of_change_as_it_was_said(hall: &im
     }
 }
 
-pub async fn changes_of_one_replica_arrive_in_their_order(hall: &impl Hall) {
+pub async fn changes_of_one_replica_arrive_in_their_order(hall: &impl BusUnderTest) {
     let (one, other) = (hall.join().await, hall.join().await);
     let mut listener = other.subscribe();
     for epoch in 1..=100 {
-        one.publish(Change::Access { epoch }).await;
+        one.publish(BusChange::Access { epoch }).await;
     }
-    let heard = epochs(&until(&mut listener, &Change::Access { epoch: 100 }).await);
+    let heard = epochs(&until(&mut listener, &BusChange::Access { epoch: 100 }).await);
     assert!(heard.is_sorted_by(|one, other| one < other), "{heard:?}");
 }
 
-pub async fn what_two_replicas_say_at_once_is_heard_by_a_third(hall: &impl Hall) {
+pub async fn what_two_replicas_say_at_once_is_heard_by_a_third(hall: &impl BusUnderTest) {
     let (one, two, three) = (hall.join().await, hall.join().await, hall.join().await);
     let mut listener = three.subscribe();
     let say = |bus: Arc<dyn ChangeBus>, from: u64| async move {
         for epoch in from..from + 50 {
-            bus.publish(Change::Access { epoch }).await;
+            bus.publish(BusChange::Access { epoch }).await;
         }
     };
     tokio::join!(say(one, 1_000), say(two, 2_000));
@@ -102,25 +102,27 @@ pub async fn what_two_replicas_say_at_once_is_heard_by_a_third(hall: &impl Hall)
     let (mut missing, mut lost) = ((1_000..1_050).chain(2_000..2_050).collect::<Vec<u64>>(), false);
     while !missing.is_empty() && !lost {
         match hear(&mut listener).await {
-            Ok(Change::Access { epoch }) => missing.retain(|other| *other != epoch),
-            Ok(Change::Lost) | Err(_) => lost = true,
-            Ok(Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. }) => {}
+            Ok(BusChange::Access { epoch }) => missing.retain(|other| *other != epoch),
+            Ok(BusChange::Lost) | Err(_) => lost = true,
+            Ok(
+                BusChange::Registry { .. } | BusChange::Servers | BusChange::Decisions | BusChange::DecisionsOf { .. },
+            ) => {}
         }
     }
 }
 
-pub async fn a_listener_that_is_too_slow_is_told_and_hears_the_newest(hall: &impl Hall) {
+pub async fn a_listener_that_is_too_slow_is_told_and_hears_the_newest(hall: &impl BusUnderTest) {
     let (one, other) = (hall.join().await, hall.join().await);
     let mut listener = other.subscribe();
     for epoch in 1..=FLOOD {
-        one.publish(Change::Access { epoch }).await;
+        one.publish(BusChange::Access { epoch }).await;
     }
     let mut told = false;
     loop {
         match hear(&mut listener).await {
-            Err(RecvError::Lagged(_)) | Ok(Change::Lost) => told = true,
+            Err(RecvError::Lagged(_)) | Ok(BusChange::Lost) => told = true,
             // The newest is heard, or is among what was told to be lost.
-            Ok(Change::Access { epoch }) if epoch == FLOOD => break,
+            Ok(BusChange::Access { epoch }) if epoch == FLOOD => break,
             Ok(_) => {}
             Err(RecvError::Closed) => unreachable_bus(),
         }
@@ -131,19 +133,19 @@ pub async fn a_listener_that_is_too_slow_is_told_and_hears_the_newest(hall: &imp
     assert!(told, "a listener was not told that it has missed something");
 }
 
-pub async fn publishing_waits_for_nobody(hall: &impl Hall) {
+pub async fn publishing_waits_for_nobody(hall: &impl BusUnderTest) {
     let bus = hall.join().await;
     let _never_read = bus.subscribe();
     let published = timeout(PATIENCE, async {
         for epoch in 1..=FLOOD {
-            bus.publish(Change::Access { epoch }).await;
+            bus.publish(BusChange::Access { epoch }).await;
         }
     });
     assert!(published.await.is_ok(), "publishing waited for a listener");
 }
 
 /// Hears until this change came; answers what came, itself included.
-pub async fn until(listener: &mut Receiver<Change>, wanted: &Change) -> Vec<Change> {
+pub async fn until(listener: &mut Receiver<BusChange>, wanted: &BusChange) -> Vec<BusChange> {
     let mut all = Vec::new();
     while all.last() != Some(wanted) {
         if let Ok(change) = hear(listener).await {
@@ -153,18 +155,20 @@ pub async fn until(listener: &mut Receiver<Change>, wanted: &Change) -> Vec<Chan
     all
 }
 
-async fn hear(listener: &mut Receiver<Change>) -> Result<Change, RecvError> {
+async fn hear(listener: &mut Receiver<BusChange>) -> Result<BusChange, RecvError> {
     let heard = timeout(PATIENCE, listener.recv()).await;
     assert!(heard.is_ok(), "nothing was heard for {PATIENCE:?}");
     heard.unwrap_or(Err(RecvError::Closed))
 }
 
-fn epochs(changes: &[Change]) -> Vec<u64> {
-    let epoch = |change: &Change| match change {
-        Change::Access { epoch } => Some(*epoch),
-        Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. } | Change::Lost => {
-            None
-        }
+fn epochs(changes: &[BusChange]) -> Vec<u64> {
+    let epoch = |change: &BusChange| match change {
+        BusChange::Access { epoch } => Some(*epoch),
+        BusChange::Registry { .. }
+        | BusChange::Servers
+        | BusChange::Decisions
+        | BusChange::DecisionsOf { .. }
+        | BusChange::Lost => None,
     };
     changes.iter().filter_map(epoch).collect()
 }

@@ -8,7 +8,7 @@
 //! mod values   { gantry_shared_state::values_suite!(super::open); }
 //! ```
 //!
-//! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty state each time.
+//! `open` is an `async fn() -> impl StateAdapter` that gives a fresh, empty state each time.
 
 pub mod breakers;
 pub mod limits;
@@ -22,7 +22,7 @@ use kernel::ports::shared_state::SharedState;
 
 /// A shared state under test.
 #[async_trait]
-pub trait Adapter: Send + Sync {
+pub trait StateAdapter: Send + Sync {
     /// The state, as one replica sees it.
     fn state(&self) -> Arc<dyn SharedState>;
     /// The same state, as another replica sees it.

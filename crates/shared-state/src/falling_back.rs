@@ -26,12 +26,14 @@ use async_trait::async_trait;
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::Observer;
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, Breakers, INSPECTED_MAX, Limit,
-    PastTransition, Present, RateLimits, Replace, Reserved, SharedHealth, SharedState, SharedStateError, SharedValues,
+    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, Limit, PastTransition,
+    PresentReplica, RateLimits, ReplaceMode, ReserveOutcome, SharedBreakers, SharedHealth, SharedState,
+    SharedStateError, SharedValues,
 };
-use kernel::resilience::window::Totals;
+use kernel::resilience::window::WindowTotals;
 use kernel::resilience::{
-    Admission, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Quota, Reason, Taken,
+    BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot, IllegalMove,
+    ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
 };
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -105,13 +107,15 @@ impl FallingBack {
         key: &BreakerKey,
         settings: &BreakerSettings,
         lease: Duration,
-    ) -> Result<Admission, SharedStateError> {
+    ) -> Result<BreakerAdmission, SharedStateError> {
         if let Some(refused) = self.open.refusal(key) {
             return Ok(refused);
         }
         Ok(match self.own.acquire(key, settings, lease).await? {
-            Admission::Permitted(permit) => Admission::Permitted(Permit { epoch: permit.epoch | OWN, ..permit }),
-            refused @ Admission::Refused { .. } => refused,
+            BreakerAdmission::Permitted(permit) => {
+                BreakerAdmission::Permitted(BreakerPermit { epoch: permit.epoch | OWN, ..permit })
+            }
+            refused @ BreakerAdmission::Refused { .. } => refused,
         })
     }
 
@@ -135,7 +139,7 @@ impl FallingBack {
     }
 
     /// BACK-3.
-    fn share(&self, quota: Quota, count: u32) -> Quota {
+    fn share(&self, quota: RateQuota, count: u32) -> RateQuota {
         let replicas = self.settings.replicas.max(1);
         let mut share = quota;
         share.interval_us = quota.interval_us.saturating_mul(u64::from(replicas));
@@ -152,13 +156,13 @@ impl Drop for FallingBack {
 }
 
 #[async_trait]
-impl Breakers for FallingBack {
+impl SharedBreakers for FallingBack {
     async fn acquire(
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
         lease: Duration,
-    ) -> Result<Admission, SharedStateError> {
+    ) -> Result<BreakerAdmission, SharedStateError> {
         match self.shared.acquire(key, settings, lease).await {
             Ok(admission) => {
                 self.open.note(key, &admission);
@@ -173,8 +177,8 @@ impl Breakers for FallingBack {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
-        outcome: Outcome,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
     ) -> Result<(), SharedStateError> {
         if let Some(own) = own(permit) {
             return self.own.record(key, settings, own, outcome).await;
@@ -182,7 +186,7 @@ impl Breakers for FallingBack {
         match self.shared.record(key, settings, permit, outcome).await {
             Err(error) if self.falls_back(&error, "breaker") => {
                 // The permit cannot go back, its lease ends it. What the call came to is worth knowing here at least.
-                if let Admission::Permitted(permit) = self.own.acquire(key, settings, Duration::ZERO).await? {
+                if let BreakerAdmission::Permitted(permit) = self.own.acquire(key, settings, Duration::ZERO).await? {
                     self.own.record(key, settings, permit, outcome).await?;
                 }
                 Ok(())
@@ -195,7 +199,7 @@ impl Breakers for FallingBack {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
+        permit: BreakerPermit,
     ) -> Result<(), SharedStateError> {
         if let Some(own) = own(permit) {
             return self.own.release(key, settings, own).await;
@@ -210,7 +214,7 @@ impl Breakers for FallingBack {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        by_hand: Move,
+        by_hand: ManualMove,
     ) -> Result<Result<BreakerReport, IllegalMove>, SharedStateError> {
         // What somebody wants to be so must be so for all replicas.
         self.shared.shift(key, settings, by_hand).await
@@ -243,7 +247,7 @@ impl RateLimits for FallingBack {
         }
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<Taken, SharedStateError> {
+    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
         match self.shared.peek(limit).await {
             Err(error) if self.falls_back(&error, "limit") => {
                 self.own.peek(Limit { key: limit.key, quota: self.share(limit.quota, 1) }).await
@@ -255,7 +259,13 @@ impl RateLimits for FallingBack {
 
 #[async_trait]
 impl SharedValues for FallingBack {
-    async fn reserve(&self, key: &str, amount: i64, ceiling: i64, ttl: Duration) -> Result<Reserved, SharedStateError> {
+    async fn reserve(
+        &self,
+        key: &str,
+        amount: i64,
+        ceiling: i64,
+        ttl: Duration,
+    ) -> Result<ReserveOutcome, SharedStateError> {
         self.shared.reserve(key, amount, ceiling, ttl).await
     }
 
@@ -263,7 +273,13 @@ impl SharedValues for FallingBack {
         self.shared.settle(key, reserved, actual, ttl).await
     }
 
-    async fn put(&self, key: &str, value: &[u8], ttl: Duration, replace: Replace) -> Result<bool, SharedStateError> {
+    async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        ttl: Duration,
+        replace: ReplaceMode,
+    ) -> Result<bool, SharedStateError> {
         self.shared.put(key, value, ttl, replace).await
     }
 
@@ -279,7 +295,7 @@ impl SharedValues for FallingBack {
         self.shared.announce(replica, word, ttl).await
     }
 
-    async fn present(&self) -> Result<Vec<Present>, SharedStateError> {
+    async fn present(&self) -> Result<Vec<PresentReplica>, SharedStateError> {
         self.shared.present().await
     }
 
@@ -289,8 +305,8 @@ impl SharedValues for FallingBack {
 }
 
 /// The permit without the mark, if it has it. BACK-1.
-fn own(permit: Permit) -> Option<Permit> {
-    (permit.epoch & OWN != 0).then_some(Permit { epoch: permit.epoch & !OWN, ..permit })
+fn own(permit: BreakerPermit) -> Option<BreakerPermit> {
+    (permit.epoch & OWN != 0).then_some(BreakerPermit { epoch: permit.epoch & !OWN, ..permit })
 }
 
 /// Hands on what is heard from either side, and remembers what it says of the shared side.
@@ -332,7 +348,7 @@ struct Opened {
     until: Option<Duration>,
     /// By the wall clock.
     since_ms: u64,
-    reason: Option<Reason>,
+    reason: Option<BreakerReason>,
 }
 
 /// How one stands that is in force, by the wall clock.
@@ -340,7 +356,7 @@ struct Stand {
     mode: BreakerMode,
     since_ms: u64,
     until_ms: Option<u64>,
-    reason: Option<Reason>,
+    reason: Option<BreakerReason>,
 }
 
 /// Of a breaker of which nothing is known but how it stands.
@@ -349,7 +365,7 @@ fn nothing_counted() -> BreakerSnapshot {
         mode: BreakerMode::Open,
         since_ms: 0,
         until_ms: None,
-        totals: Totals::default(),
+        totals: WindowTotals::default(),
         failure_percent: None,
         slow_percent: None,
         refused: 0,
@@ -365,13 +381,13 @@ impl Remembered {
     }
 
     /// What the shared state has answered.
-    fn note(&self, key: &BreakerKey, admission: &Admission) {
+    fn note(&self, key: &BreakerKey, admission: &BreakerAdmission) {
         match *admission {
-            Admission::Refused { mode: BreakerMode::ForcedOpen, .. } => self.remember(key, None, None),
-            Admission::Refused { mode: BreakerMode::Open, retry_after_ms } => {
+            BreakerAdmission::Refused { mode: BreakerMode::ForcedOpen, .. } => self.remember(key, None, None),
+            BreakerAdmission::Refused { mode: BreakerMode::Open, retry_after_ms } => {
                 self.remember(key, Some(retry_after_ms.map_or(HEARD_OPEN_FOR, Duration::from_millis)), None);
             }
-            Admission::Refused { .. } | Admission::Permitted(_) => self.forget(key),
+            BreakerAdmission::Refused { .. } | BreakerAdmission::Permitted(_) => self.forget(key),
         }
     }
 
@@ -396,7 +412,7 @@ impl Remembered {
         let opened = Opened {
             until: span.map(|span| now.saturating_add(span)),
             since_ms: since_ms.unwrap_or_else(|| self.wall_ms()),
-            reason: reason.or_else(|| span.is_none().then_some(Reason::Manual)),
+            reason: reason.or_else(|| span.is_none().then_some(BreakerReason::Manual)),
         };
         if open.len() >= REMEMBERED_MAX && !open.contains_key(key) {
             open.retain(|_, opened| opened.until.is_none_or(|until| until > now));
@@ -440,13 +456,13 @@ impl Remembered {
     }
 
     /// The answer to somebody who asks while nobody else can be asked.
-    fn refusal(&self, key: &BreakerKey) -> Option<Admission> {
+    fn refusal(&self, key: &BreakerKey) -> Option<BreakerAdmission> {
         let until = self.lock().get(key)?.until;
         let Some(until) = until else {
-            return Some(Admission::Refused { mode: BreakerMode::ForcedOpen, retry_after_ms: None });
+            return Some(BreakerAdmission::Refused { mode: BreakerMode::ForcedOpen, retry_after_ms: None });
         };
         let left = until.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero())?;
         let retry_after_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
-        Some(Admission::Refused { mode: BreakerMode::Open, retry_after_ms })
+        Some(BreakerAdmission::Refused { mode: BreakerMode::Open, retry_after_ms })
     }
 }

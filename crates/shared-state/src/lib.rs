@@ -15,4 +15,6 @@ mod redis;
 pub use falling_back::{FallbackSettings, FallingBack};
 pub use memory::MemoryBus;
 pub use memory_state::MemoryState;
-pub use redis::{NotUsable, RedisBus, RedisSettings, RedisSettingsError, RedisState, Seen, Standing, Trouble, look};
+pub use redis::{
+    LinkState, NotUsable, RedisBus, RedisSettings, RedisSettingsError, RedisState, RedisTrouble, SeenServer, look,
+};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use kernel::ports::shared_state::{BreakerKey, Limit, SharedState, SharedStateError};
-use kernel::resilience::{Admission, BreakerSettings, Outcome, Quota, Verdict};
+use kernel::resilience::{BreakerAdmission, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota};
 use tokio::time::Instant;
 
 /// How long a guarded call spends with the shared state: leave, a limit, and the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
+pub struct StateCost {
     /// Half of the calls took no longer.
     pub p50: Duration,
     /// Ninety-nine of a hundred took no longer.
@@ -27,21 +27,21 @@ pub enum MeasureError {
 }
 
 /// Calls one after the other, as a caller with one connection makes them.
-pub async fn cost(state: &dyn SharedState, calls: usize) -> Result<Cost, MeasureError> {
+pub async fn cost(state: &dyn SharedState, calls: usize) -> Result<StateCost, MeasureError> {
     let key: BreakerKey = "measured".parse().map_err(|_| MeasureError::Refused)?;
-    let quota = Quota::new(10_000, Duration::from_secs(1)).map_err(|_| MeasureError::Refused)?;
+    let quota = RateQuota::new(10_000, Duration::from_secs(1)).map_err(|_| MeasureError::Refused)?;
     let settings = BreakerSettings::default();
     let mut took = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
         state.take(&[Limit { key: "measured", quota }], 1).await?;
-        let Admission::Permitted(permit) = state.acquire(&key, &settings, Duration::from_secs(30)).await? else {
+        let BreakerAdmission::Permitted(permit) = state.acquire(&key, &settings, Duration::from_secs(30)).await? else {
             return Err(MeasureError::Refused);
         };
-        state.record(&key, &settings, permit, Outcome::of(Verdict::Succeeded)).await?;
+        state.record(&key, &settings, permit, PermittedOutcome::of(BreakerVerdict::Succeeded)).await?;
         took.push(began.elapsed());
     }
     took.sort_unstable();
     let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default();
-    Ok(Cost { p50: at(50), p99: at(99) })
+    Ok(StateCost { p50: at(50), p99: at(99) })
 }

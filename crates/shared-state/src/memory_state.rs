@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{Observer, Unwatched};
+use kernel::ports::observer::{NoObserver, Observer};
 use kernel::ports::shared_state::BreakerTransition;
 use tokio::sync::broadcast;
 
@@ -57,7 +57,7 @@ pub struct MemoryState {
 impl MemoryState {
     /// By this clock; watched by nobody.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self::observed(clock, Arc::new(Unwatched))
+        Self::observed(clock, Arc::new(NoObserver))
     }
 
     /// By this clock, and who hears what had to be forgotten.

@@ -38,8 +38,8 @@ use tokio::sync::broadcast;
 use breakers::Listed;
 pub use bus::RedisBus;
 use link::Link;
-pub use link::{Standing, Trouble};
-pub use look::{NotUsable, Seen, look};
+pub use link::{LinkState, RedisTrouble};
+pub use look::{NotUsable, SeenServer, look};
 use names::Names;
 use scripts::{Scripts, StepClock};
 
@@ -185,7 +185,7 @@ impl RedisState {
     }
 
     /// Is it there?
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> LinkState {
         self.link.standing()
     }
 
@@ -195,7 +195,7 @@ impl RedisState {
     }
 
     /// How it stands after the first attempt to connect. Takes no longer than that may: a server that is away then may come.
-    pub async fn settled(&self) -> Standing {
+    pub async fn settled(&self) -> LinkState {
         self.link.settled().await
     }
 
@@ -215,9 +215,9 @@ fn fits(key: &str) -> Result<(), SharedStateError> {
     if key.len() > KEY_BYTES_MAX { Err(SharedStateError::TooLarge) } else { Ok(()) }
 }
 
-fn unavailable(trouble: Trouble) -> SharedStateError {
+fn unavailable(trouble: RedisTrouble) -> SharedStateError {
     match trouble {
-        Trouble::Full => SharedStateError::Full,
+        RedisTrouble::Full => SharedStateError::Full,
         other => SharedStateError::Unavailable(Box::new(other)),
     }
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_shared_state::MemoryState;
-use gantry_shared_state::conformance::Adapter;
+use gantry_shared_state::conformance::StateAdapter;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{Finished, Observer, Spoken};
+use kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, Breakers as _, Limit, RateLimits as _, Replace, SharedState, SharedStateError,
-    SharedValues as _,
+    AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedState,
+    SharedStateError, SharedValues as _,
 };
-use kernel::resilience::{BreakerSettings, Move, Quota};
+use kernel::resilience::{BreakerSettings, ManualMove, RateQuota};
 
 /// Stands still until it is moved. Nobody sleeps by it.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct InMemory {
 }
 
 #[async_trait::async_trait]
-impl Adapter for InMemory {
+impl StateAdapter for InMemory {
     fn state(&self) -> Arc<dyn SharedState> {
         Arc::clone(&self.state) as Arc<dyn SharedState>
     }
@@ -75,14 +75,14 @@ mod values {
 struct Forgotten(AtomicU64);
 
 impl Observer for Forgotten {
-    fn invocation_finished(&self, _: &Finished<'_>) {}
+    fn invocation_finished(&self, _: &FinishedCall<'_>) {}
     fn registry_swapped(&self, _: usize, _: usize) {}
     fn audit_queue(&self, _: usize) {}
     fn audit_append_failed(&self) {}
     fn decision(&self, _: bool) {}
     fn authentication_failed(&self, _: contract::error::ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
-    fn tool_spoke(&self, _: &Spoken<'_>) {}
+    fn tool_spoke(&self, _: &ToolSpeech<'_>) {}
     fn shared_state_evicted(&self, _: &'static str, count: usize) {
         self.0.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::SeqCst);
     }
@@ -99,7 +99,7 @@ async fn idle_breakers_make_room_and_one_that_is_open_stays() -> Result<(), Box<
     let (state, _, forgotten) = observed();
     let settings = BreakerSettings::default();
     let open: BreakerKey = "open".parse()?;
-    state.shift(&open, &settings, Move::ForceOpen).await??;
+    state.shift(&open, &settings, ManualMove::ForceOpen).await??;
     for number in 0..40_000 {
         let key: BreakerKey = format!("service-{number}").parse()?;
         state.acquire(&key, &settings, Duration::from_secs(1)).await?;
@@ -114,7 +114,7 @@ async fn idle_breakers_make_room_and_one_that_is_open_stays() -> Result<(), Box<
 #[tokio::test]
 async fn limits_that_are_used_are_never_forgotten_for_want_of_room() -> Result<(), Box<dyn std::error::Error>> {
     let (state, clock, forgotten) = observed();
-    let quota = Quota::new(1, Duration::from_hours(1))?;
+    let quota = RateQuota::new(1, Duration::from_hours(1))?;
     let mut full = false;
     for number in 0..200_000 {
         let key = format!("user-{number}");
@@ -146,7 +146,7 @@ async fn values_make_room_by_age() -> Result<(), Box<dyn std::error::Error>> {
     let large = vec![7; 256 * 1024];
     for number in 0..2_000_u64 {
         let ttl = Duration::from_secs(1_000 + number);
-        state.put(&format!("value-{number}"), &large, ttl, Replace::Always).await?;
+        state.put(&format!("value-{number}"), &large, ttl, ReplaceMode::Always).await?;
     }
     assert!(forgotten.0.load(Ordering::SeqCst) >= 2_000 - 256);
     assert_eq!(state.get("value-1999").await?, Some(large));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gantry_shared_state::MemoryBus;
-use gantry_shared_state::bus_suite::Hall;
+use gantry_shared_state::bus_suite::BusUnderTest;
 use kernel::ports::change_bus::ChangeBus;
 
 /// In memory there is one replica: whoever comes is that one.
 struct OneReplica(Arc<MemoryBus>);
 
 #[async_trait]
-impl Hall for OneReplica {
+impl BusUnderTest for OneReplica {
     async fn join(&self) -> Arc<dyn ChangeBus> {
         Arc::clone(&self.0) as _
     }

@@ -4,12 +4,12 @@
 //! object on stdout: medians in milliseconds, sizes in bytes.
 #![expect(clippy::print_stdout, reason = "a command: its output is its purpose")]
 
-use gantry_store::measure::{Failure, checkpoint_cost};
+use gantry_store::measure::{StoreMeasureError, checkpoint_cost};
 
 /// Saves of each kind.
 const ROUNDS: u32 = 20;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), StoreMeasureError> {
     let directory = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let cost = runtime.block_on(checkpoint_cost(&directory.path().join("cost.db"), ROUNDS))?;

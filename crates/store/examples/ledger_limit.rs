@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use gantry_store::measure::{Failure, RawLedger, ledger_rate};
+use gantry_store::measure::{RawLedger, StoreMeasureError, ledger_rate};
 
 /// How long each is measured.
 const ROUND: Duration = Duration::from_secs(2);
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), StoreMeasureError> {
     let directory = tempfile::tempdir_in(".")?;
     let mut raw = RawLedger::open(&directory.path().join("raw.db"))?;
     for callers in [1, 16, 64] {

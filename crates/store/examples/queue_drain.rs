@@ -3,10 +3,10 @@
 //! `cargo run --release -p gantry-store --example queue_drain -- 100000`
 #![expect(clippy::print_stdout, reason = "a measurement for people at a terminal")]
 
-use gantry_store::measure::{Failure, drain};
+use gantry_store::measure::{StoreMeasureError, drain};
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), StoreMeasureError> {
     let jobs: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let directory = tempfile::tempdir()?;
     let drained = drain(&directory.path().join("gantry.db"), jobs).await?;

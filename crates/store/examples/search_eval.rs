@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
-use gantry_store::sqlite::{Options, SqliteStore};
+use gantry_store::sqlite::{SqliteOptions, SqliteStore};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::{RegistryStore, StoredVersion};
 use kernel::ports::tool_search::ToolSearch;
@@ -117,7 +117,7 @@ impl Set {
 
 async fn evaluate(set: Set, copies: usize) -> Result<Value, Failure> {
     let directory = tempfile::tempdir()?;
-    let store = Arc::new(SqliteStore::open(&directory.path().join("eval.db"), &Options::default())?);
+    let store = Arc::new(SqliteStore::open(&directory.path().join("eval.db"), &SqliteOptions::default())?);
     let names = publish(&store, &set.tools, copies).await?;
     let mut sums = Sums::default();
     let mut latencies_ms = Vec::new();

@@ -10,7 +10,7 @@
 //! mod texts   { gantry_store::sealed_texts_suite!(crate::open); }
 //! ```
 //!
-//! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
+//! `open` is an `async fn() -> impl StoreAdapter` that gives a fresh, empty store each time.
 //! `open_archive` and `open_heads` give these alone: only stores that many instances share have them. Only stores that keep
 //! something have texts to be sealed.
 
@@ -90,7 +90,7 @@ impl<T> WholeStore for T where
 /// A store under test: an adapter says what it is, by what it measures spans and how it is opened again. The same store is
 /// handed out as each of its ports, apart, because several have a `load`.
 #[async_trait]
-pub trait Adapter: Send {
+pub trait StoreAdapter: Send {
     /// What is tested.
     type Store: WholeStore;
     /// It.

@@ -12,11 +12,11 @@ pub mod conformance;
 pub mod measure;
 #[cfg(feature = "conformance")]
 pub mod memory;
-pub mod moving;
 pub mod postgres;
 mod search;
 pub mod sqlite;
 mod steps;
 mod time;
+pub mod transfer;
 
-pub use steps::Steps;
+pub use steps::SchemaSteps;

@@ -11,12 +11,12 @@ mod ledger_rate;
 mod queue_drain;
 pub(crate) mod sample_call;
 
-pub use checkpoint_cost::{CheckpointCost, Kept, checkpoint_cost};
+pub use checkpoint_cost::{CheckpointCost, KeepCost, checkpoint_cost};
 pub use history::{postgres_history, sqlite_history};
 pub use ledger_rate::ledger_rate;
-pub use queue_drain::{Drained, drain};
+pub use queue_drain::{DrainCost, drain};
 
 pub use crate::sqlite::raw_ledger::RawLedger;
 
 /// Why something could not be measured.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type StoreMeasureError = Box<dyn std::error::Error + Send + Sync>;

@@ -24,12 +24,12 @@ use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{
-    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
-use crate::search::{Document, FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse, newest_searchable};
+use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, ToolDocument, fuse, newest_searchable};
 use crate::time::StoreTime;
 
 /// Saturation of repeated terms, as in FTS5.
@@ -54,7 +54,7 @@ pub struct MemoryStore {
     breaker_history: Mutex<breaker_history::Transitions>,
     log_heads: Mutex<log_heads::Heads>,
     version_use: Mutex<version_use::Counted>,
-    quarantines: Mutex<BTreeMap<(TenantId, ToolId), Quarantine>>,
+    quarantines: Mutex<BTreeMap<(TenantId, ToolId), ToolQuarantine>>,
 }
 
 /// Every version by what names it.
@@ -87,16 +87,16 @@ impl RegistryStore for MemoryStore {
         Ok(self.versions().values().cloned().collect())
     }
 
-    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
         let key = (version.tenant.clone(), version.tool.clone(), version.version.clone());
         let mut versions = self.versions();
         if let Some(there) = versions.get(&key) {
             let same = there.digest == version.digest;
             let published = there.digest;
-            return Ok(if same { Published::Same } else { Published::Different { published } });
+            return Ok(if same { PublishOutcome::Same } else { PublishOutcome::Different { published } });
         }
         versions.insert(key, version);
-        Ok(Published::New)
+        Ok(PublishOutcome::New)
     }
 
     async fn change_lifecycle(
@@ -118,11 +118,11 @@ impl RegistryStore for MemoryStore {
         Ok(LifecycleChange::Done)
     }
 
-    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
         Ok(self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect())
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         let key = (quarantine.tenant.clone(), quarantine.tool.clone());
         let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
         if quarantines.get(&key).is_some_and(|there| !there.yields_to(&quarantine.by_tenant)) {
@@ -158,7 +158,7 @@ impl RegistryStore for MemoryStore {
 impl ToolSearch for MemoryStore {
     async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
         let index = Index::of(&self.versions(), tenant);
-        let Ok(plan) = Plan::of(query, &index);
+        let Ok(plan) = SearchPlan::of(query, &index);
         let rankings = plan.rankings.iter().map(|terms| index.rank(terms)).collect();
         let limit = limit.min(HITS_MAX);
         let mut hits = Vec::new();
@@ -176,7 +176,7 @@ impl ToolSearch for MemoryStore {
 /// The documents a tenant can find and their term counts, made anew for each search.
 #[derive(Debug, Default)]
 struct Index {
-    documents: Vec<(ToolId, Document)>,
+    documents: Vec<(ToolId, ToolDocument)>,
     frequencies: BTreeMap<String, u64>,
 }
 
@@ -197,7 +197,7 @@ impl Index {
             let newest =
                 newest_searchable(states).and_then(|version| versions.get(&(tenant.clone(), tool.clone(), version)));
             if let Some(stored) = newest {
-                let document = Document::of(&stored.manifest);
+                let document = ToolDocument::of(&stored.manifest);
                 for term in document.vocabulary() {
                     *index.frequencies.entry(term.to_owned()).or_default() += 1;
                 }
@@ -209,7 +209,8 @@ impl Index {
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^52")]
     fn rank(&self, terms: &[String]) -> Ranking<&ToolId> {
-        let length = |document: &Document| document.fields.iter().flat_map(|field| field.split_whitespace()).count();
+        let length =
+            |document: &ToolDocument| document.fields.iter().flat_map(|field| field.split_whitespace()).count();
         let total = self.documents.len() as f64;
         let average = self.documents.iter().map(|(_, document)| length(document)).sum::<usize>() as f64 / total;
         let mut ranked = Vec::new();
@@ -235,7 +236,7 @@ impl Index {
     }
 }
 
-impl Vocabulary for Index {
+impl TermIndex for Index {
     type Error = std::convert::Infallible;
 
     fn documents(&self) -> Result<u64, Self::Error> {

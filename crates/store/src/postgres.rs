@@ -14,7 +14,7 @@
 //!   holds it to that.
 //! - PG-4: leases and windows are measured by the server's clock, which all instances share.
 //!
-//! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
+//! Not here: when a database is refused (`open`), its shape (`migrations`), the statements (a module for each port).
 
 mod access;
 mod address;
@@ -22,7 +22,9 @@ mod archive;
 mod breaker_history;
 mod bus;
 mod checkpoints;
+mod columns;
 mod faults;
+mod grouped_writes;
 mod index;
 mod installation;
 mod instances;
@@ -30,11 +32,9 @@ mod jobs;
 mod ledger;
 mod log_heads;
 mod migrations;
-mod moving;
-mod opening;
+mod open;
 mod pool;
 mod presence;
-mod reading;
 mod registry;
 mod rights;
 mod sealed_texts;
@@ -42,9 +42,9 @@ mod search;
 mod statement;
 mod stored_text;
 mod tls;
-mod together;
 mod tool_health;
 mod transaction;
+mod transfer;
 mod upstreams;
 mod usage;
 mod vectors;
@@ -60,20 +60,20 @@ use kernel::ports::clock::Clock;
 
 pub use address::{password_has_raw_signs, root_certificates, with_root_certificates, without_password};
 pub use bus::PostgresBus;
-pub use moving::{PostgresDump, PostgresLoad};
-pub use opening::OpenError;
-pub use pool::Connections;
+use grouped_writes::Together;
+pub use open::PostgresOpenError;
 use pool::Pool;
+pub use pool::PoolNumbers;
 use rights::Use;
-use together::Together;
+pub use transfer::{PostgresDump, PostgresLoad};
 
-use crate::Steps;
+use crate::SchemaSteps;
 use crate::time::StoreTime;
 
 /// What can be chosen when a store is opened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Options {
+pub struct PostgresOptions {
     /// Most connections of this instance.
     pub connections_max: usize,
     /// How long a caller waits for a connection, a new one included.
@@ -84,7 +84,7 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             connections_max: 16,
@@ -115,9 +115,9 @@ impl PostgresStore {
     }
 
     /// Connects, refuses what cannot work, and migrates the database if need be.
-    pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
-        let pool = opening::connect(url, options).await?;
-        opening::refuse_unfinished(&pool).await?;
+    pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
+        let pool = open::connect(url, options).await?;
+        open::refuse_unfinished(&pool).await?;
         rights::refuse_too_few(&pool, Use::Serving).await?;
         rights::refuse_if_steps_cannot_be_taken(&pool).await?;
         migrations::migrate_to(&pool, None).await?;
@@ -137,19 +137,19 @@ impl PostgresStore {
     }
 
     /// How far the database has been migrated; looks only. Refuses what is no whole store, whatever steps were taken.
-    pub async fn steps(url: &str, options: &Options) -> Result<Steps, OpenError> {
+    pub async fn steps(url: &str, options: &PostgresOptions) -> Result<SchemaSteps, PostgresOpenError> {
         Self::look(url, options, Use::Reading).await
     }
 
     /// The same for somebody who wants to know whether a server could work with it.
-    pub async fn examine(url: &str, options: &Options) -> Result<Steps, OpenError> {
+    pub async fn examine(url: &str, options: &PostgresOptions) -> Result<SchemaSteps, PostgresOpenError> {
         Self::look(url, options, Use::Serving).await
     }
 
-    async fn look(url: &str, options: &Options, purpose: Use) -> Result<Steps, OpenError> {
-        let pool = opening::reach(url, options).await?;
+    async fn look(url: &str, options: &PostgresOptions, purpose: Use) -> Result<SchemaSteps, PostgresOpenError> {
+        let pool = open::reach(url, options).await?;
         let looked = async {
-            opening::refuse_unfinished(&pool).await?;
+            open::refuse_unfinished(&pool).await?;
             rights::refuse_too_few(&pool, purpose).await?;
             if purpose == Use::Serving {
                 rights::refuse_if_steps_cannot_be_taken(&pool).await?;
@@ -162,7 +162,7 @@ impl PostgresStore {
     }
 
     /// Numbers for metrics.
-    pub fn connections(&self) -> Connections {
+    pub fn connections(&self) -> PoolNumbers {
         self.pool.connections()
     }
 

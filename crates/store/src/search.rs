@@ -14,14 +14,14 @@
 
 mod document;
 mod plan;
-mod ranking;
-mod spelling;
+mod rank_fusion;
 mod stop_words;
+mod typo_distance;
 mod words;
 
-pub(crate) use document::{Document, FIELD_WEIGHTS, newest_searchable};
-pub(crate) use plan::{HITS_MAX, Plan, Vocabulary};
-pub(crate) use ranking::{Ranking, fuse};
+pub(crate) use document::{FIELD_WEIGHTS, ToolDocument, newest_searchable};
+pub(crate) use plan::{HITS_MAX, SearchPlan, TermIndex};
+pub(crate) use rank_fusion::{Ranking, fuse};
 
 /// Raised whenever the same manifest would give other terms than before; stored indexes are then built anew.
 pub(crate) const PIPELINE_VERSION: i64 = 1;

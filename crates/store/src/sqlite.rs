@@ -9,7 +9,7 @@
 //! - SQL-1: an answered write survives `kill -9` and power loss.
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
-//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
+//! Not here: when a file is refused (`open`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
 //! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`, `vectors`).
 
 mod access;
@@ -22,8 +22,7 @@ mod index;
 mod jobs;
 mod ledger;
 mod migrations;
-mod moving;
-mod opening;
+mod open;
 mod quarantine;
 #[cfg(feature = "measure")]
 pub(crate) mod raw_ledger;
@@ -32,6 +31,7 @@ mod registry;
 mod sealed_texts;
 mod search;
 mod tool_health;
+mod transfer;
 mod upstreams;
 mod usage;
 mod vector_functions;
@@ -49,25 +49,25 @@ use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{
-    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
 use faults::{Busy, Fault, Unreadable};
-pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
-use opening::Location;
-pub use opening::OpenError;
+use open::Location;
+pub use open::SqliteOpenError;
 use readers::Readers;
+pub use transfer::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
 use writer::Writer;
 
-use crate::Steps;
+use crate::SchemaSteps;
 use crate::time::StoreTime;
 
 /// What can be chosen when a store is opened.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct SqliteOptions {
     /// Largest size of the database file. Writes beyond it fail as on a full disk. Default: what the disk has.
     pub bytes_max: Option<u64>,
     /// What leases and windows are measured by. Default: the machine's clock.
@@ -77,7 +77,7 @@ pub struct Options {
 /// Some numbers about the work done, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct SqliteCounters {
     /// Transactions committed since the store was opened. Far fewer than writes under load.
     pub commits: u64,
 }
@@ -101,7 +101,7 @@ impl SqliteStore {
     }
 
     /// Opens the file for reading and writing, makes or migrates it if need be. Blocks; call it at start-up.
-    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, SqliteOpenError> {
         let location = Location::new(path);
         let (connection, lock) = location.open_writer()?;
         if let Some(bytes) = options.bytes_max {
@@ -113,18 +113,18 @@ impl SqliteStore {
     }
 
     /// Opens the file for reading, beside a running server or alone. Writes answer `Unavailable`.
-    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+    pub fn open_read_only(path: &Path) -> Result<Self, SqliteOpenError> {
         let location = Location::new(path);
         location.check_for_reading()?;
         Ok(Self { readers: Readers::new(location), writer: None, time: StoreTime::default() })
     }
 
     /// How far the file has been migrated; looks only. A file that is not there has taken no step.
-    pub fn steps(path: &Path) -> Result<Steps, OpenError> {
+    pub fn steps(path: &Path) -> Result<SchemaSteps, SqliteOpenError> {
         Location::new(path).steps()
     }
 
-    /// Changes [`Options::bytes_max`] of an open store.
+    /// Changes [`SqliteOptions::bytes_max`] of an open store.
     pub async fn set_bytes_max(&self, bytes: u64) -> Result<(), StoreError> {
         self.writer()?.run(move |connection| limit_pages(connection, bytes).map_err(Fault::from)).await
     }
@@ -139,8 +139,8 @@ impl SqliteStore {
     }
 
     /// Numbers for metrics.
-    pub fn counters(&self) -> Counters {
-        Counters { commits: self.writer.as_ref().map_or(0, Writer::commits) }
+    pub fn counters(&self) -> SqliteCounters {
+        SqliteCounters { commits: self.writer.as_ref().map_or(0, Writer::commits) }
     }
 
     /// Takes no more work, finishes what waits, and returns when the file is closed. May be called more than once.
@@ -179,7 +179,7 @@ impl RegistryStore for SqliteStore {
         self.readers.run(registry::load).await
     }
 
-    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
         // Before the queue, so that the writer thread only writes.
         let manifest =
             serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
@@ -202,11 +202,11 @@ impl RegistryStore for SqliteStore {
         self.writer()?.run(change).await
     }
 
-    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
         self.readers.run(quarantine::all).await
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         let quarantine = quarantine.clone();
         self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
     }

@@ -2,14 +2,14 @@
 
 /// The steps of a store's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steps {
+pub struct SchemaSteps {
     /// Those it has taken.
     pub taken: u32,
     /// Those this program knows.
     pub known: u32,
 }
 
-impl Steps {
+impl SchemaSteps {
     /// Those that are missing.
     pub fn missing(self) -> u32 {
         self.known.saturating_sub(self.taken)

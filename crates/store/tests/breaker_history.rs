@@ -10,17 +10,20 @@ use gantry_store::{postgres, sqlite};
 use kernel::ports::breaker_history::{BreakerHistory, HistoryPlace, HistoryQuery};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use kernel::resilience::{BreakerMode, Exceeded, Reason};
-use test_servers::Postgres;
+use kernel::resilience::{BreakerMode, BreakerReason, ExceededThreshold};
+use test_servers::PostgresServer;
 
 /// One server for all tests of this program. It ends with the program.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| PostgresServer::start().unwrap());
 
 const NOON: u64 = 1_768_435_200_123;
 
 fn transition(breaker: &str, at_ms: u64, epoch: u64) -> BreakerTransition {
-    let reason =
-        if epoch.is_multiple_of(2) { Reason::Recovered } else { Reason::Exceeded(Exceeded::FailurePercent(37.5)) };
+    let reason = if epoch.is_multiple_of(2) {
+        BreakerReason::Recovered
+    } else {
+        BreakerReason::Exceeded(ExceededThreshold::FailurePercent(37.5))
+    };
     let change = PastTransition { at_ms, from: BreakerMode::Closed, to: BreakerMode::Open, reason, epoch };
     BreakerTransition { key: breaker.parse().unwrap(), change }
 }
@@ -97,12 +100,12 @@ async fn forgets_what_is_old(store: &dyn BreakerHistory) {
 
 fn file() -> (tempfile::TempDir, sqlite::SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = sqlite::SqliteStore::open(&folder.path().join("store.db"), &sqlite::Options::default()).unwrap();
+    let store = sqlite::SqliteStore::open(&folder.path().join("store.db"), &sqlite::SqliteOptions::default()).unwrap();
     (folder, store)
 }
 
 async fn two_instances() -> [postgres::PostgresStore; 2] {
-    let mut options = postgres::Options::default();
+    let mut options = postgres::PostgresOptions::default();
     options.connections_max = 3;
     options.connection_wait = Duration::from_secs(60);
     options.statement_max = Duration::from_secs(60);
@@ -141,7 +144,7 @@ async fn transitions_outlive_the_process() {
     store.keep_transitions(&[transition("mail", NOON, 1)]).await.unwrap();
     store.close().await;
     drop(store);
-    let store = sqlite::SqliteStore::open(&folder.path().join("store.db"), &sqlite::Options::default()).unwrap();
+    let store = sqlite::SqliteStore::open(&folder.path().join("store.db"), &sqlite::SqliteOptions::default()).unwrap();
     assert_eq!(names(&store, &all()).await, [("mail".to_owned(), 1)]);
     let _store: Arc<dyn BreakerHistory> = Arc::new(store);
 }

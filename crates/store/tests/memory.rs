@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, SteppedClock};
+use gantry_store::conformance::{SteppedClock, StoreAdapter};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::clock::Clock;
 
 struct Kept(Arc<MemoryStore>, Arc<SteppedClock>);
 
 #[async_trait::async_trait]
-impl Adapter for Kept {
+impl StoreAdapter for Kept {
     type Store = MemoryStore;
 
     fn whole(&self) -> &Arc<MemoryStore> {

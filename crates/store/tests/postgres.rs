@@ -21,8 +21,8 @@ mod instances;
 mod pooled;
 #[path = "postgres/records.rs"]
 mod records;
-#[path = "postgres/starting.rs"]
-mod starting;
+#[path = "postgres/start.rs"]
+mod start;
 #[path = "postgres/tenants.rs"]
 mod tenants;
 #[path = "postgres/tls.rs"]
@@ -33,14 +33,14 @@ mod vector_index;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use gantry_store::conformance::{Adapter, SteppedClock};
-use gantry_store::postgres::{Options, PostgresStore};
+use gantry_store::conformance::{SteppedClock, StoreAdapter};
+use gantry_store::postgres::{PostgresOptions, PostgresStore};
 use kernel::ports::clock::Clock;
 use kernel::ports::log_heads::LogHeads;
-use test_servers::{PgBouncer, Postgres};
+use test_servers::{PgBouncer, PostgresServer};
 
 /// One server for all tests of this program. It ends with the program.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| PostgresServer::start().unwrap());
 
 /// The same server by transactions that may each have another connection.
 static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| PgBouncer::start(&SERVER).unwrap());
@@ -52,7 +52,7 @@ struct InDatabase {
 }
 
 #[async_trait::async_trait]
-impl Adapter for InDatabase {
+impl StoreAdapter for InDatabase {
     type Store = PostgresStore;
 
     fn whole(&self) -> &Arc<PostgresStore> {
@@ -69,8 +69,8 @@ impl Adapter for InDatabase {
     }
 }
 
-fn options(clock: &Arc<SteppedClock>) -> Options {
-    let mut options = Options::default();
+fn options(clock: &Arc<SteppedClock>) -> PostgresOptions {
+    let mut options = PostgresOptions::default();
     // Many tests run at once on one server, which a busy machine may make wait.
     options.connections_max = 4;
     options.connection_wait = Duration::from_secs(60);

@@ -5,16 +5,16 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use gantry_store::conformance::archive::record;
-use gantry_store::postgres::{Options, PostgresStore};
-use kernel::ports::record_archive::{Appended, ArchiveQuery, RecordArchive, Retention, moment_of};
-use test_servers::Postgres;
+use gantry_store::postgres::{PostgresOptions, PostgresStore};
+use kernel::ports::record_archive::{AppendOutcome, ArchiveQuery, RecordArchive, Retention, moment_of};
+use test_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 
 /// One server for all tests of this program. It ends with the program.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| PostgresServer::start().unwrap());
 
 async fn open_at(url: &str) -> Arc<PostgresStore> {
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     // Many tests run at once on one server, on a machine that may be busy.
     options.connections_max = 3;
     options.connection_wait = Duration::from_secs(60);
@@ -42,7 +42,7 @@ async fn only_the_months_that_are_asked_for_are_read() {
     let store = open_at(&url).await;
     let months: Vec<String> = (1..=12).map(|month| format!("2027-{month:02}")).chain(["2028-01".to_owned()]).collect();
     let records: Vec<_> = (0..).zip(&months).map(|(seq, month)| record(seq, &format!("{month}-15"), "acme")).collect();
-    assert_eq!(store.append("aa", &records).await.unwrap(), Appended::Written(13));
+    assert_eq!(store.append("aa", &records).await.unwrap(), AppendOutcome::Written(13));
     assert_eq!(store.stats().await.unwrap().months.len(), 26);
     let client = connect(&url).await;
     client.batch_execute("SET gantry.tenant = '*'").await.unwrap();
@@ -74,7 +74,7 @@ async fn instances_that_append_and_keep_house_at_once_write_everything_once() {
             tasks.push(tokio::spawn(async move {
                 for at in 0..6 {
                     let appended = store.append(log, &batch[at * 10..at * 10 + 10]).await.unwrap();
-                    assert!(matches!(appended, Appended::Written(_)), "{appended:?}");
+                    assert!(matches!(appended, AppendOutcome::Written(_)), "{appended:?}");
                 }
             }));
         }

@@ -15,16 +15,18 @@ use contract::canonical;
 use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_store::postgres::{Options, PostgresStore};
-use kernel::ports::job_store::{End, JobKey, JobPriority, JobStore, NewJob, QueueBounds, TakeRules};
-use kernel::ports::ledger::{Begun, EntryState, IdempotencyKey, Intent, Ledger, OwnerId, Settled, Settlement};
+use gantry_store::postgres::{PostgresOptions, PostgresStore};
+use kernel::ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, QueueBounds, TakeRules};
+use kernel::ports::ledger::{
+    BeginOutcome, EntryState, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement,
+};
 use kernel::ports::registry_store::StoreError;
 use serde_json::json;
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 use uuid::Uuid;
 
 /// A server that no test harms.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| PostgresServer::start().unwrap());
 
 /// Longer than anything here takes on the busiest machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -79,15 +81,15 @@ fn job(number: u128) -> NewJob {
     }
 }
 
-fn patient() -> Options {
-    let mut options = Options::default();
+fn patient() -> PostgresOptions {
+    let mut options = PostgresOptions::default();
     options.connections_max = 4;
     options.connection_wait = Duration::from_secs(60);
     options.statement_max = Duration::from_secs(60);
     options
 }
 
-fn hasty(connections_max: usize) -> Options {
+fn hasty(connections_max: usize) -> PostgresOptions {
     let mut options = patient();
     options.connections_max = connections_max;
     options.statement_max = Duration::from_millis(500);
@@ -115,7 +117,7 @@ fn signal(name: &str, pid: &str) {
 }
 
 /// The server's processes that serve a database.
-fn backends(server: &Postgres, url: &str) -> Vec<String> {
+fn backends(server: &PostgresServer, url: &str) -> Vec<String> {
     let look = format!("SELECT pid FROM pg_stat_activity WHERE datname = '{}'", database_of(url));
     server.sql("postgres", &look).unwrap().lines().map(str::to_owned).collect()
 }
@@ -135,14 +137,14 @@ async fn worker(url: &str) {
     let fence = until("a place", async || {
         Ledger::renew(&store, owner(1), lease).await.unwrap();
         match store.begin(intent(1, "k", owner(1))).await.unwrap() {
-            Begun::Fresh(fence) => Some(fence),
+            BeginOutcome::Fresh(fence) => Some(fence),
             _ => None,
         }
     })
     .await;
     println!("\nholding");
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    let finished = store.finish(&taken.record.key, taken.fence, End::Done(json!("late"))).await.unwrap();
+    let finished = store.finish(&taken.record.key, taken.fence, AttemptEnd::Done(json!("late"))).await.unwrap();
     let late = Settlement { state: EntryState::Done, outcome: json!("late") };
     let settled = store.settle(id(1), fence, late).await.unwrap();
     println!("\nwrote {finished:?} {settled:?}");
@@ -188,11 +190,11 @@ async fn an_instance_that_was_paused_past_its_leases_cannot_write_its_results() 
     .await;
     let lapsed = until("the lease of the call to lapse", async || store.lapsed(10).await.unwrap().pop()).await;
     let unknown = Settlement { state: EntryState::Unknown, outcome: json!("its process fell silent") };
-    assert_eq!(store.settle(lapsed.intent.invocation, lapsed.fence, unknown).await.unwrap(), Settled::Kept);
+    assert_eq!(store.settle(lapsed.intent.invocation, lapsed.fence, unknown).await.unwrap(), SettleOutcome::Kept);
     signal("CONT", &pid);
     writeln!(child.0.stdin.as_mut().unwrap(), "go on").unwrap();
     assert_eq!(hear("wrote"), "wrote Fenced Fenced");
-    store.finish(&over.record.key, over.fence, End::Done(json!("right"))).await.unwrap();
+    store.finish(&over.record.key, over.fence, AttemptEnd::Done(json!("right"))).await.unwrap();
     let found = JobStore::find(&store, &over.record.key).await.unwrap().unwrap();
     assert_eq!(found.result, Some(json!("right")));
     let entry = Ledger::find(&store, &tenant(), id(1)).await.unwrap().unwrap();
@@ -203,7 +205,7 @@ async fn an_instance_that_was_paused_past_its_leases_cannot_write_its_results() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_acknowledged_survives_the_death_of_the_server_and_the_store_recovers_by_itself() {
-    let mut server = Postgres::start_with(&["synchronous_commit=on"]).unwrap();
+    let mut server = PostgresServer::start_with(&["synchronous_commit=on"]).unwrap();
     let url = server.database().unwrap();
     let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let mut writers = Vec::new();
@@ -218,10 +220,12 @@ async fn what_was_acknowledged_survives_the_death_of_the_server_and_the_store_re
                     break;
                 }
                 let number = writer * 1_000_000 + step + 1;
-                if let Ok(Begun::Fresh(fence)) = store.begin(intent(number, &number.to_string(), owner(writer))).await {
+                if let Ok(BeginOutcome::Fresh(fence)) =
+                    store.begin(intent(number, &number.to_string(), owner(writer))).await
+                {
                     begun.push(number);
                     let done = Settlement { state: EntryState::Done, outcome: json!(1) };
-                    if let Ok(Settled::Kept) = store.settle(id(number), fence, done).await {
+                    if let Ok(SettleOutcome::Kept) = store.settle(id(number), fence, done).await {
                         settled.push(number);
                     }
                 }
@@ -265,7 +269,7 @@ async fn what_was_acknowledged_survives_the_death_of_the_server_and_the_store_re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stands_still_is_waited_for_a_bounded_time() {
-    let server = Postgres::start().unwrap();
+    let server = PostgresServer::start().unwrap();
     let url = server.database().unwrap();
     let mut options = hasty(1);
     options.connection_wait = Duration::from_secs(2);
@@ -289,7 +293,7 @@ async fn a_server_that_stands_still_is_waited_for_a_bounded_time() {
     server.signal("CONT").unwrap();
     until("the store's return", async || Ledger::renew(&store, owner(1), LEASE).await.ok()).await;
     until("the key", async || match store.begin(intent(3, "k", owner(1))).await {
-        Ok(Begun::Fresh(_)) => Some(()),
+        Ok(BeginOutcome::Fresh(_)) => Some(()),
         // What was refused may have landed, and is withdrawn with the next lease.
         _ => {
             let _ = Ledger::renew(&store, owner(1), LEASE).await;
@@ -338,7 +342,7 @@ async fn a_claim_that_was_refused_and_lands_all_the_same_frees_its_key() {
             let entry = Ledger::find(&watching, &tenant(), id(1)).await.unwrap().unwrap();
             assert_eq!(entry.state, EntryState::FailedClean, "what comes too late gives way");
         }
-        assert!(matches!(watching.begin(intent(2, "k", owner(1))).await.unwrap(), Begun::Fresh(_)));
+        assert!(matches!(watching.begin(intent(2, "k", owner(1))).await.unwrap(), BeginOutcome::Fresh(_)));
     }
 }
 
@@ -354,7 +358,7 @@ async fn a_statement_that_waits_too_long_is_given_up() {
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     other.batch_execute("ROLLBACK").await.unwrap();
     until("the store", async || {
-        matches!(store.begin(intent(2, "k", owner(1))).await, Ok(Begun::Fresh(_))).then_some(())
+        matches!(store.begin(intent(2, "k", owner(1))).await, Ok(BeginOutcome::Fresh(_))).then_some(())
     })
     .await;
     drop(other);
@@ -383,13 +387,16 @@ async fn lost_races_are_tried_again_a_bounded_number_of_times() {
         };
         let tried = || SERVER.sql(database, "SELECT last_value FROM races").unwrap();
         lose(3);
-        assert!(matches!(store.begin(intent(1, "k", owner(1))).await, Ok(Begun::Fresh(_))));
+        assert!(matches!(store.begin(intent(1, "k", owner(1))).await, Ok(BeginOutcome::Fresh(_))));
         assert_eq!(tried(), "4");
         lose(1_000);
         let refused = store.begin(intent(2, "l", owner(1))).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
         assert_eq!(tried(), "6");
         lose(0);
-        assert!(matches!(store.begin(intent(2, "l", owner(1))).await, Ok(Begun::Fresh(_))), "nothing was left behind");
+        assert!(
+            matches!(store.begin(intent(2, "l", owner(1))).await, Ok(BeginOutcome::Fresh(_))),
+            "nothing was left behind"
+        );
     }
 }

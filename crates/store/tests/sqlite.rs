@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, SteppedClock};
-use gantry_store::sqlite::{Options, SqliteStore};
+use gantry_store::conformance::{SteppedClock, StoreAdapter};
+use gantry_store::sqlite::{SqliteOptions, SqliteStore};
 use kernel::ports::clock::Clock;
 
 struct InFile {
@@ -16,7 +16,7 @@ struct InFile {
 }
 
 #[async_trait::async_trait]
-impl Adapter for InFile {
+impl StoreAdapter for InFile {
     type Store = SqliteStore;
 
     fn whole(&self) -> &Arc<SqliteStore> {
@@ -33,8 +33,8 @@ impl Adapter for InFile {
     }
 }
 
-fn options(clock: &Arc<SteppedClock>) -> Options {
-    let mut options = Options::default();
+fn options(clock: &Arc<SteppedClock>) -> SqliteOptions {
+    let mut options = SqliteOptions::default();
     options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
     options
 }

@@ -4,16 +4,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gantry_store::sqlite::{Options, SqliteStore};
+use gantry_store::sqlite::{SqliteOptions, SqliteStore};
 use kernel::ports::access_store::{
-    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, Spending, TenantRecord,
+    AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens,
+    TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
 use rusqlite::Connection;
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, &Options::default()).unwrap()
+    SqliteStore::open(path, &SqliteOptions::default()).unwrap()
 }
 
 /// A closed file with one record of each kind.
@@ -41,12 +42,12 @@ async fn make_file(path: &Path) {
     let (tenant, by, at) = (Some(active.tenant), record.added_by, UnixMillis(1));
     let policies = PolicyRecord { tenant, version: 1, text: "// none".to_owned(), added_at: at, added_by: by };
     store.add_policies(&policies).await.unwrap().unwrap();
-    let what = Revoked::Subject(policies.tenant.unwrap(), active.agent);
+    let what = RevokedTokens::Subject(policies.tenant.unwrap(), active.agent);
     store
         .revoke(&Revocation { what, issuers: RevokedIssuers::All, at, by: policies.added_by, needless_from: None })
         .await
         .unwrap();
-    store.spend(&[Spending { token: "token".to_owned(), calls_max: 9 }]).await.unwrap().unwrap();
+    store.spend(&[BudgetSpending { token: "token".to_owned(), calls_max: 9 }]).await.unwrap().unwrap();
     store.close().await;
 }
 
@@ -141,7 +142,7 @@ async fn a_reader_beside_the_writer_sees_changes_and_makes_none() {
     assert_eq!(writer.put_tenants(&[]).await.unwrap(), 6);
     assert_eq!(reader.load().await.unwrap().epoch, 6);
     assert!(matches!(reader.put_tenants(&[]).await, Err(StoreError::Unavailable(_))));
-    let spending = [Spending { token: "token".to_owned(), calls_max: 9 }];
+    let spending = [BudgetSpending { token: "token".to_owned(), calls_max: 9 }];
     assert!(matches!(reader.spend(&spending).await, Err(StoreError::Unavailable(_))));
 }
 
@@ -155,7 +156,7 @@ async fn calls_that_come_together_are_counted_in_few_commits() {
         .map(|number| {
             let store = Arc::clone(&store);
             let token = format!("token-{}", number % 7);
-            tokio::spawn(async move { store.spend(&[Spending { token, calls_max: 1000 }]).await.unwrap() })
+            tokio::spawn(async move { store.spend(&[BudgetSpending { token, calls_max: 1000 }]).await.unwrap() })
         })
         .collect();
     for call in calls {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use contract::envelope::CheckpointKind;
 use contract::ids::TenantId;
-use gantry_store::sqlite::{Options, SqliteStore};
+use gantry_store::sqlite::{SqliteOptions, SqliteStore};
 use kernel::checkpoints::codec::{self, CodecError};
 use kernel::checkpoints::record::{CheckpointRecord, SavedState};
 use kernel::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, ListPage, Saved, SealedCheckpoint,
+    CheckpointHead, CheckpointId, CheckpointStore, ListPage, SaveOutcome, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -40,19 +40,19 @@ fn sealed(n: u128, bytes: usize) -> SealedCheckpoint {
 }
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, &Options::default()).unwrap()
+    SqliteStore::open(path, &SqliteOptions::default()).unwrap()
 }
 
 #[tokio::test]
 async fn a_full_disk_keeps_nothing_new_and_loses_nothing_old() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory.path().join("gantry.db"));
-    assert_eq!(store.save(&sealed(1, 10), None, HOUR).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&sealed(1, 10), None, HOUR).await.unwrap(), SaveOutcome::Kept);
     store.set_bytes_max(1).await.unwrap();
     let full = store.save(&sealed(2, 1 << 20), None, HOUR).await;
     assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
     store.set_bytes_max(1 << 30).await.unwrap();
-    assert_eq!(store.save(&sealed(2, 1 << 20), None, HOUR).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&sealed(2, 1 << 20), None, HOUR).await.unwrap(), SaveOutcome::Kept);
     let page = ListPage { after: None, limit: 9 };
     let invocation = sealed(1, 10).head.invocation;
     assert_eq!(store.list(&TenantId::home(), invocation, page).await.unwrap().len(), 2);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 use gantry_store::conformance::{new_version, sample_manifest};
-use gantry_store::sqlite::{OpenError, Options, SqliteStore};
-use kernel::ports::registry_store::{Published, RegistryStore, StoreError, StoredVersion};
+use gantry_store::sqlite::{SqliteOpenError, SqliteOptions, SqliteStore};
+use kernel::ports::registry_store::{PublishOutcome, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::ToolSearch;
 use rusqlite::Connection;
 
@@ -18,8 +18,8 @@ fn sample(tool: &str, description: &str) -> StoredVersion {
     new_version(sample_manifest(tool, "1.0.0", "A sample tool", description))
 }
 
-fn open(path: &Path) -> Result<SqliteStore, OpenError> {
-    SqliteStore::open(path, &Options::default())
+fn open(path: &Path) -> Result<SqliteStore, SqliteOpenError> {
+    SqliteStore::open(path, &SqliteOptions::default())
 }
 
 /// A closed file with some tools in it.
@@ -64,7 +64,7 @@ async fn a_second_writer_is_refused_until_the_first_has_closed() {
     let path = directory.path().join("gantry.db");
     let first = open(&path).unwrap();
     let refusal = open(&path).unwrap_err();
-    assert!(matches!(refusal, OpenError::InUse { .. }), "{refusal}");
+    assert!(matches!(refusal, SqliteOpenError::InUse { .. }), "{refusal}");
     assert!(refusal.to_string().contains("is in use by another Gantry: stop that one"), "{refusal}");
     first.close().await;
     open(&path).unwrap();
@@ -74,7 +74,7 @@ async fn a_second_writer_is_refused_until_the_first_has_closed() {
 async fn a_reader_beside_the_writer_sees_what_is_committed_and_cannot_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gantry.db");
-    assert!(matches!(SqliteStore::open_read_only(&path).unwrap_err(), OpenError::Missing { .. }));
+    assert!(matches!(SqliteStore::open_read_only(&path).unwrap_err(), SqliteOpenError::Missing { .. }));
     let writer = open(&path).unwrap();
     let reader = SqliteStore::open_read_only(&path).unwrap();
     writer.publish(sample("some_tool", "Paints the fence.")).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_damaged_file_is_refused_or_answers_with_an_error_but_never_with_nonse
     }
     fs::write(&path, &bytes).unwrap();
     match open(&path) {
-        Err(refusal) => assert!(matches!(refusal, OpenError::Damaged { .. }), "{refusal}"),
+        Err(refusal) => assert!(matches!(refusal, SqliteOpenError::Damaged { .. }), "{refusal}"),
         Ok(store) => assert!(matches!(store.load().await, Err(StoreError::Corrupt(_)))),
     }
 }
@@ -174,13 +174,13 @@ async fn a_path_that_cannot_be_written_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("file"), "").unwrap();
     let refusal = open(&directory.path().join("file/gantry.db")).unwrap_err();
-    assert!(matches!(refusal, OpenError::Directory { .. }), "{refusal}");
+    assert!(matches!(refusal, SqliteOpenError::Directory { .. }), "{refusal}");
     fs::create_dir(directory.path().join("gantry.db")).unwrap();
     let refusal = open(&directory.path().join("gantry.db")).unwrap_err();
-    assert!(matches!(refusal, OpenError::Unreadable { .. }), "{refusal}");
+    assert!(matches!(refusal, SqliteOpenError::Unreadable { .. }), "{refusal}");
     // /proc is a directory where not even root can make files.
     let refusal = open(Path::new("/proc/gantry.db")).unwrap_err();
-    assert!(matches!(refusal, OpenError::Directory { .. }), "{refusal}");
+    assert!(matches!(refusal, SqliteOpenError::Directory { .. }), "{refusal}");
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_full_disk_is_unavailable_and_the_store_recovers() {
     let big = |tool: &str| sample(tool, &"many words ".repeat(3000));
     let error = loop {
         match store.publish(big(&format!("tool_{}", store.counters().commits))).await {
-            Ok(answer) => assert_eq!(answer, Published::New),
+            Ok(answer) => assert_eq!(answer, PublishOutcome::New),
             Err(error) => break error,
         }
     };
@@ -201,7 +201,7 @@ async fn a_full_disk_is_unavailable_and_the_store_recovers() {
     assert!(store.publish(big("refused_tool")).await.is_err());
     assert_eq!(store.load().await.unwrap().len(), kept);
     store.set_bytes_max(1 << 30).await.unwrap();
-    assert_eq!(store.publish(big("refused_tool")).await.unwrap(), Published::New);
+    assert_eq!(store.publish(big("refused_tool")).await.unwrap(), PublishOutcome::New);
     store.ping().await.unwrap();
     assert_eq!(store.load().await.unwrap().len(), kept + 1);
     assert_eq!(store.search(&TenantId::home(), "lawn", 10).await.unwrap().len(), 1);
@@ -220,7 +220,7 @@ async fn writes_that_come_together_share_commits() {
         })
         .collect();
     for write in writes {
-        assert_eq!(write.await.unwrap().unwrap(), Published::New);
+        assert_eq!(write.await.unwrap().unwrap(), PublishOutcome::New);
     }
     let commits = store.counters().commits - before;
     assert!(commits < 125, "{WRITES} writes took {commits} commits");
@@ -281,9 +281,9 @@ async fn a_file_of_an_older_release_is_migrated_and_indexed() {
         .unwrap();
     connection.close().unwrap();
     let refusal = SqliteStore::open_read_only(&path).unwrap_err();
-    assert!(matches!(refusal, OpenError::Older { .. }), "{refusal}");
+    assert!(matches!(refusal, SqliteOpenError::Older { .. }), "{refusal}");
     let store = open(&path).unwrap();
-    assert_eq!(store.publish(old).await.unwrap(), Published::Same);
+    assert_eq!(store.publish(old).await.unwrap(), PublishOutcome::Same);
     assert_eq!(store.load().await.unwrap().first().expect("one version").published_at.0, 1_767_225_600_000);
     assert_eq!(store.search(&TenantId::home(), "release before", 10).await.unwrap().len(), 1);
 }

@@ -1,7 +1,7 @@
 //! What can be seen from outside: counters for Prometheus, traces for a collector, and a log.
 
 mod archive;
-mod logging;
+mod log;
 mod metrics;
 mod sinks;
 mod store;
@@ -10,10 +10,10 @@ mod traces;
 mod upstreams;
 
 pub use archive::ArchiveMetrics;
-pub use logging::{LogControl, LogFormat, LoggingError, check_log_level, init_logging};
+pub use log::{LogControl, LogFormat, LoggingError, check_log_level, init_logging};
 pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;
 pub use store::StoreMetrics;
 pub use tls::TlsMetrics;
-pub use traces::{Ratio, RatioError, Redaction, TraceConfig, TraceError, TracerHandle};
+pub use traces::{SampleRatio, SampleRatioError, TraceConfig, TraceError, TraceRedaction, TracerHandle};
 pub use upstreams::UpstreamMetrics;

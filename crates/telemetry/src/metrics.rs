@@ -16,7 +16,7 @@ use std::time::Duration;
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, StaleAnswer, Traced, Words};
+use kernel::ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
 use kernel::ports::shared_state::BreakerKey;
 use kernel::resilience::BreakerMode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -30,7 +30,7 @@ use crate::archive::ArchiveMetrics;
 use crate::sinks::SinkMetrics;
 use crate::store::StoreMetrics;
 use crate::tls::TlsMetrics;
-use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
+use crate::traces::{TraceConfig, TraceCounts, TraceError, TraceRedaction, Tracer, TracerHandle};
 use crate::upstreams::UpstreamMetrics;
 use calls::CallMetrics;
 pub use page::MetricsFormat;
@@ -245,7 +245,7 @@ impl Metrics {
     pub fn send_traces(
         &self,
         config: &TraceConfig,
-        redaction: Redaction,
+        redaction: TraceRedaction,
         clock: Arc<dyn Clock>,
     ) -> Result<TracerHandle, TraceError> {
         let (tracer, handle) = Tracer::start(config, redaction, clock, self.trace_counts.clone())?;
@@ -267,7 +267,7 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    fn invocation_finished(&self, event: &Finished<'_>) {
+    fn invocation_finished(&self, event: &FinishedCall<'_>) {
         self.calls.finished(event);
     }
 
@@ -275,7 +275,7 @@ impl Observer for Metrics {
         self.tracer.get().map(|tracer| tracer.records(context))
     }
 
-    fn invocation_traced(&self, trace: Box<Traced>) {
+    fn invocation_traced(&self, trace: Box<TracedCall>) {
         if let Some(tracer) = self.tracer.get() {
             tracer.take(trace);
         }
@@ -374,11 +374,11 @@ impl Observer for Metrics {
         self.ledger_owed.set(i64::try_from(ends).unwrap_or(i64::MAX));
     }
 
-    fn tool_spoke(&self, event: &Spoken<'_>) {
+    fn tool_spoke(&self, event: &ToolSpeech<'_>) {
         let kind = match event.words {
-            Words::Progress(_) => "progress",
-            Words::Log(..) => "log",
-            Words::Dropped => "dropped",
+            SpokenWords::Progress(_) => "progress",
+            SpokenWords::Log(..) => "log",
+            SpokenWords::Dropped => "dropped",
         };
         self.tool_messages.get_or_create(&MessageKind { kind }).inc();
     }
@@ -387,14 +387,14 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::cost::{Component, Costs};
+    use contract::cost::{CostComponent, Costs};
     use contract::envelope::InvocationStatus;
     use contract::ids::{TenantId, ToolId, TraceId};
     use contract::money::Currency;
 
-    fn finished<'a>(tool: Option<&'a ToolId>, tenant: Option<&'a TenantId>) -> Finished<'a> {
+    fn finished<'a>(tool: Option<&'a ToolId>, tenant: Option<&'a TenantId>) -> FinishedCall<'a> {
         static FREE: std::sync::LazyLock<Costs> = std::sync::LazyLock::new(Costs::default);
-        Finished {
+        FinishedCall {
             costs: &FREE,
             tool,
             status: InvocationStatus::Success,
@@ -415,9 +415,9 @@ mod tests {
         let trace = TraceContext::begun(TraceId::from_bytes([7; 16]));
         let event = || finished(Some(&tool), Some(&tenant));
         metrics.invocation_finished(&event());
-        metrics.invocation_finished(&Finished { trace: Some(&trace), replayed: true, retries: 2, ..event() });
+        metrics.invocation_finished(&FinishedCall { trace: Some(&trace), replayed: true, retries: 2, ..event() });
         let (status, code) = (InvocationStatus::Timeout, Some(ErrorCode::E3402));
-        metrics.invocation_finished(&Finished { status, code, ..event() });
+        metrics.invocation_finished(&FinishedCall { status, code, ..event() });
         let page = metrics.render();
         for line in [
             r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#,
@@ -439,17 +439,20 @@ mod tests {
         let metrics = Metrics::new();
         let tool = "calculator".parse().unwrap();
         let mut bill = Costs::none_in(Currency::USD);
-        bill.add(Component::ExternalApi, "0.5".parse().unwrap());
-        bill.add(Component::Token, "0.25".parse().unwrap());
-        metrics.invocation_finished(&Finished { costs: &bill, ..finished(Some(&tool), None) });
-        let failed =
-            Finished { status: InvocationStatus::Error, code: Some(ErrorCode::E3401), ..finished(Some(&tool), None) };
-        metrics.invocation_finished(&Finished { costs: &bill, ..failed });
+        bill.add(CostComponent::ExternalApi, "0.5".parse().unwrap());
+        bill.add(CostComponent::Token, "0.25".parse().unwrap());
+        metrics.invocation_finished(&FinishedCall { costs: &bill, ..finished(Some(&tool), None) });
+        let failed = FinishedCall {
+            status: InvocationStatus::Error,
+            code: Some(ErrorCode::E3401),
+            ..finished(Some(&tool), None)
+        };
+        metrics.invocation_finished(&FinishedCall { costs: &bill, ..failed });
         for first in b'A'..=b'Z' {
             let currency = String::from_utf8(vec![first, b'Q', b'Z']).unwrap().parse().unwrap();
             let mut made_up = Costs::none_in(currency);
-            made_up.add(Component::ExternalApi, "1".parse().unwrap());
-            metrics.invocation_finished(&Finished { costs: &made_up, ..finished(Some(&tool), None) });
+            made_up.add(CostComponent::ExternalApi, "1".parse().unwrap());
+            metrics.invocation_finished(&FinishedCall { costs: &made_up, ..finished(Some(&tool), None) });
         }
         let page = metrics.render();
         let of = |part: &str, currency: &str| {
@@ -477,7 +480,7 @@ mod tests {
         metrics.recognised(false);
         metrics.audit_delivered(Duration::from_millis(20));
         let invocation_id = "00000000-0000-7000-8000-000000000001".parse().unwrap();
-        metrics.tool_spoke(&Spoken { invocation_id, tool: None, words: Words::Dropped });
+        metrics.tool_spoke(&ToolSpeech { invocation_id, tool: None, words: SpokenWords::Dropped });
         let page = metrics.render();
         for line in [
             r#"gantry_policy_decisions_total{cache="hit"} 2"#,

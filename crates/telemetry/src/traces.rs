@@ -9,7 +9,7 @@
 
 mod export;
 mod otlp;
-mod sampling;
+mod sampler;
 mod spans;
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use contract::trace_context::TraceContext;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::Traced;
+use kernel::ports::observer::TracedCall;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use export::Exporter;
-pub use sampling::{Ratio, RatioError};
+pub use sampler::{SampleRatio, SampleRatioError};
 
 /// Calls that wait to be sent. A collector that is slow for some seconds costs nothing.
 const QUEUE_MAX: usize = 8_192;
@@ -41,7 +41,7 @@ pub struct TraceConfig {
     /// The collector, for example `http://127.0.0.1:4318`; without a path, `/v1/traces` is meant.
     pub endpoint: String,
     /// Of the traces that begin here, so many are recorded; those of others as they say.
-    pub ratio: Ratio,
+    pub ratio: SampleRatio,
     /// The `authorization` header for the collector.
     pub authorization: Option<String>,
     /// What this server calls itself.
@@ -53,9 +53,9 @@ type Redact = dyn for<'a> Fn(&'a str) -> Cow<'a, str> + Send + Sync;
 
 /// Takes out of a text what must not leave.
 #[derive(Clone)]
-pub struct Redaction(Arc<Redact>);
+pub struct TraceRedaction(Arc<Redact>);
 
-impl Redaction {
+impl TraceRedaction {
     /// By this function.
     pub fn new(redact: impl for<'a> Fn(&'a str) -> Cow<'a, str> + Send + Sync + 'static) -> Self {
         Self(Arc::new(redact))
@@ -66,7 +66,7 @@ impl Redaction {
     }
 }
 
-impl fmt::Debug for Redaction {
+impl fmt::Debug for TraceRedaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Redaction(…)")
     }
@@ -106,8 +106,8 @@ impl TraceCounts {
 /// Decides which traces are recorded, and takes them.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    ratio: Ratio,
-    queue: mpsc::Sender<Box<Traced>>,
+    ratio: SampleRatio,
+    queue: mpsc::Sender<Box<TracedCall>>,
     counts: TraceCounts,
 }
 
@@ -121,7 +121,7 @@ pub struct TracerHandle {
 impl Tracer {
     pub(crate) fn start(
         config: &TraceConfig,
-        redaction: Redaction,
+        redaction: TraceRedaction,
         clock: Arc<dyn Clock>,
         counts: TraceCounts,
     ) -> Result<(Self, TracerHandle), TraceError> {
@@ -138,7 +138,7 @@ impl Tracer {
     }
 
     /// TRA-1.
-    pub(crate) fn take(&self, trace: Box<Traced>) {
+    pub(crate) fn take(&self, trace: Box<TracedCall>) {
         if self.queue.try_send(trace).is_err() {
             self.counts.add("queue_full", 1);
         }

@@ -32,12 +32,12 @@ wait $server
 
 /// A running server and its keeper.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedServer {
     keeper: Child,
     server: u32,
 }
 
-impl Guarded {
+impl GuardedServer {
     /// Starts the server. `signal` ends it in the quickest way that is not a crash.
     pub fn start(server: &[&str], signal: &str, folder: Option<&Path>, log: &Path) -> Result<Self> {
         let log = std::fs::File::create(log).context("cannot make the log of a server")?;
@@ -124,7 +124,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedServer {
     fn drop(&mut self) {
         self.end();
     }

@@ -20,9 +20,9 @@ mod postgres;
 mod redis;
 
 pub use folder::{FOLDER_VARIABLE, folder, is_root, kit};
-pub use guarded::Guarded;
-pub use line::Line;
+pub use guarded::GuardedServer;
+pub use line::LoopbackLine;
 pub use pgbouncer::PgBouncer;
 pub use port::{free_port, lasting_port};
-pub use postgres::Postgres;
-pub use redis::Redis;
+pub use postgres::PostgresServer;
+pub use redis::RedisServer;

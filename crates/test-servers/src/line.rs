@@ -16,7 +16,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// A line to a port of loopback.
 #[derive(Debug)]
-pub struct Line {
+pub struct LoopbackLine {
     port: u16,
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ struct State {
     open: Vec<TcpStream>,
 }
 
-impl Line {
+impl LoopbackLine {
     /// A line that carries everything to this port of loopback.
     pub fn to(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen")?;
@@ -71,7 +71,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for LoopbackLine {
     fn drop(&mut self) {
         self.shared.set(|state| {
             state.is_gone = true;
@@ -149,12 +149,12 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use super::Line;
+    use super::LoopbackLine;
 
     #[test]
     fn a_cut_line_holds_what_is_sent_until_it_is_mended() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let line = Line::to(listener.local_addr().unwrap().port()).unwrap();
+        let line = LoopbackLine::to(listener.local_addr().unwrap().port()).unwrap();
         let mut near = TcpStream::connect(("127.0.0.1", line.port())).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         let mut byte = [0];

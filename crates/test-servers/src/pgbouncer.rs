@@ -1,4 +1,4 @@
-//! PgBouncer in transaction mode, in front of a [`Postgres`]: every transaction may have another connection.
+//! PgBouncer in transaction mode, in front of a [`PostgresServer`]: every transaction may have another connection.
 //!
 //! Few connections on purpose, fewer than the stores of tests have places: whoever leaves something in a session, or
 //! relies on something that was left there, meets another one soon.
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::guarded::Guarded;
+use crate::guarded::GuardedServer;
 use crate::nobody;
-use crate::postgres::Postgres;
+use crate::postgres::PostgresServer;
 
 /// Connections to the server for each database and role.
 const POOL: usize = 3;
@@ -21,7 +21,7 @@ const PROGRAMS: [&str; 3] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/
 /// A running pooler. It ends with the value.
 #[derive(Debug)]
 pub struct PgBouncer {
-    server: Option<Guarded>,
+    server: Option<GuardedServer>,
     folder: PathBuf,
     port: u16,
     server_port: u16,
@@ -29,7 +29,7 @@ pub struct PgBouncer {
 
 impl PgBouncer {
     /// Starts one in front of the server.
-    pub fn start(postgres: &Postgres) -> Result<Self> {
+    pub fn start(postgres: &PostgresServer) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-pgbouncer-").tempdir()?.keep();
         nobody::give(&folder)?;
         let mut pooler = Self { server: None, folder, port: 0, server_port: postgres.port() };
@@ -47,10 +47,10 @@ impl PgBouncer {
             words.push(settings.to_string_lossy().into_owned());
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             // Its way to end at once.
-            Guarded::start(&words, "TERM", Some(&self.folder), &self.log())
+            GuardedServer::start(&words, "TERM", Some(&self.folder), &self.log())
         };
         let answers = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
-        let started = Guarded::on_a_port(self.port, &self.log(), spawn, answers);
+        let started = GuardedServer::on_a_port(self.port, &self.log(), spawn, answers);
         let (server, port) = started.context("PgBouncer is not there")?;
         (self.server, self.port) = (Some(server), port);
         Ok(())

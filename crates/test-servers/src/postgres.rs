@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, ensure};
 
 use crate::folder::kit;
-use crate::guarded::Guarded;
+use crate::guarded::GuardedServer;
 use crate::nobody;
 
 /// The role that owns the databases.
@@ -21,8 +21,8 @@ const TEMPLATE: &str = "gantry_template";
 
 /// A running server. Its databases are gone when it is dropped.
 #[derive(Debug)]
-pub struct Postgres {
-    server: Option<Guarded>,
+pub struct PostgresServer {
+    server: Option<GuardedServer>,
     folder: PathBuf,
     programs: PathBuf,
     port: u16,
@@ -30,7 +30,7 @@ pub struct Postgres {
     settings: Vec<String>,
 }
 
-impl Postgres {
+impl PostgresServer {
     /// Starts a server with an empty cluster.
     pub fn start() -> Result<Self> {
         Self::start_with(&[])
@@ -59,7 +59,8 @@ impl Postgres {
 
     /// Starts the server on its data and, if it had one, on its port.
     pub fn start_again(&mut self) -> Result<()> {
-        let started = Guarded::on_a_port(self.port, &self.log(), |port| self.spawn(port), |port| self.answers(port));
+        let started =
+            GuardedServer::on_a_port(self.port, &self.log(), |port| self.spawn(port), |port| self.answers(port));
         let (server, port) = started.context("PostgreSQL is not there")?;
         (self.server, self.port) = (Some(server), port);
         Ok(())
@@ -125,7 +126,7 @@ impl Postgres {
         Ok(())
     }
 
-    fn spawn(&self, port: u16) -> Result<Guarded> {
+    fn spawn(&self, port: u16) -> Result<GuardedServer> {
         let mut words = nobody::words(&self.programs.join("postgres"))?;
         let data = self.data();
         words.extend(["-D".to_owned(), data.to_string_lossy().into_owned()]);
@@ -135,7 +136,7 @@ impl Postgres {
             words.extend(["-c".to_owned(), setting.to_owned()]);
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Guarded::start(&words, "INT", Some(&self.folder), &self.log())
+        GuardedServer::start(&words, "INT", Some(&self.folder), &self.log())
     }
 
     fn answers(&self, port: u16) -> bool {
@@ -155,7 +156,7 @@ impl Postgres {
     }
 }
 
-impl Drop for Postgres {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         drop(self.server.take());
         // What cannot be removed now is in the folder for temporary files anyway.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::guarded::Guarded;
+use crate::guarded::GuardedServer;
 use crate::port::lasting_port;
 
 /// How long a start, or an answer, may take on a busy machine.
@@ -21,14 +21,14 @@ const PORTS_TRIED: usize = 50;
 
 /// A server, running or not.
 #[derive(Debug)]
-pub struct Redis {
+pub struct RedisServer {
     port: u16,
     options: Vec<String>,
     folder: TempDir,
-    server: Option<Guarded>,
+    server: Option<GuardedServer>,
 }
 
-impl Redis {
+impl RedisServer {
     /// Starts a server that keeps nothing on disk.
     pub fn start() -> Result<Self> {
         Self::start_with(&[])
@@ -104,7 +104,7 @@ impl Redis {
         let mut words = vec!["redis-server", "--port", &port, "--bind", "127.0.0.1", "--dir", &folder];
         words.extend(["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", "redis.log"]);
         words.extend(self.options.iter().map(String::as_str));
-        let server = Guarded::start(&words, "KILL", None, &self.folder.path().join("errors.log"))?;
+        let server = GuardedServer::start(&words, "KILL", None, &self.folder.path().join("errors.log"))?;
         let wanted = format!("process_id:{}", server.pid());
         let start = Instant::now();
         while start.elapsed() < PATIENCE && server.is_running() {

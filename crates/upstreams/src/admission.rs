@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::outbound::{Denied, Guard, Opened, Target};
+use ::outbound::{AddressGuard, DeniedAddress, GuardedTarget, OpenedNetworks};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::permissions::{NetworkPermission, Permissions};
-use sandbox::egress::{Bounds, Cidr, GateLimits, Ports, Resolver, Rule};
+use kernel::permissions::{DeclaredPermissions, NetworkPermission};
+use sandbox::egress::{Cidr, EgressBounds, EgressRule, GateLimits, HostResolver, PortSet};
 
 use crate::spec::{ServerReach, ServerSpec, SetBy};
 
@@ -36,7 +36,7 @@ pub struct TenantList {
     /// Where declared paths may lie.
     pub paths: Vec<PathBuf>,
     /// Hosts that programs may declare, and that servers may be at beyond public ones by https on port 443.
-    pub hosts: Opened,
+    pub hosts: OpenedNetworks,
 }
 
 /// What the operator lets tenants do.
@@ -49,8 +49,8 @@ pub struct TenantLists {
 
 /// Decides about descriptions of servers.
 #[derive(Debug)]
-pub struct Admission {
-    operators: Arc<Guard>,
+pub struct ServerAdmission {
+    operators: Arc<AddressGuard>,
     tenants: BTreeMap<TenantId, Entry>,
     others: Entry,
 }
@@ -58,19 +58,24 @@ pub struct Admission {
 #[derive(Debug)]
 struct Entry {
     list: TenantList,
-    guard: Arc<Guard>,
+    guard: Arc<AddressGuard>,
 }
 
-impl Admission {
+impl ServerAdmission {
     /// With the operator's bounds for everything outward, and what tenants may do.
-    pub fn new(egress: &Bounds, open_networks: &[Cidr], lists: TenantLists, resolver: &Arc<dyn Resolver>) -> Self {
+    pub fn new(
+        egress: &EgressBounds,
+        open_networks: &[Cidr],
+        lists: TenantLists,
+        resolver: &Arc<dyn HostResolver>,
+    ) -> Self {
         let limits = GateLimits::default();
         let entry = |list: TenantList| {
-            let guard = Guard::for_tenants(list.hosts.clone(), egress, limits, Arc::clone(resolver));
+            let guard = AddressGuard::for_tenants(list.hosts.clone(), egress, limits, Arc::clone(resolver));
             Entry { list, guard: Arc::new(guard) }
         };
         Self {
-            operators: Arc::new(Guard::for_operators(egress, open_networks, limits, Arc::clone(resolver))),
+            operators: Arc::new(AddressGuard::for_operators(egress, open_networks, limits, Arc::clone(resolver))),
             tenants: lists.by_tenant.into_iter().map(|(tenant, list)| (tenant, entry(list))).collect(),
             others: entry(lists.others),
         }
@@ -115,7 +120,7 @@ impl Admission {
         if env.keys().any(|name| !list.variables.contains(name)) {
             return Err(not_listed("`env` sets a variable that this tenant may not set", "variables"));
         }
-        let declared = Permissions::of_words(permissions).map_err(|findings| {
+        let declared = DeclaredPermissions::of_words(permissions).map_err(|findings| {
             let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
             Refusal::new(ErrorCode::E3405, format!("the permissions of the server cannot be granted: {first}"))
                 .retryable(false)
@@ -140,12 +145,12 @@ impl Admission {
         spec: &ServerSpec,
         member: &str,
         url: &str,
-    ) -> Result<Target, Refusal> {
+    ) -> Result<GuardedTarget, Refusal> {
         self.guard(owner, spec).target(url).map_err(|denied| self.refused(owner, spec, member, &denied))
     }
 
     /// Who judges the addresses of a description.
-    pub(crate) fn guard(&self, owner: &TenantId, spec: &ServerSpec) -> &Arc<Guard> {
+    pub(crate) fn guard(&self, owner: &TenantId, spec: &ServerSpec) -> &Arc<AddressGuard> {
         if is_operators(owner, spec) { &self.operators } else { &self.entry(owner).guard }
     }
 
@@ -158,7 +163,7 @@ impl Admission {
         self.tenants.get(owner).unwrap_or(&self.others)
     }
 
-    fn refused(&self, owner: &TenantId, spec: &ServerSpec, member: &str, denied: &Denied) -> Refusal {
+    fn refused(&self, owner: &TenantId, spec: &ServerSpec, member: &str, denied: &DeniedAddress) -> Refusal {
         let hint = if self.list(owner, spec).is_some() {
             "a tenant's servers are at public hosts by https on port 443; the operator can open more with `hosts` of \
              `[[upstreams.tenants]]`"
@@ -171,7 +176,7 @@ impl Admission {
 }
 
 /// Refused by the guard when it was connected to.
-pub(crate) fn denied_on_the_way(denied: &Denied) -> Option<Refusal> {
+pub(crate) fn denied_on_the_way(denied: &DeniedAddress) -> Option<Refusal> {
     denied.is_violation().then(|| {
         Refusal::new(ErrorCode::E3406, format!("an address of the server: {denied}"))
             .hint("let the operator look at where the name of the server leads, at `[egress]` and at `[[upstreams.tenants]]`")
@@ -184,9 +189,9 @@ fn is_operators(owner: &TenantId, spec: &ServerSpec) -> bool {
     owner.is_home() || spec.set_by == SetBy::Operator
 }
 
-fn rule(place: &NetworkPermission) -> Option<Rule> {
-    let ports = place.port.map_or(Ports::Any, |port| Ports::from([port]));
-    Some(Rule { host: place.host.parse().ok()?, ports })
+fn rule(place: &NetworkPermission) -> Option<EgressRule> {
+    let ports = place.port.map_or(PortSet::Any, |port| PortSet::from([port]));
+    Some(EgressRule { host: place.host.parse().ok()?, ports })
 }
 
 fn not_listed(message: &str, member: &str) -> Refusal {
@@ -228,23 +233,23 @@ mod tests {
     struct Says(&'static str);
 
     #[async_trait]
-    impl Resolver for Says {
+    impl HostResolver for Says {
         async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
             Ok(vec![self.0.parse().unwrap()])
         }
     }
 
-    fn admission(says: &'static str) -> Admission {
+    fn admission(says: &'static str) -> ServerAdmission {
         let list = TenantList {
             commands: vec![vec!["npx".into(), "-y".into(), "files@1".into()], vec!["/usr/bin/notes".into()]],
             variables: vec!["LOG".into()],
             paths: vec!["/srv/acme".into()],
-            hosts: Opened::read(["https://api.example.com", "http://127.0.0.1:9000"]).unwrap(),
+            hosts: OpenedNetworks::read(["https://api.example.com", "http://127.0.0.1:9000"]).unwrap(),
         };
         let lists =
             TenantLists { by_tenant: BTreeMap::from([("acme".parse().unwrap(), list)]), others: TenantList::default() };
-        let resolver: Arc<dyn Resolver> = Arc::new(Says(says));
-        Admission::new(&Bounds::default(), &[], lists, &resolver)
+        let resolver: Arc<dyn HostResolver> = Arc::new(Says(says));
+        ServerAdmission::new(&EgressBounds::default(), &[], lists, &resolver)
     }
 
     fn spec(reach: &Value) -> ServerSpec {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::connection::Ending;
+use crate::connection::StopGrace;
 use crate::restarts::RestartBounds;
 use crate::server_log::LogBounds;
-use crate::spec::Upkeep;
+use crate::spec::LifeBounds;
 
 /// How much and how long.
 #[derive(Debug, Clone, Copy)]
@@ -62,12 +62,12 @@ impl Default for UpstreamBounds {
 
 impl UpstreamBounds {
     /// How a server is ended in good order.
-    pub(crate) fn ending(&self) -> Ending {
-        Ending { asked: self.stop_patience, told: self.terminate_patience }
+    pub(crate) fn ending(&self) -> StopGrace {
+        StopGrace { asked: self.stop_patience, told: self.terminate_patience }
     }
 
     /// With what a specification says.
-    pub(crate) fn restarts(&self, upkeep: &Upkeep) -> RestartBounds {
+    pub(crate) fn restarts(&self, upkeep: &LifeBounds) -> RestartBounds {
         RestartBounds {
             restarts_max: upkeep.max_restarts,
             uptime_min: Duration::from_secs(upkeep.min_uptime_seconds),

@@ -13,7 +13,7 @@
 //! - CAT-1: no caller sees a definition that was not accepted. What is published is made from accepted ones alone.
 //! - CAT-2: a tool is offered only after its pin is durable, and all changes of one look become visible at once.
 //! - CAT-3: one look, or one decision, at a time for each server.
-//! - CAT-5: where several instances share a store, what one has changed is so at all of them ([`Catalogue::follow`]).
+//! - CAT-5: where several instances share a store, what one has changed is so at all of them ([`ServerCatalogue::follow`]).
 //! - CAT-6: what was judged by pins that another instance has changed since is not kept; it is judged again.
 //! - CAT-7: servers are put and removed one after the other: whether there is room for one, and in which namespace its tools
 //!   stand, is judged by exactly those that are stored when it is, on every instance.
@@ -32,32 +32,34 @@ use contract::ids::TenantId;
 use contract::manifest::Execution;
 use contract::nearest::nearest;
 use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::server_desk::ToolProblem;
+use kernel::ports::server_administration::ToolProblem;
 use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 use kernel::{Kernel, ToolKey, WhyUnavailable};
 
-use crate::admission::Admission;
+use crate::admission::ServerAdmission;
 use crate::pins;
-use crate::spec::{ServerSpec, Upkeep};
+use crate::spec::{LifeBounds, ServerSpec};
 
+mod administration;
 mod descriptor;
-mod desk;
 mod difference;
+mod intake;
 mod manifest;
 mod scanned;
 mod source;
 mod store_changes;
 mod stored;
 mod supervised;
-mod taking_in;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use descriptor::shown;
 pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS};
-pub use scanned::Scanned;
-pub use source::{Inspection, Inspector, Settled, Supervision, ToolSource, WantedServer};
-pub use taking_in::Round;
+pub use intake::IntakeReport;
+pub use scanned::DefinitionScanner;
+pub use source::{
+    ChangesSettled, DefinitionInspection, DefinitionInspector, ServerSupervision, ToolSource, WantedServer,
+};
 
 /// Least time between two looks that a server itself has asked for: one that cries all day is looked at once a second.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -67,10 +69,10 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 pub struct CatalogueParts {
     pub kernel: Arc<Kernel>,
     pub store: Arc<dyn UpstreamStore>,
-    pub supervision: Arc<dyn Supervision>,
-    pub inspector: Arc<dyn Inspector>,
+    pub supervision: Arc<dyn ServerSupervision>,
+    pub inspector: Arc<dyn DefinitionInspector>,
     /// Judges what is put.
-    pub admission: Arc<Admission>,
+    pub admission: Arc<ServerAdmission>,
     /// Carries changes between instances on one store; none if there can be no others.
     pub bus: Option<Arc<dyn ChangeBus>>,
     /// How often everything is read again without a word from anybody.
@@ -79,9 +81,9 @@ pub struct CatalogueParts {
 
 /// What the servers behind Gantry offer.
 #[derive(Debug)]
-pub struct Catalogue {
+pub struct ServerCatalogue {
     parts: CatalogueParts,
-    servers: Mutex<BTreeMap<ServerKey, Kept>>,
+    servers: Mutex<BTreeMap<ServerKey, KnownServer>>,
     /// CAT-3. One entry for each server.
     turns: Mutex<HashMap<ServerKey, Arc<tokio::sync::Mutex<()>>>>,
     /// CAT-7. Held for a reading and a writing of the store and no longer: nobody's server is asked anything meanwhile.
@@ -99,7 +101,7 @@ type ServerKey = (TenantId, String);
 
 /// What is known of one server.
 #[derive(Debug, Clone)]
-struct Kept {
+struct KnownServer {
     record: ServerRecord,
     /// None if this release cannot read it; then the server is not started.
     spec: Option<ServerSpec>,
@@ -110,7 +112,7 @@ struct Kept {
     problems: Vec<ToolProblem>,
 }
 
-impl Kept {
+impl KnownServer {
     /// The availability of every tool.
     fn availability(&self) -> impl Iterator<Item = (ToolKey, Option<WhyUnavailable>)> {
         self.pins.values().map(|pin| (key_of(pin), pins::why_unavailable(pin, self.answers)))
@@ -122,8 +124,8 @@ impl Kept {
     }
 
     /// What calls of its tools may take and give, unless they say otherwise.
-    fn upkeep(&self) -> Upkeep {
-        self.spec.as_ref().map_or_else(Upkeep::default, |spec| spec.upkeep)
+    fn upkeep(&self) -> LifeBounds {
+        self.spec.as_ref().map_or_else(LifeBounds::default, |spec| spec.upkeep)
     }
 
     fn namespace(&self) -> String {
@@ -136,10 +138,10 @@ fn key_of(pin: &PinRecord) -> ToolKey {
 }
 
 pub(crate) fn namespace(name: &str, spec: Option<&ServerSpec>) -> String {
-    spec.and_then(|spec| spec.namespace.clone()).unwrap_or_else(|| crate::naming::namespace(name))
+    spec.and_then(|spec| spec.namespace.clone()).unwrap_or_else(|| crate::tool_names::namespace(name))
 }
 
-impl Catalogue {
+impl ServerCatalogue {
     /// Reads what is kept, says what may be offered (CAT-4), and hands the servers over to be kept alive. To be done
     /// before any door opens.
     pub async fn open(parts: CatalogueParts) -> Result<Arc<Self>, Refusal> {
@@ -224,7 +226,7 @@ impl Catalogue {
     fn close_what_nobody_accepted(&self) {
         {
             let servers = self.table();
-            self.parts.kernel.availability().set(servers.values().flat_map(Kept::availability));
+            self.parts.kernel.availability().set(servers.values().flat_map(KnownServer::availability));
         }
         self.close_orphans();
     }
@@ -249,7 +251,7 @@ impl Catalogue {
     }
 
     /// Hands all servers over. What is given back waits until the changes have come to life; nobody has to.
-    fn supervise(&self) -> Settled {
+    fn supervise(&self) -> ChangesSettled {
         let _order = lock(&self.supervising);
         let wanted = self
             .table()
@@ -262,16 +264,16 @@ impl Catalogue {
         self.parts.supervision.apply(wanted)
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<ServerKey, Kept>> {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<ServerKey, KnownServer>> {
         lock(&self.servers)
     }
 
-    fn kept(&self, key: &ServerKey) -> Option<Kept> {
+    fn kept(&self, key: &ServerKey) -> Option<KnownServer> {
         self.table().get(key).cloned()
     }
 
     /// What is known of a server, or that there is none.
-    fn known(&self, key: &ServerKey) -> Result<Kept, Refusal> {
+    fn known(&self, key: &ServerKey) -> Result<KnownServer, Refusal> {
         let servers = self.table();
         servers.get(key).cloned().ok_or_else(|| {
             let names = servers.keys().filter(|(tenant, _)| *tenant == key.0).map(|(_, name)| name.as_str());

@@ -31,17 +31,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::clock::Clock;
-use kernel::ports::companion::{Companion, Severity};
-use kernel::ports::executor::Dispatch;
+use kernel::ports::executor::CallDispatch;
+use kernel::ports::tool_companion::{LogSeverity, ToolCompanion};
 use serde_json::{Map, Value, json};
 
-use crate::fault::Fault;
+use crate::fault::UpstreamFault;
 use crate::wire::{self, CallId};
 pub(crate) use call_traffic::CallTraffic;
-pub use handshake::Era;
 use handshake::OPERATORS_LOG;
-pub(crate) use handshake::{Expected, Met};
-use router::Router;
+pub use handshake::ProtocolEra;
+pub(crate) use handshake::{ExpectedEra, MetServer};
+use router::MessageRouter;
 pub(crate) use server_usage::CallMeter;
 use server_usage::ServerMeter;
 
@@ -54,21 +54,21 @@ const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a server may take to go, step by step; each comes only if the one before was ignored.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ending {
+pub(crate) struct StopGrace {
     /// By itself, once it has been asked: its input has ended.
     pub(crate) asked: Duration,
     /// Once it has been told: by SIGTERM. None: it is not told.
     pub(crate) told: Duration,
 }
 
-impl Ending {
+impl StopGrace {
     /// By force, without a word.
     pub(crate) const AT_ONCE: Self = Self { asked: Duration::ZERO, told: Duration::ZERO };
 }
 
 /// One request as a channel sees it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) id: CallId,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Value,
@@ -76,7 +76,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) schema: Option<&'a Value>,
 }
 
-impl Outgoing<'_> {
+impl OutgoingRequest<'_> {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         wire::request(self.id, self.method, self.params)
     }
@@ -84,24 +84,24 @@ impl Outgoing<'_> {
 
 /// A way to a server and back.
 #[async_trait]
-pub(crate) trait Channel: Send + Sync + fmt::Debug {
+pub(crate) trait ServerChannel: Send + Sync + fmt::Debug {
     /// Sends a request and waits for its answer. Dropping the future must leave the channel usable.
-    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault>;
+    async fn exchange(&self, router: &MessageRouter, request: OutgoingRequest<'_>) -> Result<Value, UpstreamFault>;
 
     /// Sends what wants no answer: a notification, or our answer to a question.
-    async fn tell(&self, message: Vec<u8>) -> Result<(), Fault>;
+    async fn tell(&self, message: Vec<u8>) -> Result<(), UpstreamFault>;
 
     /// Tells the server that a request is over. Never waits, and may fail silently.
     fn cancelled(&self, message: Vec<u8>);
 
     /// What the handshake found out: the revision both sides speak.
-    fn agreed(&self, _met: &Met) {}
+    fn agreed(&self, _met: &MetServer) {}
 
     /// From here on what the server says by itself is heard, if that needs anything to be done.
-    fn listen(&self, _router: &Arc<Router>) {}
+    fn listen(&self, _router: &Arc<MessageRouter>) {}
 
     /// Ends it, by asking, by telling, by force. Comes back when nothing is left.
-    async fn close(&self, ending: Ending);
+    async fn close(&self, ending: StopGrace);
 
     /// The process behind it, if there is one here.
     fn process(&self) -> Option<u32> {
@@ -116,33 +116,33 @@ pub(crate) trait Channel: Send + Sync + fmt::Debug {
 
 /// A server that has been met.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    router: Arc<Router>,
-    channel: Arc<dyn Channel>,
-    met: Met,
+pub(crate) struct ServerConnection {
+    router: Arc<MessageRouter>,
+    channel: Arc<dyn ServerChannel>,
+    met: MetServer,
     clock: Arc<dyn Clock>,
     /// The least severity that a server of the older kind was asked for.
-    log: Mutex<Option<Severity>>,
+    log: Mutex<Option<LogSeverity>>,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Meets the server at the other end of a channel.
     pub(crate) async fn meet(
-        router: Arc<Router>,
-        channel: Arc<dyn Channel>,
+        router: Arc<MessageRouter>,
+        channel: Arc<dyn ServerChannel>,
         clock: Arc<dyn Clock>,
-        expected: Expected,
-        introduction: &handshake::Introduction,
-    ) -> Result<Self, Fault> {
+        expected: ExpectedEra,
+        introduction: &handshake::ClientIntroduction,
+    ) -> Result<Self, UpstreamFault> {
         router.answers_through(&channel);
-        let line = Line { router: &router, channel: &*channel };
+        let line = ConnectionLine { router: &router, channel: &*channel };
         let met = handshake::meet(line, &*clock, expected, introduction).await?;
         channel.listen(&router);
         Ok(Self { router, channel, met, clock, log: Mutex::default() })
     }
 
     /// What the server said of itself.
-    pub(crate) fn met(&self) -> &Met {
+    pub(crate) fn met(&self) -> &MetServer {
         &self.met
     }
 
@@ -156,14 +156,19 @@ impl Connection {
     }
 
     /// Asks and waits. The wait is bounded by whoever drops the future.
-    pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, Fault> {
+    pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, UpstreamFault> {
         self.met.introduce(&mut params);
-        self.line().request(method, params, None, Asker::default()).await
+        self.line().request(method, params, None, RequestAsker::default()).await
     }
 
     /// The same within a time of its own.
-    pub(crate) async fn request_within(&self, span: Duration, method: &str, params: Value) -> Result<Value, Fault> {
-        within(&*self.clock, span, self.request(method, params)).await.unwrap_or(Err(Fault::Late))
+    pub(crate) async fn request_within(
+        &self,
+        span: Duration,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, UpstreamFault> {
+        within(&*self.clock, span, self.request(method, params)).await.unwrap_or(Err(UpstreamFault::Late))
     }
 
     /// Calls a tool once. Its progress, log lines and questions go to the companion.
@@ -171,9 +176,9 @@ impl Connection {
         &self,
         mut params: Value,
         schema: Option<&Value>,
-        companion: &Arc<dyn Companion>,
-        (traffic, dispatch): (&Arc<CallTraffic>, Option<&Arc<Dispatch>>),
-    ) -> Result<Value, Fault> {
+        companion: &Arc<dyn ToolCompanion>,
+        (traffic, dispatch): (&Arc<CallTraffic>, Option<&Arc<CallDispatch>>),
+    ) -> Result<Value, UpstreamFault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
         let wanted = companion.wanted_log();
         self.met.ask_for_log(&mut params, wanted);
@@ -181,12 +186,12 @@ impl Connection {
             self.lower_log(wanted).await;
         }
         let (traffic, dispatch) = (Some(Arc::clone(traffic)), dispatch.map(Arc::clone));
-        let asker = Asker { companion: Some(Arc::clone(companion)), traffic, dispatch };
+        let asker = RequestAsker { companion: Some(Arc::clone(companion)), traffic, dispatch };
         self.line().request("tools/call", params, schema, asker).await
     }
 
     /// Has a server that writes one log for everybody write what this caller wants to hear, too.
-    async fn lower_log(&self, wanted: Severity) {
+    async fn lower_log(&self, wanted: LogSeverity) {
         let level = wanted.min(OPERATORS_LOG);
         {
             let mut asked = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,29 +211,29 @@ impl Connection {
         &self,
         method: &str,
         mut params: Value,
-        companion: &Arc<dyn Companion>,
-    ) -> Result<Value, Fault> {
+        companion: &Arc<dyn ToolCompanion>,
+    ) -> Result<Value, UpstreamFault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
-        let asker = Asker { companion: Some(Arc::clone(companion)), ..Asker::default() };
+        let asker = RequestAsker { companion: Some(Arc::clone(companion)), ..RequestAsker::default() };
         self.line().request(method, params, None, asker).await
     }
 
     /// Is it there (MCP-013)?
-    pub(crate) async fn heartbeat(&self, patience: Duration) -> Result<(), Fault> {
+    pub(crate) async fn heartbeat(&self, patience: Duration) -> Result<(), UpstreamFault> {
         let method = match self.met.era {
-            Era::Modern => "server/discover",
-            Era::Legacy => "ping",
+            ProtocolEra::Modern => "server/discover",
+            ProtocolEra::Legacy => "ping",
         };
         match self.request_within(patience, method, json!({})).await {
             // It knows no ping, and says so: it is there.
-            Ok(_) | Err(Fault::Refused { .. }) => Ok(()),
+            Ok(_) | Err(UpstreamFault::Refused { .. }) => Ok(()),
             Err(fault) => Err(fault),
         }
     }
 
     /// Follows changes of the lists of a server that tells them only to those who ask (2026-07-28). Ends with the connection.
     pub(crate) async fn follow_changes(&self) {
-        if self.met.era == Era::Modern
+        if self.met.era == ProtocolEra::Modern
             && let Some(changes) = self.met.told_changes()
         {
             let params = json!({ "notifications": changes });
@@ -255,51 +260,52 @@ impl Connection {
         self.router.end(why);
     }
 
-    pub(crate) async fn close(&self, ending: Ending) {
+    pub(crate) async fn close(&self, ending: StopGrace) {
         self.channel.close(ending).await;
         self.router.end("the connection was closed");
     }
 
-    fn line(&self) -> Line<'_> {
-        Line { router: &self.router, channel: &*self.channel }
+    fn line(&self) -> ConnectionLine<'_> {
+        ConnectionLine { router: &self.router, channel: &*self.channel }
     }
 }
 
 /// On whose behalf something is asked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asker {
+pub(crate) struct RequestAsker {
     /// Hears progress, log lines and questions.
-    pub(crate) companion: Option<Arc<dyn Companion>>,
+    pub(crate) companion: Option<Arc<dyn ToolCompanion>>,
     /// Counts what goes out and comes back.
     pub(crate) traffic: Option<Arc<CallTraffic>>,
     /// Released when the first byte leaves.
-    pub(crate) dispatch: Option<Arc<Dispatch>>,
+    pub(crate) dispatch: Option<Arc<CallDispatch>>,
 }
 
 /// A router and its channel, for as long as something is asked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line<'a> {
-    pub(crate) router: &'a Router,
-    pub(crate) channel: &'a dyn Channel,
+pub(crate) struct ConnectionLine<'a> {
+    pub(crate) router: &'a MessageRouter,
+    pub(crate) channel: &'a dyn ServerChannel,
 }
 
-impl Line<'_> {
+impl ConnectionLine<'_> {
     pub(crate) async fn request(
         self,
         method: &str,
         mut params: Value,
         schema: Option<&Value>,
-        asker: Asker,
-    ) -> Result<Value, Fault> {
+        asker: RequestAsker,
+    ) -> Result<Value, UpstreamFault> {
         let has_companion = asker.companion.is_some();
         let id = self.router.begin(asker)?;
         // These two are never taken back: a server that does not know the first would hear of a request it has forgotten, and
         // the second must not be.
-        let mut asking = Asking { line: self, id, answered: matches!(method, "server/discover" | "initialize") };
+        let mut asking =
+            PendingRequest { line: self, id, answered: matches!(method, "server/discover" | "initialize") };
         if has_companion && let Some(meta) = meta(&mut params) {
             meta.insert("progressToken".to_owned(), json!(id));
         }
-        let outcome = self.channel.exchange(self.router, Outgoing { id, method, params: &params, schema }).await;
+        let outcome = self.channel.exchange(self.router, OutgoingRequest { id, method, params: &params, schema }).await;
         // After a fault the other side has nothing more to say about it either.
         asking.answered = true;
         outcome
@@ -307,13 +313,13 @@ impl Line<'_> {
 }
 
 /// CONN-1: a request that is dropped before its answer came is taken back.
-struct Asking<'a> {
-    line: Line<'a>,
+struct PendingRequest<'a> {
+    line: ConnectionLine<'a>,
     id: CallId,
     answered: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let was_sent = self.line.router.over(self.id);
         if !self.answered && was_sent {

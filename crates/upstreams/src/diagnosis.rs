@@ -23,15 +23,15 @@ const SDK_FORMER: &str = "mcp<2";
 
 /// Why it does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Diagnosis {
+pub struct StartDiagnosis {
     /// For people, one sentence.
     pub what: String,
-    pub remedy: Option<Remedy>,
+    pub remedy: Option<StartRemedy>,
 }
 
 /// What would give a server what it misses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remedy {
+pub enum StartRemedy {
     /// Reading this path.
     Read(String),
     /// Writing below this folder.
@@ -48,7 +48,7 @@ pub enum Remedy {
     Patience,
 }
 
-impl Remedy {
+impl StartRemedy {
     /// The arguments of `gantry server` that do it, for a server of this name.
     pub fn arguments(&self, server: &str) -> Vec<String> {
         let (command, values) = match self {
@@ -70,7 +70,7 @@ impl Remedy {
 }
 
 /// What is wrong, from why Gantry says that it did not start and from the last lines of its log, oldest first.
-pub fn diagnose(error: Option<&str>, log: &[String]) -> Diagnosis {
+pub fn diagnose(error: Option<&str>, log: &[String]) -> StartDiagnosis {
     // Only the last start counts.
     let is_end = |line: &&String| line.contains("[gantry] it did not start");
     let ends: Vec<usize> = log.iter().enumerate().filter(|(_, line)| is_end(line)).map(|(at, _)| at).collect();
@@ -84,7 +84,7 @@ pub fn diagnose(error: Option<&str>, log: &[String]) -> Diagnosis {
     }
     let error = error.unwrap_or_default();
     if error.contains("in time") {
-        return Diagnosis { what: "it did not answer in time".into(), remedy: Some(Remedy::Patience) };
+        return StartDiagnosis { what: "it did not answer in time".into(), remedy: Some(StartRemedy::Patience) };
     }
     let own = lines.iter().rev().find(|line| !line.starts_with("[gantry]") && line.chars().any(char::is_alphanumeric));
     let what = match own {
@@ -94,7 +94,7 @@ pub fn diagnose(error: Option<&str>, log: &[String]) -> Diagnosis {
         _ if error.is_empty() => "it does not answer".to_owned(),
         _ => shown(error),
     };
-    Diagnosis { what, remedy: None }
+    StartDiagnosis { what, remedy: None }
 }
 
 /// The line without the time that stands before it.
@@ -106,7 +106,7 @@ fn said(line: &str) -> &str {
 }
 
 /// What a line says, and with it those behind it.
-type Sign = fn(&str, &[&str]) -> Option<Diagnosis>;
+type Sign = fn(&str, &[&str]) -> Option<StartDiagnosis>;
 
 /// Signs, the surest first.
 const SIGNS: [Sign; 13] = [
@@ -125,24 +125,24 @@ const SIGNS: [Sign; 13] = [
     |line, _| no_module(line),
 ];
 
-fn found(what: String, remedy: Option<Remedy>) -> Option<Diagnosis> {
-    Some(Diagnosis { what, remedy })
+fn found(what: String, remedy: Option<StartRemedy>) -> Option<StartDiagnosis> {
+    Some(StartDiagnosis { what, remedy })
 }
 
-fn not_let_through(line: &str) -> Option<Diagnosis> {
+fn not_let_through(line: &str) -> Option<StartDiagnosis> {
     let place = line.split_once(NOT_LET_THROUGH)?.1.trim();
-    found(format!("it wants to connect to {place}"), Some(Remedy::Host(place.to_owned())))
+    found(format!("it wants to connect to {place}"), Some(StartRemedy::Host(place.to_owned())))
 }
 
 /// As many files as one process may have. What it could not open then is there, and may be seen.
-fn no_descriptor(line: &str) -> Option<Diagnosis> {
+fn no_descriptor(line: &str) -> Option<StartDiagnosis> {
     let signs = ["EMFILE", "Too many open files", "too many open files"];
     signs.iter().any(|sign| line.contains(sign)).then_some(())?;
     found("it opens more files than a process may have at once (`[sandbox]`, `open_files`)".into(), None)
 }
 
 /// npm: `404 Not Found - GET https://registry/name`, uv: `Because name was not found in the package registry`.
-fn no_package(line: &str) -> Option<Diagnosis> {
+fn no_package(line: &str) -> Option<StartDiagnosis> {
     if line.contains("was not found in the package registry") {
         let name = line.split_once("Because ").and_then(|(_, rest)| rest.split_whitespace().next());
         return found(format!("there is no package `{}` on PyPI", plain(name.unwrap_or("of that name"))), None);
@@ -159,9 +159,9 @@ fn no_package(line: &str) -> Option<Diagnosis> {
 }
 
 /// A network that has an authority of its own, which the program does not look for where the system does.
-fn no_trust(line: &str) -> Option<Diagnosis> {
+fn no_trust(line: &str) -> Option<StartDiagnosis> {
     let signs = ["UnknownIssuer", "unable to get local issuer certificate", "SELF_SIGNED_CERT_IN_CHAIN"];
-    let remedy = || Some(Remedy::Variables(vec!["SSL_CERT_FILE".into()]));
+    let remedy = || Some(StartRemedy::Variables(vec!["SSL_CERT_FILE".into()]));
     signs.iter().any(|sign| line.contains(sign)).then(|| {
         found(
             "it does not trust the certificate of what it connects to: name the file with your authorities".into(),
@@ -170,7 +170,7 @@ fn no_trust(line: &str) -> Option<Diagnosis> {
     })?
 }
 
-fn no_registry(line: &str) -> Option<Diagnosis> {
+fn no_registry(line: &str) -> Option<StartDiagnosis> {
     let of_npm = line.contains("npm err")
         && ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ECONNRESET"].iter().any(|code| line.contains(code));
     let of_uv = line.contains("Failed to fetch: `http") || line.contains("error sending request for url");
@@ -179,7 +179,7 @@ fn no_registry(line: &str) -> Option<Diagnosis> {
         .flatten()
 }
 
-fn no_memory(line: &str) -> Option<Diagnosis> {
+fn no_memory(line: &str) -> Option<StartDiagnosis> {
     let of_heap = line.contains("JavaScript heap out of memory") || line.starts_with("MemoryError");
     (line.contains("for want of memory") || of_heap)
         .then(|| found("it needs more memory than servers have (`[upstreams]`, `memory_mb`)".into(), None))
@@ -187,14 +187,14 @@ fn no_memory(line: &str) -> Option<Diagnosis> {
 }
 
 /// Something that is not there inside, whether it is outside or not.
-fn no_file(line: &str) -> Option<Diagnosis> {
+fn no_file(line: &str) -> Option<StartDiagnosis> {
     let absent =
         ["ENOENT", "No such file or directory", "Cannot find module '/", "can't open file '/", "does not exist"];
     if !absent.iter().any(|sign| line.contains(sign)) {
         return None;
     }
     let path = path_in(line)?;
-    found(format!("it looks for `{path}`, which it may not see"), Some(Remedy::Read(path)))
+    found(format!("it looks for `{path}`, which it may not see"), Some(StartRemedy::Read(path)))
 }
 
 /// The path that a program was refused, if that is what this line says: of a start, or of a call.
@@ -206,15 +206,15 @@ pub fn refused_path(line: &str) -> Option<String> {
     path_in(line)
 }
 
-fn no_write(line: &str) -> Option<Diagnosis> {
+fn no_write(line: &str) -> Option<StartDiagnosis> {
     let path = refused_path(line)?;
     let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
     let folder = if folder.is_empty() { path.as_str() } else { folder };
-    found(format!("it wants to use `{path}`, which it may not"), Some(Remedy::Write(folder.to_owned())))
+    found(format!("it wants to use `{path}`, which it may not"), Some(StartRemedy::Write(folder.to_owned())))
 }
 
 /// The version 2 of the Python SDK has other modules, and those of version 1 are what most servers were written with.
-fn other_sdk(line: &str) -> Option<Diagnosis> {
+fn other_sdk(line: &str) -> Option<StartDiagnosis> {
     let of_sdk = |name: &str| name.split('.').next() == Some(SDK) && name.contains('.');
     let module = line.split_once("No module named ").and_then(|(_, rest)| in_quotes(rest)).filter(|name| of_sdk(name));
     let name = line.split_once("cannot import name ").and_then(|(_, rest)| {
@@ -228,12 +228,12 @@ fn other_sdk(line: &str) -> Option<Diagnosis> {
             "the version of the Python SDK `{SDK}` that is installed does not have `{}`: it was written for another one, mostly `{SDK_FORMER}`",
             plain(missing)
         ),
-        Some(Remedy::Package(SDK_FORMER.to_owned())),
+        Some(StartRemedy::Package(SDK_FORMER.to_owned())),
     )
 }
 
 /// Packages of which one wants another version of the other than is there: `pkg_resources`, `pip check`, uv.
-fn no_fit(line: &str) -> Option<Diagnosis> {
+fn no_fit(line: &str) -> Option<StartDiagnosis> {
     let line = line.trim();
     let is_conflict = line.contains("VersionConflict: ")
         || line.contains("which is incompatible")
@@ -247,7 +247,7 @@ fn no_fit(line: &str) -> Option<Diagnosis> {
         .find_map(|(_, rest)| requirement(rest).filter(|wanted| wanted.starts_with(SDK) && wanted.contains('<')));
     found(
         format!("two of its packages do not go together: {}", shown(why)),
-        wants_sdk.map(|wanted| Remedy::Package(wanted.to_owned())),
+        wants_sdk.map(|wanted| StartRemedy::Package(wanted.to_owned())),
     )
 }
 
@@ -262,7 +262,7 @@ fn requirement(text: &str) -> Option<&str> {
 }
 
 /// git, GitPython and `mcp-server-git`, of a folder that is none, or that they may not see.
-fn no_repository(line: &str) -> Option<Diagnosis> {
+fn no_repository(line: &str) -> Option<StartDiagnosis> {
     let lower = line.to_ascii_lowercase();
     let signs = ["not a git repository", "not a valid git repository", "invalidgitrepositoryerror", "nosuchpatherror"];
     signs.iter().any(|sign| lower.contains(sign)).then_some(())?;
@@ -271,10 +271,10 @@ fn no_repository(line: &str) -> Option<Diagnosis> {
         Some(folder) => format!("`{folder}` is no git repository that it may read"),
         None => "it was given no git repository: its arguments have to name one, which it may read".to_owned(),
     };
-    found(what, Some(Remedy::Repository(folder)))
+    found(what, Some(StartRemedy::Repository(folder)))
 }
 
-fn no_module(line: &str) -> Option<Diagnosis> {
+fn no_module(line: &str) -> Option<StartDiagnosis> {
     let (_, rest) = ["No module named ", "Cannot find package ", "Cannot find module "]
         .iter()
         .find_map(|sign| line.split_once(sign))?;
@@ -472,7 +472,7 @@ mod tests {
         ];
         let told = diagnose(None, &log.map(str::to_owned));
         assert_eq!(told.what, "it wants the variables `SLACK_BOT_TOKEN` and `TEAM`");
-        assert_eq!(told.remedy, Some(Remedy::Variables(vec!["SLACK_BOT_TOKEN".into(), "TEAM".into()])));
+        assert_eq!(told.remedy, Some(StartRemedy::Variables(vec!["SLACK_BOT_TOKEN".into(), "TEAM".into()])));
     }
 
     #[test]
@@ -485,13 +485,13 @@ mod tests {
             "2026-01-01T00:00:01Z [gantry] it did not start: the program ended",
         ];
         let told = diagnose(None, &log.map(str::to_owned));
-        assert_eq!(told.remedy, Some(Remedy::Host("x.example:443".into())));
+        assert_eq!(told.remedy, Some(StartRemedy::Host("x.example:443".into())));
     }
 
     #[test]
     fn without_a_sign_the_reason_is_what_gantry_knows() {
         let late = diagnose(Some("the server did not answer in time"), &[]);
-        assert_eq!(late.remedy, Some(Remedy::Patience));
+        assert_eq!(late.remedy, Some(StartRemedy::Patience));
         let ours = diagnose(Some("the server's program could not be started: no such file or directory"), &[]);
         assert!(ours.what.contains("could not be started") && ours.remedy.is_none());
         let long = diagnose(Some("the program ended"), &["x".repeat(1_000)]);

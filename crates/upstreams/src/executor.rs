@@ -10,28 +10,28 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use contract::cost::Reported;
+use contract::cost::ReportedCost;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest};
 use contract::trace_context::TraceContext;
 use kernel::PlaceUsage;
-use kernel::journey::OutwardCall;
-use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage};
-use kernel::ports::redactor::Given;
+use kernel::call_trace::OutwardCall;
+use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
+use kernel::ports::redactor::GivenCredentials;
 use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
 use crate::connection::{CallMeter, CallTraffic};
-use crate::fault::{Fault, bounded_content};
+use crate::fault::{UpstreamFault, bounded_content};
 use crate::observer::UpstreamEvent;
-use crate::rounds::{Round, Rounds};
+use crate::rounds::{RequestRound, RequestRounds};
 use crate::server_tasks;
-use crate::spec::Relay;
-use crate::supervisor::Unit;
-use crate::supervisor::live::Live;
-use crate::upstreams::Upstreams;
+use crate::spec::RelayedQuestions;
+use crate::supervisor::ServerUnit;
+use crate::supervisor::live::LiveConnection;
+use crate::upstreams::UpstreamServers;
 use crate::wire::is_ours;
 
 /// Where a server finds the idempotency key of a call: in its `_meta`, where a server of ours looks for one, too.
@@ -49,12 +49,12 @@ const REPEATS_MAX: u32 = 1;
 /// Runs tools of servers behind Gantry.
 #[derive(Debug, Clone)]
 pub struct UpstreamExecutor {
-    upstreams: Arc<Upstreams>,
+    upstreams: Arc<UpstreamServers>,
 }
 
 impl UpstreamExecutor {
     /// For these servers.
-    pub fn new(upstreams: Arc<Upstreams>) -> Self {
+    pub fn new(upstreams: Arc<UpstreamServers>) -> Self {
         Self { upstreams }
     }
 }
@@ -82,12 +82,12 @@ impl Executor for UpstreamExecutor {
     }
 
     /// Those of its server.
-    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<Given> {
+    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<GivenCredentials> {
         let Some(Execution::Mcp { server, .. }) = &tool.manifest.execution else { return None };
         let definition = self.upstreams.definition(&tool.tenant, server).ok()?;
         let names: Vec<Box<str>> = definition.spec.reach.credentials().map(Into::into).collect();
         let tenant = if definition.spec.shareable { &definition.tenant } else { tenant };
-        (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
+        (!names.is_empty()).then(|| GivenCredentials { tenant: tenant.clone(), names })
     }
 
     fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
@@ -130,15 +130,15 @@ impl Executor for UpstreamExecutor {
             call.usage_at_end.leave(counts.clone().read());
             let fault = match asked.once(live.live()).await {
                 Ok(result) => {
-                    let Reported { cost: cost_incurred, tokens } = reported(&result);
-                    let usage = Usage { cost_incurred, tokens, ..counts.read().await };
+                    let ReportedCost { cost: cost_incurred, tokens } = reported(&result);
+                    let usage = ResourceUsage { cost_incurred, tokens, ..counts.read().await };
                     return judged(result, server, safe)
                         .map(|value| ToolOutput { value: live.scrubber.value(value), usage })
                         .map_err(|error| refused(&unit, &live, error, safe).having_used(usage));
                 }
                 Err(fault) => fault,
             };
-            if matches!(fault, Fault::NotSent(_)) {
+            if matches!(fault, UpstreamFault::NotSent(_)) {
                 // A fault that came after an answer is another one (FAULT-4).
                 call.dispatch.hold();
             }
@@ -146,7 +146,7 @@ impl Executor for UpstreamExecutor {
                 live.connection.give_up("the server cannot be reached");
             }
             // EXE-1.
-            let again = matches!(fault, Fault::NotSent(_)) || (safe && fault.ends_connection());
+            let again = matches!(fault, UpstreamFault::NotSent(_)) || (safe && fault.ends_connection());
             if !again || repeats >= REPEATS_MAX {
                 let said = fault.to_string();
                 let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
@@ -160,7 +160,7 @@ impl Executor for UpstreamExecutor {
 }
 
 /// What a caller is told, with what nobody knows the outcome of counted.
-fn refused(unit: &Unit, live: &Live, error: ExecutorError, safe: bool) -> ExecutorError {
+fn refused(unit: &ServerUnit, live: &LiveConnection, error: ExecutorError, safe: bool) -> ExecutorError {
     if error.reach == ExecutionReach::MayHaveRun && !safe {
         unit.teller.tell(UpstreamEvent::Indeterminate);
     }
@@ -171,14 +171,14 @@ fn refused(unit: &Unit, live: &Live, error: ExecutorError, safe: bool) -> Execut
 struct Asked<'a> {
     call: &'a ToolCall,
     tool: &'a str,
-    relay: Relay,
-    unit: &'a Unit,
+    relay: RelayedQuestions,
+    unit: &'a ServerUnit,
     traffic: &'a Arc<CallTraffic>,
 }
 
 impl Asked<'_> {
     /// Sends it, and again with the answers as long as the server asks back (EXE-3).
-    async fn once(&self, live: &Arc<Live>) -> Result<Value, Fault> {
+    async fn once(&self, live: &Arc<LiveConnection>) -> Result<Value, UpstreamFault> {
         let companion = live.discreet(&self.call.companion);
         let underway = self.call.trace.begin(|| OutwardCall::Mcp {
             method: "tools/call",
@@ -194,10 +194,10 @@ impl Asked<'_> {
             members.insert("task".to_owned(), server_tasks::wish());
         }
         let schema = Some(&self.call.tool.manifest.parameters);
-        let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
+        let rounds = RequestRounds { params, relay: self.relay, server: &self.unit.name };
         let send = |params, round| {
             // FAULT-4: a later round that does not leave takes nothing back.
-            let dispatch = (round == Round::First).then_some(&self.call.dispatch);
+            let dispatch = (round == RequestRound::First).then_some(&self.call.dispatch);
             live.connection.call(params, schema, &companion, (self.traffic, dispatch))
         };
         let outcome = match rounds.through(&*companion, send).await {
@@ -218,9 +218,9 @@ fn in_meta(trace: &TraceContext) -> Map<String, Value> {
 }
 
 /// What the server says in the metadata of a result that the call has cost (COST-004).
-fn reported(result: &Value) -> Reported {
-    let said = result.get("_meta").and_then(|meta| meta.get(Reported::META));
-    said.map(Reported::read).unwrap_or_default()
+fn reported(result: &Value) -> ReportedCost {
+    let said = result.get("_meta").and_then(|meta| meta.get(ReportedCost::META));
+    said.map(ReportedCost::read).unwrap_or_default()
 }
 
 /// What counts for one call while it is on a server. (EXEC-017)
@@ -232,12 +232,12 @@ struct Counts {
 
 impl Counts {
     /// The bytes of the messages that went out and came back, and what the call used of a server that is a program of ours.
-    async fn read(self) -> Usage {
+    async fn read(self) -> ResourceUsage {
         let (network_bytes_sent, network_bytes_received) = self.traffic.bytes();
-        let usage = Usage { network_bytes_sent, network_bytes_received, ..Usage::default() };
+        let usage = ResourceUsage { network_bytes_sent, network_bytes_received, ..ResourceUsage::default() };
         let Some(meter) = self.meter else { return usage };
         let used = meter.end().await;
-        Usage {
+        ResourceUsage {
             cpu_millicore_seconds: u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX),
             memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
             ..usage
@@ -247,7 +247,7 @@ impl Counts {
 
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
 fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, ExecutorError> {
-    let nonsense = || Fault::Nonsense("result of a tool").failure(server, safe);
+    let nonsense = || UpstreamFault::Nonsense("result of a tool").failure(server, safe);
     let members = result.as_object_mut().ok_or_else(nonsense)?;
     if members.get("resultType").and_then(Value::as_str).is_some_and(|kind| kind != "complete") {
         return Err(nonsense());
@@ -288,7 +288,7 @@ fn beside(mut value: Value, structured: Option<Value>, meta: Option<Value>) -> V
 
 /// What of a result's metadata is said to us: who the server is, and which of its tasks the result is of.
 const BETWEEN_US: [&str; 3] =
-    [Reported::META, "io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/related-task"];
+    [ReportedCost::META, "io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/related-task"];
 
 /// Metadata of a result as it is handed on: without what the server has said to us, and without what only we say.
 fn handed_on(meta: Value) -> Option<Value> {
@@ -349,7 +349,7 @@ mod tests {
         let cost = said.cost.unwrap();
         assert_eq!((cost.amount.to_string(), cost.currency.as_str(), said.tokens), ("0.03".into(), "EUR", Some(120)));
         for silent in [json!({ "content": [] }), json!({ "_meta": { "gantry/usage": "much" } }), json!([])] {
-            assert_eq!(reported(&silent), Reported::default(), "{silent}");
+            assert_eq!(reported(&silent), ReportedCost::default(), "{silent}");
         }
     }
 

@@ -1,16 +1,16 @@
 //! Why a request to a server behind Gantry came to nothing, told by what it means for the caller: was it executed?
 //!
 //! Invariants
-//! - FAULT-1: [`Fault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
+//! - FAULT-1: [`UpstreamFault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
 //!   answer counts as "may have happened" (DESIGN §5). So does an answer that cannot be understood: whoever gave it has had
 //!   the request.
 //! - FAULT-3: what was turned away has not happened: a connection that was refused, a status that is given in place of an
 //!   execution, an error of the protocol that says by its number that nothing was begun. Every other error of a server
-//!   (-32603, -32000 …) may have come in the middle ([`Fault::reach`]), whatever status it came with: some answer every
+//!   (-32603, -32000 …) may have come in the middle ([`UpstreamFault::reach`]), whatever status it came with: some answer every
 //!   failure of a tool with 400. Only a transport that turns a request away in words known to be such words is believed
 //!   ([`is_of_transport`], decision 0108).
 //! - FAULT-4: a call that a server has answered with a question has begun. Whatever ends it from there on, nobody can say
-//!   that nothing was done ([`Fault::after_answer`]).
+//!   that nothing was done ([`UpstreamFault::after_answer`]).
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
@@ -64,7 +64,7 @@ pub(crate) const DETAILS_BYTES_MAX: usize = 64 << 10;
 
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum UpstreamFault {
     /// It never left, or was turned away at the door.
     #[error("the request did not reach the server: {0}")]
     NotSent(&'static str),
@@ -106,7 +106,7 @@ pub(crate) enum Fault {
     Begun(Box<Self>),
 }
 
-impl From<ExecutorError> for Fault {
+impl From<ExecutorError> for UpstreamFault {
     fn from(error: ExecutorError) -> Self {
         Self::Ours(Box::new(error))
     }
@@ -114,19 +114,19 @@ impl From<ExecutorError> for Fault {
 
 /// Whatever refuses on our side does so before a request leaves. Who stops one that is on its way says how far it came
 /// ([`ExecutorError`]).
-impl From<Refusal> for Fault {
+impl From<Refusal> for UpstreamFault {
     fn from(refusal: Refusal) -> Self {
         ExecutorError::not_sent(refusal).into()
     }
 }
 
-impl From<RpcError> for Fault {
+impl From<RpcError> for UpstreamFault {
     fn from(error: RpcError) -> Self {
         Self::Refused { error, at_door: false }
     }
 }
 
-impl From<AnswerError> for Fault {
+impl From<AnswerError> for UpstreamFault {
     fn from(error: AnswerError) -> Self {
         match error {
             AnswerError::Rpc(error) => error.into(),
@@ -136,7 +136,7 @@ impl From<AnswerError> for Fault {
     }
 }
 
-impl Fault {
+impl UpstreamFault {
     /// What helps, of what was refused on our side.
     pub(crate) fn hint(&self) -> Option<&str> {
         match self {
@@ -335,22 +335,22 @@ mod tests {
 
     #[test]
     fn a_call_that_may_have_happened_is_never_called_a_plain_failure() {
-        let error = |code| Fault::from(RpcError { code, message: "no".into(), data: None });
+        let error = |code| UpstreamFault::from(RpcError { code, message: "no".into(), data: None });
         for (fault, unsafe_code, safe_code) in [
-            (Fault::Lost("x"), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::Late, ErrorCode::E3413, ErrorCode::E3503),
-            (Fault::Status(500), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::Nonsense("x"), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::TooLarge, ErrorCode::E3414, ErrorCode::E3414),
-            (Fault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
-            (Fault::Status(408), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::Status(499), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::Status(307), ErrorCode::E3502, ErrorCode::E3502),
-            (Fault::Status(302), ErrorCode::E3413, ErrorCode::E3502),
-            (Fault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
-            (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
-            (Fault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),
+            (UpstreamFault::Lost("x"), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::Late, ErrorCode::E3413, ErrorCode::E3503),
+            (UpstreamFault::Status(500), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::Nonsense("x"), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::TooLarge, ErrorCode::E3414, ErrorCode::E3414),
+            (UpstreamFault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
+            (UpstreamFault::Status(408), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::Status(499), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::Status(307), ErrorCode::E3502, ErrorCode::E3502),
+            (UpstreamFault::Status(302), ErrorCode::E3413, ErrorCode::E3502),
+            (UpstreamFault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
+            (UpstreamFault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
+            (UpstreamFault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),
             (error(INVALID_PARAMS), ErrorCode::E3301, ErrorCode::E3301),
             (error(RESOURCE_NOT_FOUND), ErrorCode::E3008, ErrorCode::E3008),
             (error(-32603), ErrorCode::E3502, ErrorCode::E3502),
@@ -361,39 +361,46 @@ mod tests {
     }
 
     /// Every fault there is. One that is added has to be judged here.
-    fn judged(fault: &Fault) -> Option<ExecutionReach> {
+    fn judged(fault: &UpstreamFault) -> Option<ExecutionReach> {
         match fault {
-            Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
-            Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
-            Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) | Fault::Ambiguous(_) => Some(ExecutionReach::MayHaveRun),
-            Fault::TooLarge => Some(ExecutionReach::Answered),
-            Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) | Fault::Begun(_) => None,
+            UpstreamFault::NotSent(_) | UpstreamFault::Version(_) => Some(ExecutionReach::NotSent),
+            UpstreamFault::Busy { .. } | UpstreamFault::Denied(_) => Some(ExecutionReach::Refused),
+            UpstreamFault::Lost(_) | UpstreamFault::Late | UpstreamFault::Nonsense(_) | UpstreamFault::Ambiguous(_) => {
+                Some(ExecutionReach::MayHaveRun)
+            }
+            UpstreamFault::TooLarge => Some(ExecutionReach::Answered),
+            UpstreamFault::Refused { .. }
+            | UpstreamFault::Status(_)
+            | UpstreamFault::Ours(_)
+            | UpstreamFault::Begun(_) => None,
         }
     }
 
     #[test]
     fn each_fault_says_how_far_the_call_came() {
         use ExecutionReach::{Answered, MayHaveRun, NotSent, Refused};
-        let ours = |reach| Fault::from(ExecutorError::new(Refusal::new(ErrorCode::E3405, "no"), reach));
-        let rpc =
-            |code, at_door| Fault::Refused { error: RpcError { code, message: "no".into(), data: None }, at_door };
+        let ours = |reach| UpstreamFault::from(ExecutorError::new(Refusal::new(ErrorCode::E3405, "no"), reach));
+        let rpc = |code, at_door| UpstreamFault::Refused {
+            error: RpcError { code, message: "no".into(), data: None },
+            at_door,
+        };
         let mut table = vec![
-            (Fault::NotSent("x"), NotSent),
-            (Fault::Version("x".into()), NotSent),
-            (Fault::Lost("x"), MayHaveRun),
-            (Fault::Late, MayHaveRun),
-            (Fault::Nonsense("x"), MayHaveRun),
-            (Fault::TooLarge, Answered),
-            (Fault::Busy { retry_after_ms: None }, Refused),
-            (Fault::Denied(401), Refused),
-            (Fault::Denied(403), Refused),
+            (UpstreamFault::NotSent("x"), NotSent),
+            (UpstreamFault::Version("x".into()), NotSent),
+            (UpstreamFault::Lost("x"), MayHaveRun),
+            (UpstreamFault::Late, MayHaveRun),
+            (UpstreamFault::Nonsense("x"), MayHaveRun),
+            (UpstreamFault::TooLarge, Answered),
+            (UpstreamFault::Busy { retry_after_ms: None }, Refused),
+            (UpstreamFault::Denied(401), Refused),
+            (UpstreamFault::Denied(403), Refused),
         ];
         table.extend(ExecutionReach::ALL.map(|reach| (ours(reach), reach)));
         for status in [307, 308, 400, 404, 405, 409, 413, 415, 422, 425, 426] {
-            table.push((Fault::Status(status), Refused));
+            table.push((UpstreamFault::Status(status), Refused));
         }
         for status in [300, 301, 302, 303, 304, 408, 418, 424, 444, 460, 499, 500, 502, 503, 504, 599] {
-            table.push((Fault::Status(status), MayHaveRun));
+            table.push((UpstreamFault::Status(status), MayHaveRun));
         }
         for code in [-32700, -32600, -32601, -32020, -32021, -32022] {
             table.push((rpc(code, false), Refused));
@@ -436,41 +443,41 @@ mod tests {
     #[test]
     fn an_error_under_a_status_is_clean_only_where_it_cannot_be_a_tool_s() {
         use ExecutionReach::{Answered, MayHaveRun, NotSent, Refused};
-        let gone = || Fault::NotSent("the session is gone");
+        let gone = || UpstreamFault::NotSent("the session is gone");
         for (fault, status, code, message, reach) in [
             // What says by its number that nothing was begun, under every status.
-            (Fault::Status(400), 400, -32700, "half done", Refused),
-            (Fault::Status(422), 422, -32600, "half done", Refused),
-            (Fault::Status(500), 500, -32601, "half done", Refused),
-            (Fault::Status(400), 400, -32020, "half done", Refused),
+            (UpstreamFault::Status(400), 400, -32700, "half done", Refused),
+            (UpstreamFault::Status(422), 422, -32600, "half done", Refused),
+            (UpstreamFault::Status(500), 500, -32601, "half done", Refused),
+            (UpstreamFault::Status(400), 400, -32020, "half done", Refused),
             // Parameters may have been judged by the tool.
-            (Fault::Status(400), 400, -32602, "no", Answered),
+            (UpstreamFault::Status(400), 400, -32602, "no", Answered),
             (gone(), 404, -32602, "no", Answered),
             // A failure in the middle, under whatever status.
-            (Fault::Status(400), 400, -32603, "no session", MayHaveRun),
-            (Fault::Status(409), 409, -32603, "half done", MayHaveRun),
-            (Fault::Status(415), 415, -32603, "half done", MayHaveRun),
+            (UpstreamFault::Status(400), 400, -32603, "no session", MayHaveRun),
+            (UpstreamFault::Status(409), 409, -32603, "half done", MayHaveRun),
+            (UpstreamFault::Status(415), 415, -32603, "half done", MayHaveRun),
             (gone(), 404, -32603, "half done", MayHaveRun),
             (gone(), 404, -32002, "half done", MayHaveRun),
-            (Fault::Status(400), 400, -32000, "half done", MayHaveRun),
-            (Fault::Status(400), 400, -32000, "Connection closed", MayHaveRun),
-            (Fault::Status(404), 404, -32001, "Request timed out", MayHaveRun),
-            (Fault::Status(422), 422, -32050, "no session", MayHaveRun),
-            (Fault::Status(400), 400, 7, "no session", MayHaveRun),
-            (Fault::Status(500), 500, -32000, "no session", MayHaveRun),
+            (UpstreamFault::Status(400), 400, -32000, "half done", MayHaveRun),
+            (UpstreamFault::Status(400), 400, -32000, "Connection closed", MayHaveRun),
+            (UpstreamFault::Status(404), 404, -32001, "Request timed out", MayHaveRun),
+            (UpstreamFault::Status(422), 422, -32050, "no session", MayHaveRun),
+            (UpstreamFault::Status(400), 400, 7, "no session", MayHaveRun),
+            (UpstreamFault::Status(500), 500, -32000, "no session", MayHaveRun),
             // A transport that speaks for itself.
-            (Fault::Status(400), 400, -32000, "no session", Refused),
-            (Fault::Status(400), 400, -32000, "Bad Request: Mcp-Session-Id header is required", Refused),
-            (Fault::Status(400), 400, -32000, "Bad Request: Server not initialized", Refused),
-            (Fault::Status(404), 404, -32001, "Session not found", Refused),
-            (Fault::Status(405), 405, -32000, "Method not allowed.", Refused),
-            (Fault::Status(406), 406, -32000, "Not Acceptable", Refused),
+            (UpstreamFault::Status(400), 400, -32000, "no session", Refused),
+            (UpstreamFault::Status(400), 400, -32000, "Bad Request: Mcp-Session-Id header is required", Refused),
+            (UpstreamFault::Status(400), 400, -32000, "Bad Request: Server not initialized", Refused),
+            (UpstreamFault::Status(404), 404, -32001, "Session not found", Refused),
+            (UpstreamFault::Status(405), 405, -32000, "Method not allowed.", Refused),
+            (UpstreamFault::Status(406), 406, -32000, "Not Acceptable", Refused),
             (gone(), 404, -32001, "Session not found", NotSent),
             (gone(), 404, -32000, "Not Found: Session has been terminated", NotSent),
             // Words of its own, under the status of a session that is gone, or with the word in the middle.
             (gone(), 404, -32001, "what session?", MayHaveRun),
             (gone(), 404, -32000, "charged, but there is no mailbox for the receipt", MayHaveRun),
-            (Fault::Status(400), 400, -32000, "charged. Session not found for the receipt", MayHaveRun),
+            (UpstreamFault::Status(400), 400, -32000, "charged. Session not found for the receipt", MayHaveRun),
             (gone(), 404, -32600, "Session has been terminated", NotSent),
         ] {
             let error = RpcError { code, message: message.into(), data: None };

@@ -1,7 +1,7 @@
 //! From the `mcpServers` block people already have to servers behind Gantry: what will run, what it may touch and why,
 //! and which values are secrets that must not stay in a configuration. (MCP-005, MCP-006, X-35)
 //!
-//! Pure but for one trait, [`Machine`], which says what is on this machine. Nothing is started, written or sent here.
+//! Pure but for one trait, [`ImportMachine`], which says what is on this machine. Nothing is started, written or sent here.
 //!
 //! Invariants
 //! - IMP-1: a problem of one server never hides another server; every problem is named with its place in the file.
@@ -38,7 +38,7 @@ mod runners;
 pub(crate) mod secrets;
 mod shims;
 
-pub use grants::Grant;
+pub use grants::ImportGrant;
 pub use installed_package::{InstalledPackage, start_from};
 pub use own_files::is_system;
 pub use package_request::PackageRequest;
@@ -57,7 +57,7 @@ const EDITOR_FOLDERS: [&str; 7] = [".vscode", ".cursor", ".zed", ".windsurf", ".
 /// Longest name of a server.
 const NAME_CHARS_MAX: usize = 64;
 /// What is on this machine.
-pub trait Machine {
+pub trait ImportMachine {
     /// What is at this path, if anything is.
     fn kind(&self, path: &Path) -> Option<PathKind>;
     /// Where programs are that are named without a path, in the order in which they are looked for.
@@ -108,10 +108,10 @@ pub enum PathKind {
 
 /// What was read of a file.
 #[derive(Debug, Default)]
-pub struct Import {
+pub struct ImportedFile {
     /// In the order of the file.
     pub servers: Vec<ImportedServer>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ImportProblem>,
 }
 
 /// A server that can be put behind Gantry.
@@ -121,7 +121,7 @@ pub struct ImportedServer {
     pub spec: ServerSpec,
     /// What will run or be reached, for people.
     pub runs: String,
-    pub grants: Vec<Grant>,
+    pub grants: Vec<ImportGrant>,
     pub warnings: Vec<String>,
     /// What it is given and could not use as the one it runs as.
     pub closed: Vec<ClosedPath>,
@@ -169,16 +169,16 @@ impl std::fmt::Debug for KeptSecret {
 
 /// Something that is not in order, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ImportProblem {
     /// JSON pointer into the file; empty for the whole.
     pub path: String,
     pub message: String,
 }
 
 /// Reads a file.
-pub fn read(text: &str, machine: &dyn Machine) -> Import {
-    let mut import = Import::default();
-    let problem = |path: &str, message: String| Problem { path: path.to_owned(), message };
+pub fn read(text: &str, machine: &dyn ImportMachine) -> ImportedFile {
+    let mut import = ImportedFile::default();
+    let problem = |path: &str, message: String| ImportProblem { path: path.to_owned(), message };
     // Some clients allow comments; the others never have any.
     let plain = comments::without(text.trim_start_matches('\u{feff}'));
     let document = match json::read(plain.as_bytes(), &FILE_LIMITS) {
@@ -211,7 +211,7 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
             continue;
         };
         let of_project = OfProject::at(machine, project);
-        let machine = of_project.as_ref().map_or(machine, |project| project as &dyn Machine);
+        let machine = of_project.as_ref().map_or(machine, |project| project as &dyn ImportMachine);
         let room = SERVERS_MAX.saturating_sub(names.len());
         for (written, entry) in entries.iter().take(room) {
             let path = format!("{place}/{}", pointed(written));

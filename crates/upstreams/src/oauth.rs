@@ -40,11 +40,11 @@ pub(crate) struct TokenKeeper {
     http: OriginClient,
     secrets: Arc<dyn SecretSource>,
     clock: Arc<dyn Clock>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptToken>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptToken {
     token: Option<Token>,
     /// The place that gives tokens may replace the refresh token with each use.
     refresh_token: Option<String>,
@@ -166,7 +166,7 @@ fn not_had(why: &str) -> Refusal {
         .hint("let the operator look at `oauth` of this server and at the place that gives its tokens")
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for KeptToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("token", &self.token.is_some()).finish_non_exhaustive()
     }

@@ -33,9 +33,9 @@ pub enum UpstreamEvent {
     /// A call on it ended without anybody knowing what came of it (E3413).
     Indeterminate,
     /// A connection that had broken was made anew.
-    Reconnected(Reconnect),
+    Reconnected(ReconnectKind),
     /// Something it said reached nobody.
-    Dropped(Unheard),
+    Dropped(UnheardKind),
     /// So many bytes of its log were too much and are not kept.
     LogDropped {
         bytes: u64,
@@ -44,14 +44,14 @@ pub enum UpstreamEvent {
 
 /// What was made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reconnect {
+pub enum ReconnectKind {
     /// A session that the server had forgotten.
     Session,
     /// The stream of an answer, taken up from its last event.
     Stream,
 }
 
-impl Reconnect {
+impl ReconnectKind {
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Reconnect {
 
 /// What reached nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unheard {
+pub enum UnheardKind {
     /// An answer that nobody waits for.
     Answer,
     /// Progress of a call that is over, or of none.
@@ -74,7 +74,7 @@ pub enum Unheard {
     Garbage,
 }
 
-impl Unheard {
+impl UnheardKind {
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -94,20 +94,20 @@ pub trait UpstreamObserver: Send + Sync + fmt::Debug {
 
 /// Hears everything and keeps nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unobserved;
+pub struct NoUpstreamObserver;
 
-impl UpstreamObserver for Unobserved {
+impl UpstreamObserver for NoUpstreamObserver {
     fn happened(&self, _: Option<&str>, _: UpstreamEvent) {}
 }
 
 /// Tells of one server.
 #[derive(Debug, Clone)]
-pub(crate) struct Teller {
+pub(crate) struct ServerTeller {
     observer: Arc<dyn UpstreamObserver>,
     server: Option<Arc<str>>,
 }
 
-impl Teller {
+impl ServerTeller {
     /// OBS-1.
     pub(crate) fn new(observer: Arc<dyn UpstreamObserver>, owner: &TenantId, server: &str) -> Self {
         Self { observer, server: (*owner == TenantId::home()).then(|| server.into()) }
@@ -118,17 +118,17 @@ impl Teller {
     }
 
     /// A call that has begun; dropping the value is its end, however it ends.
-    pub(crate) fn call(&self) -> CallTold<'_> {
+    pub(crate) fn call(&self) -> ObservedCall<'_> {
         self.tell(UpstreamEvent::CallBegun);
-        CallTold(self)
+        ObservedCall(self)
     }
 }
 
 /// A call in flight.
 #[derive(Debug)]
-pub(crate) struct CallTold<'a>(&'a Teller);
+pub(crate) struct ObservedCall<'a>(&'a ServerTeller);
 
-impl Drop for CallTold<'_> {
+impl Drop for ObservedCall<'_> {
     fn drop(&mut self) {
         self.0.tell(UpstreamEvent::CallEnded);
     }
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Kept(Mutex<Vec<(Option<String>, UpstreamEvent)>>);
-    impl UpstreamObserver for Kept {
+    struct ObserverRecord(Mutex<Vec<(Option<String>, UpstreamEvent)>>);
+    impl UpstreamObserver for ObserverRecord {
         fn happened(&self, server: Option<&str>, event: UpstreamEvent) {
             self.0.lock().unwrap().push((server.map(str::to_owned), event));
         }
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn servers_of_other_tenants_have_no_name_and_every_call_that_begins_ends() {
-        let kept = Arc::new(Kept::default());
-        let of = |tenant: &TenantId| Teller::new(Arc::clone(&kept) as _, tenant, "files");
+        let kept = Arc::new(ObserverRecord::default());
+        let of = |tenant: &TenantId| ServerTeller::new(Arc::clone(&kept) as _, tenant, "files");
         drop(of(&TenantId::home()).call());
         of(&"acme".parse().unwrap()).tell(UpstreamEvent::GivenUp);
         let named = Some("files".to_owned());

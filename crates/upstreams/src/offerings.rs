@@ -10,19 +10,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
-use kernel::ports::companion::Companion;
 use kernel::ports::offerings::{
-    Offering, OfferingCaller, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch, unknown_server,
+    OfferingCaller, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, Offerings, ResourceWatch,
+    unknown_server,
 };
+use kernel::ports::tool_companion::ToolCompanion;
 use kernel::ports::tool_origin::ToolOrigin;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::catalogue::namespace;
 use crate::fault::INVALID_PARAMS;
-use crate::upstreams::{Turn, Upstreams};
+use crate::upstreams::{ListTurn, UpstreamServers};
 
-impl Upstreams {
+impl UpstreamServers {
     fn owner(&self, tenant: &TenantId, server: &str) -> Result<TenantId, Refusal> {
         let home = TenantId::home();
         let owner = [tenant, &home].into_iter().find(|owner| self.definition(owner, server).is_ok());
@@ -31,7 +32,7 @@ impl Upstreams {
 }
 
 #[async_trait]
-impl Offerings for Upstreams {
+impl Offerings for UpstreamServers {
     fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer> {
         let mut servers: Vec<OfferingServer> = self
             .definitions()
@@ -57,15 +58,17 @@ impl Offerings for Upstreams {
         Ok(Some(Arc::clone(&self.definition(&owner, server)?.origin)))
     }
 
-    async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal> {
+    async fn list(&self, tenant: &TenantId, server: &str, what: OfferingKind) -> Result<Vec<Value>, Refusal> {
         let owner = self.owner(tenant, server)?;
         let spec = &self.definition(&owner, server)?.spec;
         // A server may offer one and not the other; that is no fault to be logged.
         match what {
-            Offering::Resources if spec.resources => self.list_resources(&owner, server, tenant).await,
-            Offering::ResourceTemplates if spec.resources => self.list_resource_templates(&owner, server, tenant).await,
-            Offering::Prompts if spec.prompts => self.list_prompts(&owner, server, tenant).await,
-            Offering::Resources | Offering::ResourceTemplates | Offering::Prompts => Ok(Vec::new()),
+            OfferingKind::Resources if spec.resources => self.list_resources(&owner, server, tenant).await,
+            OfferingKind::ResourceTemplates if spec.resources => {
+                self.list_resource_templates(&owner, server, tenant).await
+            }
+            OfferingKind::Prompts if spec.prompts => self.list_prompts(&owner, server, tenant).await,
+            OfferingKind::Resources | OfferingKind::ResourceTemplates | OfferingKind::Prompts => Ok(Vec::new()),
         }
     }
 
@@ -75,7 +78,7 @@ impl Offerings for Upstreams {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         let owner = self.owner(&caller.tenant, server)?;
         let turn = turn_of(caller);
@@ -91,7 +94,7 @@ impl Offerings for Upstreams {
         }
     }
 
-    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<ResourceWatch, Refusal> {
         let tenant = &caller.tenant;
         let owner = self.owner(tenant, server)?;
         self.begin_watching(&owner, server, turn_of(caller), uri).await.map_err(|refusal| absent(refusal, server))?;
@@ -100,13 +103,13 @@ impl Offerings for Upstreams {
         self.watch_resource((owner, server.to_owned(), serves), uri)
     }
 
-    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
         self.house.news.follow()
     }
 }
 
-fn turn_of(caller: &OfferingCaller) -> Turn<'_> {
-    Turn { tenant: &caller.tenant, agent: caller.agent.as_str() }
+fn turn_of(caller: &OfferingCaller) -> ListTurn<'_> {
+    ListTurn { tenant: &caller.tenant, agent: caller.agent.as_str() }
 }
 
 /// Servers of 2026-07-28 have no code of its own for a resource that is not there: its address is a wrong parameter to them.

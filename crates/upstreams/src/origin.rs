@@ -4,7 +4,7 @@
 //! What cannot be read counts as everything, so that a policy is never told less than the server may touch.
 
 use executors::origin::add_address;
-use kernel::permissions::Permissions;
+use kernel::permissions::DeclaredPermissions;
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use url::Url;
 
@@ -30,7 +30,7 @@ fn add(parts: &mut OriginParts, reach: &ServerReach) {
             parts.transport = "stdio";
             parts.command = Some(command.clone());
             parts.permissions.extend(permissions.iter().cloned());
-            match Permissions::of_words(permissions) {
+            match DeclaredPermissions::of_words(permissions) {
                 Ok(read) => parts.hosts.extend(read.network.iter().map(|place| place.host.to_string())),
                 Err(_) => parts.hosts.push("*".to_owned()),
             }

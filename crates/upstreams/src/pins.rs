@@ -19,7 +19,7 @@
 
 use contract::canonical::Digest;
 use kernel::WhyUnavailable;
-use kernel::ports::upstream_store::{Definition, PinRecord, PinState};
+use kernel::ports::upstream_store::{PinRecord, PinState, ToolDefinition};
 use serde_json::{Map, Value};
 
 /// What is pinned of a descriptor; everything else a server writes there may change freely, and what of it is shown to
@@ -27,25 +27,25 @@ use serde_json::{Map, Value};
 const PINNED_MEMBERS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
 /// The pinned part of what a server says about a tool, and what is shown with it, which the digest leaves out.
-pub fn definition(descriptor: &Value) -> Definition {
-    let members = PINNED_MEMBERS.into_iter().chain(Definition::SHOWN_MEMBERS).filter_map(|name| {
+pub fn definition(descriptor: &Value) -> ToolDefinition {
+    let members = PINNED_MEMBERS.into_iter().chain(ToolDefinition::SHOWN_MEMBERS).filter_map(|name| {
         let value = descriptor.get(name).filter(|value| !value.is_null())?;
         Some((name.to_owned(), value.clone()))
     });
-    Definition::new(Value::Object(members.collect::<Map<_, _>>()))
+    ToolDefinition::new(Value::Object(members.collect::<Map<_, _>>()))
 }
 
 /// What a server says about one tool now.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
-    pub definition: &'a Definition,
+pub struct SeenTool<'a> {
+    pub definition: &'a ToolDefinition,
     /// A scan found something in it, and is configured to stop such tools.
     pub blocked: bool,
 }
 
 /// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PinOutcome {
     /// Seen for the first time: accepted as it is.
     Admit,
     /// Seen for the first time, and stopped by the scan: somebody has to accept it.
@@ -61,35 +61,37 @@ pub enum Outcome {
 }
 
 /// Judges what a server says (`None`: nothing) about a tool with this pin (`None`: never seen). Pure.
-pub fn judge(pin: Option<&PinRecord>, seen: Option<Seen<'_>>) -> Outcome {
+pub fn judge(pin: Option<&PinRecord>, seen: Option<SeenTool<'_>>) -> PinOutcome {
     let (pin, seen) = match (pin, seen) {
-        (None, None) => return Outcome::Keep,
-        (None, Some(seen)) if seen.blocked => return Outcome::Hold,
-        (None, Some(_)) => return Outcome::Admit,
-        (Some(pin), None) if pin.state == PinState::Withdrawn => return Outcome::Keep,
-        (Some(_), None) => return Outcome::Withdraw,
+        (None, None) => return PinOutcome::Keep,
+        (None, Some(seen)) if seen.blocked => return PinOutcome::Hold,
+        (None, Some(_)) => return PinOutcome::Admit,
+        (Some(pin), None) if pin.state == PinState::Withdrawn => return PinOutcome::Keep,
+        (Some(_), None) => return PinOutcome::Withdraw,
         (Some(pin), Some(seen)) => (pin, seen),
     };
-    let digest = |of: &Option<Definition>| of.as_ref().map(|definition| definition.digest);
+    let digest = |of: &Option<ToolDefinition>| of.as_ref().map(|definition| definition.digest);
     let word = Some(seen.definition.digest);
     match pin.state {
-        PinState::Accepted if word == digest(&pin.accepted) => Outcome::Keep,
-        _ if word == digest(&pin.accepted) => Outcome::Release,
-        PinState::Quarantined | PinState::Rejected if word == digest(&pin.proposed) => Outcome::Keep,
-        _ => Outcome::Quarantine,
+        PinState::Accepted if word == digest(&pin.accepted) => PinOutcome::Keep,
+        _ if word == digest(&pin.accepted) => PinOutcome::Release,
+        PinState::Quarantined | PinState::Rejected if word == digest(&pin.proposed) => PinOutcome::Keep,
+        _ => PinOutcome::Quarantine,
     }
 }
 
-/// The pin after `outcome`; the same one for [`Outcome::Keep`]. Nothing but state, proposal and findings change (PIN-1).
-pub fn follow(pin: &PinRecord, outcome: Outcome, seen: Option<&Definition>, findings: &[Value]) -> PinRecord {
+/// The pin after `outcome`; the same one for [`PinOutcome::Keep`]. Nothing but state, proposal and findings change (PIN-1).
+pub fn follow(pin: &PinRecord, outcome: PinOutcome, seen: Option<&ToolDefinition>, findings: &[Value]) -> PinRecord {
     let pin = pin.clone();
     match outcome {
-        Outcome::Keep | Outcome::Admit | Outcome::Hold => pin,
-        Outcome::Release => PinRecord { state: PinState::Accepted, proposed: None, findings: findings.to_vec(), ..pin },
-        Outcome::Quarantine => {
+        PinOutcome::Keep | PinOutcome::Admit | PinOutcome::Hold => pin,
+        PinOutcome::Release => {
+            PinRecord { state: PinState::Accepted, proposed: None, findings: findings.to_vec(), ..pin }
+        }
+        PinOutcome::Quarantine => {
             PinRecord { state: PinState::Quarantined, proposed: seen.cloned(), findings: findings.to_vec(), ..pin }
         }
-        Outcome::Withdraw => PinRecord { state: PinState::Withdrawn, ..pin },
+        PinOutcome::Withdraw => PinRecord { state: PinState::Withdrawn, ..pin },
     }
 }
 
@@ -130,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    fn word(n: u8) -> Definition {
+    fn word(n: u8) -> ToolDefinition {
         definition(&json!({ "name": "read", "description": format!("word {n}"), "inputSchema": { "type": "object" } }))
     }
 
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_table_of_outcomes() {
-        use Outcome::{Admit, Hold, Keep, Quarantine, Release, Withdraw};
+        use PinOutcome::{Admit, Hold, Keep, Quarantine, Release, Withdraw};
         use PinState::{Accepted, Quarantined, Rejected, Withdrawn};
         for (pin, seen, blocked, expected) in [
             (None, Some(1), false, Admit),
@@ -197,7 +199,7 @@ mod tests {
             (Some(pin(None, Some(1), Rejected)), Some(2), false, Quarantine),
         ] {
             let words = seen.map(word);
-            let seen = words.as_ref().map(|definition| Seen { definition, blocked });
+            let seen = words.as_ref().map(|definition| SeenTool { definition, blocked });
             assert_eq!(judge(pin.as_ref(), seen), expected, "{pin:?} {seen:?}");
         }
     }
@@ -226,7 +228,7 @@ mod tests {
         #[test]
         fn whatever_happens_only_what_was_accepted_is_offered(events in proptest::collection::vec(event(), 1..30)) {
             let mut now: Option<PinRecord> = None;
-            let mut said: Option<Definition> = None;
+            let mut said: Option<ToolDefinition> = None;
             // What a person, or first sight, has agreed to.
             let mut agreed: Option<Digest> = None;
             for event in events {
@@ -234,14 +236,14 @@ mod tests {
                     Event::Says(..) | Event::Silent => {
                         let blocked = matches!(event, Event::Says(_, true));
                         said = if let Event::Says(n, _) = event { Some(word(n)) } else { None };
-                        let seen = said.as_ref().map(|definition| Seen { definition, blocked });
+                        let seen = said.as_ref().map(|definition| SeenTool { definition, blocked });
                         let outcome = judge(now.as_ref(), seen);
                         now = match (outcome, now) {
-                            (Outcome::Admit, None) => {
+                            (PinOutcome::Admit, None) => {
                                 agreed = said.as_ref().map(|said| said.digest);
                                 Some(PinRecord { accepted: said.clone(), ..pin(None, None, PinState::Accepted) })
                             }
-                            (Outcome::Hold, None) => {
+                            (PinOutcome::Hold, None) => {
                                 Some(PinRecord { proposed: said.clone(), ..pin(None, None, PinState::Quarantined) })
                             }
                             (outcome, Some(before)) => Some(follow(&before, outcome, said.as_ref(), &[])),
@@ -249,7 +251,7 @@ mod tests {
                         };
                         // PIN-3
                         if let Some(now) = &now {
-                            prop_assert_eq!(judge(Some(now), seen), Outcome::Keep);
+                            prop_assert_eq!(judge(Some(now), seen), PinOutcome::Keep);
                         }
                     }
                     Event::Accept => {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalogue::shown;
 use crate::import::secrets::{SecretJudge, SettingPlace, credential_name, is_secret, looks_like_one};
-use crate::spec::{ServerReach, ServerSpec, Setting};
+use crate::spec::{ServerReach, ServerSetting, ServerSpec};
 
 /// What stands in place of an argument.
 const TAKEN_OUT: &str = "[REDACTED]";
@@ -30,8 +30,8 @@ pub(crate) fn refuse(spec: &ServerSpec, redactor: &dyn Redactor) -> Result<(), R
         }
     };
     let secret = settings.iter().find(|(name, setting)| match setting {
-        Setting::Plain(value) => judged(place, name, value),
-        Setting::Secret { .. } => false,
+        ServerSetting::Plain(value) => judged(place, name, value),
+        ServerSetting::Secret { .. } => false,
     });
     if let Some((name, _)) = secret {
         let message = format!("`{}` in `{member}` is a secret, and stands there in clear", shown(name));

@@ -29,7 +29,7 @@ pub(crate) struct RestartBounds {
 
 /// What to do about a server that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RestartDecision {
     /// Start it after a pause.
     Again { pause: Duration },
     /// It is unavailable; see after a pause whether it is back.
@@ -38,24 +38,24 @@ pub(crate) enum Next {
 
 /// How often a server has failed in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Restarts {
+pub(crate) struct RestartCount {
     failures: u32,
 }
 
-impl Restarts {
+impl RestartCount {
     /// It did not start, or ended after `uptime`. `random` is spread over all numbers.
-    pub(crate) fn ended(&mut self, uptime: Option<Duration>, bounds: &RestartBounds, random: u32) -> Next {
+    pub(crate) fn ended(&mut self, uptime: Option<Duration>, bounds: &RestartBounds, random: u32) -> RestartDecision {
         // RST-3.
         if uptime.is_some_and(|uptime| uptime >= bounds.uptime_min) {
             self.failures = 0;
         }
         self.failures = self.failures.saturating_add(1);
         if self.failures > bounds.restarts_max {
-            return Next::GiveUp { probe: spread(bounds.probe_every, random) };
+            return RestartDecision::GiveUp { probe: spread(bounds.probe_every, random) };
         }
         let doubled = 2u32.saturating_pow(self.failures.saturating_sub(1));
         let pause = bounds.pause_first.saturating_mul(doubled).min(bounds.pause_max);
-        Next::Again { pause: spread(pause, random) }
+        RestartDecision::Again { pause: spread(pause, random) }
     }
 
     /// Somebody has asked for it to be tried anew.
@@ -98,7 +98,7 @@ mod tests {
 
         #[test]
         fn without_a_server_that_lasts_there_are_so_many_restarts_and_no_more(bounds in bounds(), ends in ends()) {
-            let mut restarts = Restarts::default();
+            let mut restarts = RestartCount::default();
             let mut in_a_row = 0;
             for (uptime, random) in ends {
                 let uptime = uptime.map(Duration::from_secs);
@@ -106,11 +106,11 @@ mod tests {
                     in_a_row = 0;
                 }
                 match restarts.ended(uptime, &bounds, random) {
-                    Next::Again { .. } => {
+                    RestartDecision::Again { .. } => {
                         in_a_row += 1;
                         prop_assert!(in_a_row <= bounds.restarts_max);
                     }
-                    Next::GiveUp { probe } => {
+                    RestartDecision::GiveUp { probe } => {
                         prop_assert_eq!(in_a_row, bounds.restarts_max, "not before all restarts are used up");
                         prop_assert!(probe <= bounds.probe_every && probe >= bounds.probe_every / 2);
                     }
@@ -120,10 +120,10 @@ mod tests {
 
         #[test]
         fn pauses_grow_within_their_bounds(bounds in bounds(), random in any::<u32>()) {
-            let mut restarts = Restarts::default();
+            let mut restarts = RestartCount::default();
             let mut least = Duration::ZERO;
             for n in 0..bounds.restarts_max {
-                let Next::Again { pause } = restarts.ended(None, &bounds, random) else { panic!("given up too early") };
+                let RestartDecision::Again { pause } = restarts.ended(None, &bounds, random) else { panic!("given up too early") };
                 let asked = bounds.pause_first.saturating_mul(2u32.saturating_pow(n)).min(bounds.pause_max);
                 prop_assert!(pause <= asked && pause >= asked / 2 && !pause.is_zero());
                 prop_assert!(pause >= least, "the same chance never gives a shorter pause after more failures");
@@ -133,14 +133,14 @@ mod tests {
 
         #[test]
         fn whoever_is_forgiven_begins_anew(bounds in bounds(), ends in ends(), random in any::<u32>()) {
-            let mut restarts = Restarts::default();
+            let mut restarts = RestartCount::default();
             for (uptime, random) in ends {
                 restarts.ended(uptime.map(Duration::from_secs), &bounds, random);
             }
             restarts.forgive();
             prop_assert_eq!(
                 restarts.ended(None, &bounds, random),
-                Restarts::default().ended(None, &bounds, random)
+                RestartCount::default().ended(None, &bounds, random)
             );
         }
     }

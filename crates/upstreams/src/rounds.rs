@@ -6,13 +6,13 @@
 //! Older servers ask by requests of their own (`connection::router`).
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::companion::{Companion, Question, QuestionKind};
 use kernel::ports::executor::ExecutorError;
+use kernel::ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
 use serde_json::{Map, Value, json};
 
 use crate::connection::router::{not_relayed, relayed};
-use crate::fault::Fault;
-use crate::spec::Relay;
+use crate::fault::UpstreamFault;
+use crate::spec::RelayedQuestions;
 
 /// Rounds of questions and answers in one request.
 const ROUNDS_MAX: usize = 10;
@@ -21,48 +21,48 @@ const QUESTIONS_MAX: usize = 16;
 
 /// Whether the server has answered the request before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum RequestRound {
     First,
     /// It has, and asked: nothing brings the call back to where it had not been sent.
     Later,
 }
 
 /// One request, however often it is sent.
-pub(crate) struct Rounds<'a> {
+pub(crate) struct RequestRounds<'a> {
     /// Of the first round; those that follow add to them.
     pub(crate) params: Value,
-    pub(crate) relay: Relay,
+    pub(crate) relay: RelayedQuestions,
     pub(crate) server: &'a str,
 }
 
-impl Rounds<'_> {
+impl RequestRounds<'_> {
     /// Sends it until the server does not ask back any more. `send` is told which round it is.
     pub(crate) async fn through<F>(
         &self,
-        companion: &dyn Companion,
-        send: impl Fn(Value, Round) -> F + Send + Sync,
-    ) -> Result<Value, Fault>
+        companion: &dyn ToolCompanion,
+        send: impl Fn(Value, RequestRound) -> F + Send + Sync,
+    ) -> Result<Value, UpstreamFault>
     where
-        F: Future<Output = Result<Value, Fault>> + Send,
+        F: Future<Output = Result<Value, UpstreamFault>> + Send,
     {
-        let mut result = send(self.params.clone(), Round::First).await?;
+        let mut result = send(self.params.clone(), RequestRound::First).await?;
         for _ in 0..ROUNDS_MAX {
             if !asks(&result) {
                 return Ok(result);
             }
-            let params = self.answered(&result, companion).await.map_err(Fault::after_answer)?;
-            result = send(params, Round::Later).await.map_err(Fault::after_answer)?;
+            let params = self.answered(&result, companion).await.map_err(UpstreamFault::after_answer)?;
+            result = send(params, RequestRound::Later).await.map_err(UpstreamFault::after_answer)?;
         }
         if !asks(&result) {
             return Ok(result);
         }
         let message = format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.server);
         let refused = ExecutorError::refused(Refusal::new(ErrorCode::E3407, message).retryable(false));
-        Err(Fault::from(refused).after_answer())
+        Err(UpstreamFault::from(refused).after_answer())
     }
 
     /// The parameters of the next round.
-    async fn answered(&self, result: &Value, companion: &dyn Companion) -> Result<Value, Fault> {
+    async fn answered(&self, result: &Value, companion: &dyn ToolCompanion) -> Result<Value, UpstreamFault> {
         let requests = match result.get("inputRequests") {
             Some(Value::Object(requests)) => requests.clone(),
             _ => Map::new(),
@@ -79,7 +79,7 @@ impl Rounds<'_> {
                 return Err(ExecutorError::refused(not_relayed(self.server, kind)).into());
             }
             let parameters = request.get("params").cloned().unwrap_or_else(|| json!({}));
-            questions.push(Question { key, kind, parameters });
+            questions.push(ToolQuestion { key, kind, parameters });
         }
         let mut params = self.params.clone();
         let Some(members) = params.as_object_mut() else { return Err(self.unanswerable()) };
@@ -94,7 +94,7 @@ impl Rounds<'_> {
         Ok(params)
     }
 
-    fn unanswerable(&self) -> Fault {
+    fn unanswerable(&self) -> UpstreamFault {
         let message = format!("the server `{}` asks its caller something that nobody can answer", self.server);
         ExecutorError::refused(Refusal::new(ErrorCode::E3502, message).retryable(false)).into()
     }

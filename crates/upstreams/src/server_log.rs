@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use executors::process::key_block::KeyBlock;
-use executors::process::scrub::Scrubber;
+use executors::process::scrub::SecretScrubber;
 use kernel::ports::clock::Clock;
 use kernel::ports::redactor::Redactor;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use crate::observer::{Teller, UpstreamEvent};
+use crate::observer::{ServerTeller, UpstreamEvent};
 
 /// Lines that wait to be written; what comes on top is dropped.
 const WAITING_MAX: usize = 1_024;
@@ -55,12 +55,12 @@ pub(crate) struct ServerLog {
     path: PathBuf,
     lines: mpsc::Sender<String>,
     dropped: Arc<AtomicU64>,
-    scrubber: ArcSwap<Scrubber>,
+    scrubber: ArcSwap<SecretScrubber>,
     /// Whether what the server writes is inside of a private key.
     key_block: Mutex<KeyBlock>,
     redactor: Arc<dyn Redactor>,
     clock: Arc<dyn Clock>,
-    teller: Teller,
+    teller: ServerTeller,
 }
 
 impl ServerLog {
@@ -70,7 +70,7 @@ impl ServerLog {
         name: &str,
         bounds: LogBounds,
         clock: Arc<dyn Clock>,
-        teller: Teller,
+        teller: ServerTeller,
         redactor: Arc<dyn Redactor>,
     ) -> Arc<Self> {
         let path = folder.join(format!("{}.log", file_name(name)));
@@ -93,7 +93,7 @@ impl ServerLog {
     }
 
     /// LOG-3: from now on these are taken out, too.
-    pub(crate) fn hide(&self, scrubber: Arc<Scrubber>) {
+    pub(crate) fn hide(&self, scrubber: Arc<SecretScrubber>) {
         self.scrubber.store(scrubber);
     }
 
@@ -160,7 +160,7 @@ struct Writing {
     file: Option<File>,
     size: u64,
     dropped: Arc<AtomicU64>,
-    teller: Teller,
+    teller: ServerTeller,
 }
 
 impl Writing {
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    fn untold() -> Teller {
-        Teller::new(Arc::new(crate::observer::Unobserved), &contract::ids::TenantId::home(), "files")
+    fn untold() -> ServerTeller {
+        ServerTeller::new(Arc::new(crate::observer::NoUpstreamObserver), &contract::ids::TenantId::home(), "files")
     }
 
     async fn until_last(log: &ServerLog, word: &str) -> Vec<String> {
@@ -298,7 +298,7 @@ mod tests {
         let log =
             ServerLog::open(folder.path(), "../files", LogBounds::default(), Arc::new(StillClock), untold(), hidden());
         assert_eq!(log.tail(3).await.unwrap(), Vec::<String>::new());
-        log.hide(Arc::new(Scrubber::new(&[("key", "hunter2hunter2")])));
+        log.hide(Arc::new(SecretScrubber::new(&[("key", "hunter2hunter2")])));
         log.line("\u{1b}[31mkey is hunter2hunter2 of jane\r");
         let lines = until_last(&log, "[secret key] of [NAME]").await;
         assert_eq!(lines, ["2026-03-01T12:30:45.678Z \u{fffd}[31mkey is [secret key] of [NAME]"]);

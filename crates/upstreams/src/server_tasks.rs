@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::manifest::{Execution, Manifest, TaskSupport};
-use kernel::ports::companion::Companion;
+use kernel::ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 
-use crate::connection::{Era, Met};
-use crate::fault::Fault;
-use crate::supervisor::live::Live;
+use crate::connection::{MetServer, ProtocolEra};
+use crate::fault::UpstreamFault;
+use crate::supervisor::live::LiveConnection;
 
 /// How long a server is asked to keep a task: as long as the longest call may take.
 const KEPT_MS: u64 = 86_400_000;
@@ -22,10 +22,10 @@ const NAME_BYTES_MAX: usize = 1_024;
 const COURTESY: Duration = Duration::from_secs(5);
 
 /// Must this tool be called as a task?
-pub(crate) fn is_needed(met: &Met, manifest: &Manifest) -> bool {
+pub(crate) fn is_needed(met: &MetServer, manifest: &Manifest) -> bool {
     let Some(Execution::Mcp { display: Some(display), .. }) = &manifest.execution else { return false };
     display.task_support == Some(TaskSupport::Required)
-        && met.era == Era::Legacy
+        && met.era == ProtocolEra::Legacy
         && met.capabilities.pointer("/tasks/requests/tools/call").is_some_and(Value::is_object)
 }
 
@@ -35,23 +35,27 @@ pub(crate) fn wish() -> Value {
 }
 
 /// The result of a call that has begun a task. One that came at once is handed on.
-pub(crate) async fn concluded(live: &Arc<Live>, begun: Value, companion: &Arc<dyn Companion>) -> Result<Value, Fault> {
+pub(crate) async fn concluded(
+    live: &Arc<LiveConnection>,
+    begun: Value,
+    companion: &Arc<dyn ToolCompanion>,
+) -> Result<Value, UpstreamFault> {
     let Some(task) = begun.get("task") else { return Ok(begun) };
     let name = task.get("taskId").and_then(Value::as_str).filter(|name| name.len() <= NAME_BYTES_MAX);
-    let params = json!({ "taskId": name.ok_or(Fault::Nonsense("name of a task"))? });
+    let params = json!({ "taskId": name.ok_or(UpstreamFault::Nonsense("name of a task"))? });
     let mut waiting = Waiting { live: Arc::clone(live), params: Some(params.clone()) };
     let outcome = live.connection.ask("tasks/result", params, companion).await;
     waiting.params = None;
     outcome.map_err(|fault| match fault {
         // The task has begun, whatever became of this.
-        Fault::NotSent(why) => Fault::Lost(why),
+        UpstreamFault::NotSent(why) => UpstreamFault::Lost(why),
         other => other,
     })
 }
 
 /// A task that is cancelled unless its result has come.
 struct Waiting {
-    live: Arc<Live>,
+    live: Arc<LiveConnection>,
     params: Option<Value>,
 }
 

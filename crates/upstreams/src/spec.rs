@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::Era;
+use crate::connection::ProtocolEra;
 use crate::package::PackagePin;
 
 /// Further addresses that one server may have (RES-019).
@@ -39,16 +39,16 @@ pub struct ServerSpec {
     #[serde(default, skip_serializing_if = "EraChoice::is_auto")]
     pub era: EraChoice,
     /// What of its questions is passed on to the caller.
-    #[serde(default = "Relay::careful", skip_serializing_if = "Relay::is_careful")]
-    pub relay: Relay,
+    #[serde(default = "RelayedQuestions::careful", skip_serializing_if = "RelayedQuestions::is_careful")]
+    pub relay: RelayedQuestions,
     /// Are its resources and prompts offered too?
     #[serde(default, skip_serializing_if = "is_false")]
     pub resources: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     pub prompts: bool,
     /// When it is stopped, asked and given up.
-    #[serde(default, skip_serializing_if = "Upkeep::is_default")]
-    pub upkeep: Upkeep,
+    #[serde(default, skip_serializing_if = "LifeBounds::is_default")]
+    pub upkeep: LifeBounds,
     /// Who has described it. Never read from a description: it is kept beside it.
     #[serde(skip)]
     pub set_by: SetBy,
@@ -79,11 +79,11 @@ pub enum EraChoice {
 
 impl EraChoice {
     /// The one, if it was chosen.
-    pub fn only(self) -> Option<Era> {
+    pub fn only(self) -> Option<ProtocolEra> {
         match self {
             Self::Auto => None,
-            Self::Legacy => Some(Era::Legacy),
-            Self::Modern => Some(Era::Modern),
+            Self::Legacy => Some(ProtocolEra::Legacy),
+            Self::Modern => Some(ProtocolEra::Modern),
         }
     }
 
@@ -107,7 +107,7 @@ pub enum ServerReach {
         cwd: Option<String>,
         /// All the program sees of an environment, besides what every sandbox has.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        env: BTreeMap<String, Setting>,
+        env: BTreeMap<String, ServerSetting>,
         /// What it may touch, in the words of manifests: `filesystem:read:/x`, `network:https://host`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         permissions: Vec<String>,
@@ -119,7 +119,7 @@ pub enum ServerReach {
     Http {
         url: String,
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        headers: BTreeMap<String, Setting>,
+        headers: BTreeMap<String, ServerSetting>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         oauth: Option<OauthClient>,
     },
@@ -127,7 +127,7 @@ pub enum ServerReach {
     Sse {
         url: String,
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        headers: BTreeMap<String, Setting>,
+        headers: BTreeMap<String, ServerSetting>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         oauth: Option<OauthClient>,
     },
@@ -136,7 +136,7 @@ pub enum ServerReach {
 /// A value, or where it is kept. Secrets are named here and stand in the secrets folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Setting {
+pub enum ServerSetting {
     Plain(String),
     Secret {
         /// The name of the credential.
@@ -163,7 +163,7 @@ pub struct OauthClient {
 /// Which questions of a server reach the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Relay {
+pub struct RelayedQuestions {
     #[serde(default = "yes")]
     pub elicitation: bool,
     #[serde(default)]
@@ -175,7 +175,7 @@ pub struct Relay {
 /// The bounds of a server's life (MCP-005, MCP-008, DESIGN §8.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Upkeep {
+pub struct LifeBounds {
     /// Stopped after so long without a call; 0 keeps it.
     pub idle_stop_seconds: u64,
     /// Asked so often whether it is there.
@@ -249,7 +249,7 @@ impl ServerSpec {
     /// once, even if nothing can be started by it. Another program, or another address, is an update and may wait for its
     /// successor to work.
     pub(crate) fn withdraws_from(&self, former: &Self) -> bool {
-        let asks = |relay: Relay| [relay.elicitation, relay.sampling, relay.roots];
+        let asks = |relay: RelayedQuestions| [relay.elicitation, relay.sampling, relay.roots];
         let questions = asks(former.relay).into_iter().zip(asks(self.relay)).any(|(then, now)| then && !now);
         let given = self.reach.given();
         let disowned = former.set_by == SetBy::Operator && self.set_by == SetBy::Tenant;
@@ -284,8 +284,8 @@ impl ServerReach {
             Self::Http { headers, oauth, .. } | Self::Sse { headers, oauth, .. } => (headers, oauth.as_ref(), &[][..]),
         };
         let secrets = settings.values().filter_map(|setting| match setting {
-            Setting::Secret { secret } => Some(secret.as_str()),
-            Setting::Plain(_) => None,
+            ServerSetting::Secret { secret } => Some(secret.as_str()),
+            ServerSetting::Plain(_) => None,
         });
         let of_oauth = oauth.into_iter().flat_map(|client| [&client.client_secret, &client.refresh_token]);
         let declared = permissions.iter().filter_map(|word| word.strip_prefix("credentials:"));
@@ -299,8 +299,8 @@ impl ServerReach {
             Self::Http { headers, oauth, .. } | Self::Sse { headers, oauth, .. } => (headers, &[][..], oauth.as_ref()),
         };
         let secrets = settings.values().filter_map(|setting| match setting {
-            Setting::Secret { secret } => Some(secret.as_str()),
-            Setting::Plain(_) => None,
+            ServerSetting::Secret { secret } => Some(secret.as_str()),
+            ServerSetting::Plain(_) => None,
         });
         let of_oauth = oauth.into_iter().flat_map(|client| [&client.client_secret, &client.refresh_token]);
         let scopes = oauth.into_iter().flat_map(|client| client.scopes.iter().map(String::as_str));
@@ -316,7 +316,7 @@ pub(crate) fn authority(url: &str) -> Option<String> {
     Some(url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-impl Relay {
+impl RelayedQuestions {
     /// Questions to a person, and no others.
     pub fn careful() -> Self {
         Self { elicitation: true, sampling: false, roots: false }
@@ -328,7 +328,7 @@ impl Relay {
     }
 }
 
-impl Default for Upkeep {
+impl Default for LifeBounds {
     fn default() -> Self {
         Self {
             idle_stop_seconds: 600,
@@ -343,7 +343,7 @@ impl Default for Upkeep {
     }
 }
 
-impl Upkeep {
+impl LifeBounds {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -379,8 +379,20 @@ mod tests {
             (program("a", &["p", "q"], "other"), true),
             (program("b", &["p"], "key"), false),
             (elsewhere("https://x", &[]), false),
-            (ServerSpec { relay: Relay { elicitation: false, ..Relay::careful() }, ..former.clone() }, true),
-            (ServerSpec { relay: Relay { sampling: true, ..Relay::careful() }, ..former.clone() }, false),
+            (
+                ServerSpec {
+                    relay: RelayedQuestions { elicitation: false, ..RelayedQuestions::careful() },
+                    ..former.clone()
+                },
+                true,
+            ),
+            (
+                ServerSpec {
+                    relay: RelayedQuestions { sampling: true, ..RelayedQuestions::careful() },
+                    ..former.clone()
+                },
+                false,
+            ),
         ] {
             assert_eq!(changed.withdraws_from(&former), withdraws, "{changed:?}");
         }
@@ -393,7 +405,7 @@ mod tests {
     fn what_is_not_said_is_the_careful_choice_and_is_not_written() {
         let text = r#"{"reach":{"type":"stdio","command":"node","args":["server.js"]}}"#;
         let spec: ServerSpec = serde_json::from_str(text).unwrap();
-        assert_eq!(spec.relay, Relay::careful());
+        assert_eq!(spec.relay, RelayedQuestions::careful());
         assert!(!spec.shareable && !spec.resources);
         assert_eq!(spec.upkeep.max_restarts, 10);
         assert_eq!(serde_json::to_value(&spec).unwrap(), serde_json::from_str::<serde_json::Value>(text).unwrap());
@@ -416,6 +428,6 @@ mod tests {
             "headers":{"authorization":{"secret":"example_key"},"x-team":"a"}}}"#;
         let spec: ServerSpec = serde_json::from_str(text).unwrap();
         let ServerReach::Http { headers, .. } = &spec.reach else { panic!("{spec:?}") };
-        assert_eq!(headers.get("authorization"), Some(&Setting::Secret { secret: "example_key".into() }));
+        assert_eq!(headers.get("authorization"), Some(&ServerSetting::Secret { secret: "example_key".into() }));
     }
 }

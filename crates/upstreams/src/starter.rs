@@ -3,7 +3,7 @@
 //! Invariants
 //! - START-1: a server gets the environment its specification names and what every sandbox has, and nothing of ours.
 //! - START-2: secrets are fetched for the tenant the server runs for, and no other.
-//! - START-3: what is started or reached was judged just now ([`Admission`]), whatever was judged when it was put.
+//! - START-3: what is started or reached was judged just now ([`ServerAdmission`]), whatever was judged when it was put.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,38 +12,38 @@ use std::sync::Arc;
 use ::outbound::OriginClient;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use executors::process::scrub::Scrubber;
-use executors::{Confinement, Walls};
-use kernel::permissions::Permissions;
+use executors::process::scrub::SecretScrubber;
+use executors::{SandboxProvider, ToolConfinement};
+use kernel::permissions::DeclaredPermissions;
 use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::{Secret, SecretSource};
-use kernel::{FairPlaces, Place, ResolvedLimits};
-use sandbox::{Access, Mount, SpawnError, Step};
+use kernel::ports::secret_source::{SecretSource, SecretValue};
+use kernel::{FairPermit, FairPlaces, ResolvedLimits};
+use sandbox::{BuildStep, MountAccess, SandboxMount, SpawnError};
 
-use crate::admission::Admission;
-use crate::connection::handshake::Introduction;
+use crate::admission::ServerAdmission;
+use crate::connection::handshake::ClientIntroduction;
 use crate::connection::legacy_sse::LegacySse;
-use crate::connection::router::{Hearing, Router};
-use crate::connection::stdio::Stdio;
-use crate::connection::streamable::{Remote, Streamable};
-use crate::connection::{Channel, Connection, Era, Expected, outbound};
-use crate::fault::Fault;
+use crate::connection::router::{MessageRouter, ServerListener};
+use crate::connection::stdio::StdioChannel;
+use crate::connection::streamable::{RemoteServer, StreamableChannel};
+use crate::connection::{ExpectedEra, ProtocolEra, ServerChannel, ServerConnection, outbound};
+use crate::fault::UpstreamFault;
 use crate::oauth::TokenKeeper;
 use crate::package::{PACKAGE_ROOT, PackagePin};
 use crate::server_log::ServerLog;
-use crate::spec::{OauthClient, ServerReach, ServerSpec, Setting};
+use crate::spec::{OauthClient, ServerReach, ServerSetting, ServerSpec};
 
 /// Makes connections.
 #[derive(Debug)]
-pub(crate) struct Starter {
+pub(crate) struct ServerStarter {
     /// Of servers that are programs, counted for the tenants that have defined them.
     pub(crate) programs: Arc<FairPlaces>,
-    pub(crate) walls: Walls,
-    pub(crate) confinement: Confinement,
+    pub(crate) walls: SandboxProvider,
+    pub(crate) confinement: ToolConfinement,
     pub(crate) secrets: Arc<dyn SecretSource>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Judges what tenants have described, once more.
-    pub(crate) admission: Arc<Admission>,
+    pub(crate) admission: Arc<ServerAdmission>,
     pub(crate) limits: ResolvedLimits,
     /// Where packages are installed.
     pub(crate) packages: PathBuf,
@@ -51,37 +51,37 @@ pub(crate) struct Starter {
 
 /// Who is to be reached, and who listens.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct StartTarget<'a> {
     pub(crate) name: &'a str,
     pub(crate) tenant: &'a TenantId,
     /// Who has defined it.
     pub(crate) owner: &'a TenantId,
     pub(crate) spec: &'a ServerSpec,
     /// What is known of the protocol it speaks.
-    pub(crate) expected: Expected,
-    pub(crate) hearing: Arc<dyn Hearing>,
+    pub(crate) expected: ExpectedEra,
+    pub(crate) hearing: Arc<dyn ServerListener>,
     pub(crate) log: &'a Arc<ServerLog>,
 }
 
 /// A connection, and what must not come out of it.
 #[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) connection: Connection,
-    pub(crate) scrubber: Arc<Scrubber>,
+pub(crate) struct StartedServer {
+    pub(crate) connection: ServerConnection,
+    pub(crate) scrubber: Arc<SecretScrubber>,
 }
 
-impl Starter {
+impl ServerStarter {
     /// Reaches the server and meets it. Whoever calls bounds the wait; dropping the future leaves nothing.
-    pub(crate) async fn start(&self, wanted: Wanted<'_>) -> Result<Started, Fault> {
-        let router = Router::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
+    pub(crate) async fn start(&self, wanted: StartTarget<'_>) -> Result<StartedServer, UpstreamFault> {
+        let router = MessageRouter::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
         let mut secrets = Vec::new();
-        let channel: Arc<dyn Channel> = match &wanted.spec.reach {
+        let channel: Arc<dyn ServerChannel> = match &wanted.spec.reach {
             ServerReach::Stdio { command, args, cwd, env, permissions, package } => {
                 self.admission.program(wanted.owner, wanted.spec)?;
                 let place = self.program_place(wanted.owner)?;
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
                 let declared =
-                    Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
+                    DeclaredPermissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
                 let mut credentials = Vec::new();
                 for name in &declared.credentials {
                     credentials.push((&**name, self.secret(wanted.tenant, name, &mut secrets).await?));
@@ -99,11 +99,11 @@ impl Starter {
                 wanted.log.hide(scrubber(&secrets));
                 let child = self.walls.sandbox().spawn(room.spec).await.map_err(|error| not_started(&error))?;
                 let log = Arc::clone(wanted.log);
-                Arc::new(Stdio::with(child, Some(room.gate), place, &router, log, Arc::clone(&self.clock))?)
+                Arc::new(StdioChannel::with(child, Some(room.gate), place, &router, log, Arc::clone(&self.clock))?)
             }
             ServerReach::Http { url, headers, oauth } => {
                 let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;
-                Arc::new(Streamable::new(remote))
+                Arc::new(StreamableChannel::new(remote))
             }
             ServerReach::Sse { url, headers, oauth } => {
                 let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;
@@ -112,14 +112,15 @@ impl Starter {
         };
         // The stream of 2024-11-05 has one revision.
         let is_sse = matches!(wanted.spec.reach, ServerReach::Sse { .. });
-        let expected = if is_sse { Expected::Only(Era::Legacy) } else { wanted.expected };
-        let introduction = Introduction::new(wanted.spec.relay);
-        let connection = Connection::meet(router, channel, Arc::clone(&self.clock), expected, &introduction).await?;
-        Ok(Started { connection, scrubber: scrubber(&secrets) })
+        let expected = if is_sse { ExpectedEra::Only(ProtocolEra::Legacy) } else { wanted.expected };
+        let introduction = ClientIntroduction::new(wanted.spec.relay);
+        let connection =
+            ServerConnection::meet(router, channel, Arc::clone(&self.clock), expected, &introduction).await?;
+        Ok(StartedServer { connection, scrubber: scrubber(&secrets) })
     }
 
     /// A place for one more program; it is held until the program is gone.
-    fn program_place(&self, owner: &TenantId) -> Result<Place, Refusal> {
+    fn program_place(&self, owner: &TenantId) -> Result<FairPermit, Refusal> {
         self.programs.take(owner, owner.as_str()).ok_or_else(|| {
             Refusal::new(ErrorCode::E3701, "as many programs of MCP servers run as may at once, or as one tenant may have")
                 .hint("one that nobody calls ends after its `idle_stop_seconds`; `gantry server list` shows which run, and `[sandbox] sandboxes` is the bound")
@@ -128,7 +129,7 @@ impl Starter {
     }
 
     /// The folder of a package, for reading (PKG-2).
-    async fn package(&self, pin: &PackagePin) -> Result<Mount, Refusal> {
+    async fn package(&self, pin: &PackagePin) -> Result<SandboxMount, Refusal> {
         // Declared paths are opened without following links, and the folder of packages may be behind one.
         let root = tokio::fs::canonicalize(&self.packages).await.ok();
         let folder = root.zip(pin.folder()).map(|(root, folder)| root.join(folder));
@@ -137,7 +138,7 @@ impl Starter {
             None => false,
         };
         match folder.filter(|_| is_there) {
-            Some(source) => Ok(Mount { source, target: PACKAGE_ROOT.into(), access: Access::Read }),
+            Some(source) => Ok(SandboxMount { source, target: PACKAGE_ROOT.into(), access: MountAccess::Read }),
             None => {
                 let message = format!("the server's package {} {} is not installed here", pin.name, pin.version);
                 Err(Refusal::new(ErrorCode::E3405, message)
@@ -149,12 +150,12 @@ impl Starter {
 
     async fn remote(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &StartTarget<'_>,
         url: &str,
-        headers: &BTreeMap<String, Setting>,
+        headers: &BTreeMap<String, ServerSetting>,
         oauth: Option<&OauthClient>,
-        secrets: &mut Vec<(String, Secret)>,
-    ) -> Result<Remote, Fault> {
+        secrets: &mut Vec<(String, SecretValue)>,
+    ) -> Result<RemoteServer, UpstreamFault> {
         let http = self.client(wanted, "url", url)?;
         let shown = self.settings(wanted.tenant, headers, secrets).await?;
         let headers = outbound::headers(shown.iter().map(|(name, value)| (*name, value.clone())))?;
@@ -168,11 +169,11 @@ impl Starter {
             }
             None => None,
         };
-        Ok(Remote { http, url, headers, tokens, clock: Arc::clone(&self.clock) })
+        Ok(RemoteServer { http, url, headers, tokens, clock: Arc::clone(&self.clock) })
     }
 
     /// A client for one address, which is judged now and at each connection.
-    fn client(&self, wanted: &Wanted<'_>, member: &str, url: &str) -> Result<OriginClient, Refusal> {
+    fn client(&self, wanted: &StartTarget<'_>, member: &str, url: &str) -> Result<OriginClient, Refusal> {
         let target = self.admission.target(wanted.owner, wanted.spec, member, url)?;
         let guard = self.admission.guard(wanted.owner, wanted.spec);
         guard.client(&target, outbound::CLIENT).map_err(|error| {
@@ -187,14 +188,14 @@ impl Starter {
     async fn settings<'s>(
         &self,
         tenant: &TenantId,
-        settings: &'s BTreeMap<String, Setting>,
-        secrets: &mut Vec<(String, Secret)>,
-    ) -> Result<Vec<(&'s str, Vec<u8>)>, Fault> {
+        settings: &'s BTreeMap<String, ServerSetting>,
+        secrets: &mut Vec<(String, SecretValue)>,
+    ) -> Result<Vec<(&'s str, Vec<u8>)>, UpstreamFault> {
         let mut values = Vec::new();
         for (name, setting) in settings {
             let value = match setting {
-                Setting::Plain(text) => text.clone().into_bytes(),
-                Setting::Secret { secret } => {
+                ServerSetting::Plain(text) => text.clone().into_bytes(),
+                ServerSetting::Secret { secret } => {
                     let value = self.secret(tenant, secret, secrets).await?;
                     // A line end at the end of a file is how it was written, not part of the secret.
                     value.expose().trim_ascii_end().to_vec()
@@ -206,7 +207,12 @@ impl Starter {
     }
 
     /// START-2.
-    async fn secret(&self, tenant: &TenantId, name: &str, found: &mut Vec<(String, Secret)>) -> Result<Secret, Fault> {
+    async fn secret(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        found: &mut Vec<(String, SecretValue)>,
+    ) -> Result<SecretValue, UpstreamFault> {
         let secret = self.secrets.secret(tenant, name).await.map_err(|error| {
             tracing::warn!(credential = %name, error = &error as &dyn std::error::Error, "a server's credential cannot be had");
             error.refusal(name)
@@ -223,12 +229,12 @@ fn text(name: &str, value: Vec<u8>) -> Result<(String, String), Refusal> {
     Ok((name.to_owned(), value))
 }
 
-fn scrubber(secrets: &[(String, Secret)]) -> Arc<Scrubber> {
+fn scrubber(secrets: &[(String, SecretValue)]) -> Arc<SecretScrubber> {
     let texts = secrets.iter().filter_map(|(name, secret)| Some((&**name, std::str::from_utf8(secret.expose()).ok()?)));
-    Arc::new(Scrubber::new(&texts.map(|(name, text)| (name, text.trim_end())).collect::<Vec<_>>()))
+    Arc::new(SecretScrubber::new(&texts.map(|(name, text)| (name, text.trim_end())).collect::<Vec<_>>()))
 }
 
-fn unusable_permissions(findings: &[contract::manifest::Finding]) -> Refusal {
+fn unusable_permissions(findings: &[contract::manifest::AdmissionFinding]) -> Refusal {
     let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
     Refusal::new(ErrorCode::E3405, format!("the permissions of the server cannot be granted: {first}"))
         .hint("let the operator correct `permissions` of this server")
@@ -241,12 +247,12 @@ fn not_started(error: &SpawnError) -> Refusal {
         SpawnError::Step(failure) => {
             tracing::warn!(%error, detail = %failure.detail, "a server was not started");
             let refusal = match failure.step {
-                Step::Program => Refusal::new(
+                BuildStep::Program => Refusal::new(
                     ErrorCode::E3405,
                     format!("the server's program could not be started: {}", failure.reason()),
                 )
                 .hint("let the operator check `command`: a program in /usr, or under a path that `permissions` lets it read"),
-                Step::Mount => {
+                BuildStep::Mount => {
                     Refusal::new(ErrorCode::E3405, format!("a path the server declares cannot be given to it: {}", failure.reason()))
                         .hint("let the operator make the path available on this server")
                 }

@@ -27,7 +27,7 @@
 
 mod keeper;
 pub(crate) mod live;
-mod pulse;
+mod liveness;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,23 +38,23 @@ use contract::ids::TenantId;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::offerings::OfferingChange;
-use kernel::{FairPlaces, Place, PlaceBounds, PlaceUsage};
+use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
-use crate::connection::Era;
-use crate::connection::router::Hearing;
-use crate::fault::Fault;
-use crate::observer::{Teller, UpstreamEvent, UpstreamObserver};
+use crate::connection::ProtocolEra;
+use crate::connection::router::ServerListener;
+use crate::fault::UpstreamFault;
+use crate::observer::{ServerTeller, UpstreamEvent, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
-use crate::starter::Starter;
-use crate::watched::{Changes, News, WatchedResources};
-use crate::watcher::Watchers;
-use keeper::{Keeper, Order};
-use live::{InUse, Live};
+use crate::starter::ServerStarter;
+use crate::watched::{UnitChanges, WatchNotifier, WatchedResources};
+use crate::watcher::WatcherSet;
+use keeper::{Order, UnitKeeper};
+use live::{InUse, LiveConnection};
 
 /// Orders that may wait for the keeper.
 const ORDERS_MAX: usize = 16;
@@ -98,7 +98,7 @@ impl ServerState {
 enum Phase {
     Stopped,
     Starting,
-    Ready(Arc<Live>),
+    Ready(Arc<LiveConnection>),
     Draining,
     Backoff {
         until: Duration,
@@ -128,20 +128,20 @@ impl Phase {
 
 /// What everything that keeps servers shares.
 #[derive(Debug)]
-pub(crate) struct House {
-    pub(crate) starter: Starter,
+pub(crate) struct SupervisorContext {
+    pub(crate) starter: ServerStarter,
     pub(crate) bounds: UpstreamBounds,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) watchers: Watchers,
-    pub(crate) news: News,
+    pub(crate) watchers: WatcherSet,
+    pub(crate) news: WatchNotifier,
     pub(crate) tasks: TaskTracker,
     pub(crate) observer: Arc<dyn UpstreamObserver>,
 }
 
 /// One server for one tenant, or for all.
 #[derive(Debug)]
-pub(crate) struct Unit {
+pub(crate) struct ServerUnit {
     pub(crate) name: String,
     /// Who has defined it.
     pub(crate) owner: TenantId,
@@ -150,13 +150,13 @@ pub(crate) struct Unit {
     /// Which of the server's addresses; the first one is 0 and speaks for its tools.
     pub(crate) endpoint: usize,
     /// As it is found, or in the older protocol for callers who speak that.
-    pub(crate) meeting: Meeting,
+    pub(crate) meeting: EraMeeting,
     /// Why it is not met in the older protocol as well, and until when that holds, on the monotonic clock.
     not_in_legacy: Mutex<Option<Duration>>,
     /// Are there others that can be asked in its place?
     has_stand_in: AtomicBool,
-    pub(crate) teller: Teller,
-    house: Arc<House>,
+    pub(crate) teller: ServerTeller,
+    house: Arc<SupervisorContext>,
     log: Arc<ServerLog>,
     phase: watch::Sender<Phase>,
     wanted: Notify,
@@ -166,13 +166,13 @@ pub(crate) struct Unit {
     closing: CancellationToken,
     tools_changed: Notify,
     /// What else has changed and is not told yet.
-    pub(crate) changes: Changes,
+    pub(crate) changes: UnitChanges,
     /// Does it serve everybody?
     shared: AtomicBool,
     orders: mpsc::Sender<Order>,
     room: Arc<FairPlaces>,
     calls: AtomicU64,
-    facts: Mutex<Facts>,
+    facts: Mutex<UnitFacts>,
 }
 
 /// Which server, whose, for whom, and at which of its addresses.
@@ -182,35 +182,35 @@ pub(crate) struct UnitName {
     pub(crate) tenant: TenantId,
     pub(crate) server: String,
     pub(crate) endpoint: usize,
-    pub(crate) meeting: Meeting,
+    pub(crate) meeting: EraMeeting,
     pub(crate) has_stand_in: bool,
 }
 
 /// How a server is met. One that speaks both protocols may be met twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Meeting {
+pub(crate) enum EraMeeting {
     /// As it is found, or as its operator has said. Speaks for its tools.
     First,
     /// Once more in the older protocol, for callers who speak that.
     Legacy,
 }
 
-impl Meeting {
+impl EraMeeting {
     /// The only protocol it is met in, if there is one.
-    pub(crate) fn only(self) -> Option<Era> {
+    pub(crate) fn only(self) -> Option<ProtocolEra> {
         match self {
             Self::First => None,
-            Self::Legacy => Some(Era::Legacy),
+            Self::Legacy => Some(ProtocolEra::Legacy),
         }
     }
 }
 
 /// What is told about it.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
+pub(crate) struct UnitFacts {
     pub(crate) since: UnixMillis,
     pub(crate) restarts: u64,
-    pub(crate) era: Option<Era>,
+    pub(crate) era: Option<ProtocolEra>,
     /// Can its resources be watched, as it was met?
     pub(crate) lets_watch: Option<bool>,
     pub(crate) last_error: Option<String>,
@@ -218,7 +218,7 @@ pub(crate) struct Facts {
     pub(crate) last_hint: Option<String>,
 }
 
-impl Facts {
+impl UnitFacts {
     /// It did not start, or has ended, and what helps.
     pub(crate) fn remember_error(&mut self, error: String, hint: Option<String>) {
         (self.last_error, self.last_hint) = (Some(error), hint);
@@ -230,17 +230,17 @@ impl Facts {
     }
 }
 
-impl Unit {
+impl ServerUnit {
     /// A server that nobody has wanted yet. Its keeper lives until it is told to stop.
     pub(crate) fn new(
-        house: &Arc<House>,
+        house: &Arc<SupervisorContext>,
         UnitName { owner, tenant, server: name, endpoint, meeting, has_stand_in }: UnitName,
         spec: Arc<ServerSpec>,
         log: Arc<ServerLog>,
         watched: Arc<WatchedResources>,
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
-        let facts = Facts {
+        let facts = UnitFacts {
             since: house.clock.now(),
             restarts: 0,
             era: None,
@@ -248,7 +248,7 @@ impl Unit {
             last_error: None,
             last_hint: None,
         };
-        let teller = Teller::new(Arc::clone(&house.observer), &owner, &name);
+        let teller = ServerTeller::new(Arc::clone(&house.observer), &owner, &name);
         teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {
             teller,
@@ -266,14 +266,14 @@ impl Unit {
             waiting: AtomicUsize::new(0),
             closing: CancellationToken::new(),
             tools_changed: Notify::new(),
-            changes: Changes::new(watched),
+            changes: UnitChanges::new(watched),
             shared: AtomicBool::new(spec.shareable),
             orders,
             room: FairPlaces::new(places(&house.bounds)),
             calls: AtomicU64::new(0),
             facts: Mutex::new(facts),
         });
-        house.tasks.spawn(Keeper::new(Arc::clone(&unit), spec, inbox).run());
+        house.tasks.spawn(UnitKeeper::new(Arc::clone(&unit), spec, inbox).run());
         unit
     }
 
@@ -303,7 +303,7 @@ impl Unit {
     }
 
     /// SUP-3. A place for a call of this agent of this tenant; the wait is bounded by whoever drops the future.
-    pub(crate) async fn admitted(&self, tenant: &TenantId, agent: &str) -> Result<Place, Refusal> {
+    pub(crate) async fn admitted(&self, tenant: &TenantId, agent: &str) -> Result<FairPermit, Refusal> {
         self.room.wait(tenant, agent).await.map_err(|_| {
             Refusal::new(ErrorCode::E3701, format!("too many calls wait for the server `{}`", self.name))
                 .hint("try again later, or call it less often at once")
@@ -408,13 +408,13 @@ impl Unit {
     }
 
     /// Comes back when `live` is not what calls are sent to any more.
-    pub(crate) async fn replaced(&self, live: &Arc<Live>) {
+    pub(crate) async fn replaced(&self, live: &Arc<LiveConnection>) {
         let is_other = |phase: &Phase| !matches!(phase, Phase::Ready(current) if Arc::ptr_eq(current, live));
         // The sender lives as long as this value does.
         let _ = self.phase.subscribe().wait_for(is_other).await;
     }
 
-    pub(crate) fn house(&self) -> &House {
+    pub(crate) fn house(&self) -> &SupervisorContext {
         &self.house
     }
 
@@ -422,7 +422,7 @@ impl Unit {
         self.calls.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+    pub(crate) fn facts(&self) -> MutexGuard<'_, UnitFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -443,7 +443,7 @@ impl Unit {
     /// breaker; otherwise its tools are not there.
     fn unavailable(&self) -> Refusal {
         if self.has_stand_in.load(Ordering::Acquire) {
-            return Fault::NotSent("it was given up").refusal(&self.name, true);
+            return UpstreamFault::NotSent("it was given up").refusal(&self.name, true);
         }
         Refusal::new(
             ErrorCode::E3108,
@@ -453,7 +453,7 @@ impl Unit {
     }
 }
 
-impl Hearing for Unit {
+impl ServerListener for ServerUnit {
     fn tools_changed(&self) {
         self.tools_changed.notify_one();
     }

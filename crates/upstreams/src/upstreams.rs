@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use executors::{Confinement, Walls};
+use executors::{SandboxProvider, ToolConfinement};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::redactor::Redactor;
@@ -29,18 +29,18 @@ use kernel::{FairPlaces, PlaceBounds, PlaceUsage, ResolvedLimits};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Admission;
+use crate::admission::ServerAdmission;
 use crate::bounds::UpstreamBounds;
-use crate::connection::Era;
-use crate::observer::{Teller, UpstreamObserver};
+use crate::connection::ProtocolEra;
+use crate::observer::{ServerTeller, UpstreamObserver};
 use crate::origin::origin;
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
-use crate::starter::Starter;
-use crate::supervisor::{House, Meeting, ServerState, Unit, UnitName};
-use crate::watched::{News, Watches};
-use crate::watcher::{UpstreamWatcher, Watchers};
-pub use lists::{ITEMS_MAX, LIST_BYTES_MAX, Turn};
+use crate::starter::ServerStarter;
+use crate::supervisor::{EraMeeting, ServerState, ServerUnit, SupervisorContext, UnitName};
+use crate::watched::{WatchNotifier, WatchTable};
+use crate::watcher::{UpstreamWatcher, WatcherSet};
+pub use lists::{ITEMS_MAX, LIST_BYTES_MAX, ListTurn};
 
 /// Most lines of a log that are shown at once.
 const LOG_LINES_MAX: usize = 10_000;
@@ -49,11 +49,11 @@ const LOG_LINES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct UpstreamParts {
     /// Judges what is started and reached.
-    pub admission: Arc<Admission>,
+    pub admission: Arc<ServerAdmission>,
     /// What stands around programs. Its sandboxes are occupied for as long as servers run, so it should be of their own.
-    pub walls: Walls,
+    pub walls: SandboxProvider,
     /// What programs may be given.
-    pub confinement: Confinement,
+    pub confinement: ToolConfinement,
     pub secrets: Arc<dyn SecretSource>,
     /// Takes out of the logs of servers what must not be seen.
     pub redactor: Arc<dyn Redactor>,
@@ -72,7 +72,7 @@ pub struct UpstreamParts {
 
 /// One definition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Server {
+pub struct ServerDefinition {
     /// Who has defined it, and owns its tools.
     pub tenant: TenantId,
     pub name: String,
@@ -90,7 +90,7 @@ pub struct ServerStatus {
     pub state: ServerState,
     pub since: UnixMillis,
     pub restarts: u64,
-    pub era: Option<Era>,
+    pub era: Option<ProtocolEra>,
     pub pid: Option<u32>,
     pub last_error: Option<String>,
     /// What helps, if Gantry itself refused the last start.
@@ -111,11 +111,11 @@ pub struct SecondMeeting {
 
 /// Changes on their way.
 #[derive(Debug, Default)]
-pub struct Changes(Vec<oneshot::Receiver<Result<(), Refusal>>>);
+pub struct PendingChanges(Vec<oneshot::Receiver<Result<(), Refusal>>>);
 
-impl Changes {
+impl PendingChanges {
     /// Waits until each of them has come to life or has failed to; how it went is in the server's status. Bounded by
-    /// [`start_timeout_seconds`](crate::spec::Upkeep::start_timeout_seconds) of each, and they go on at the same time.
+    /// [`start_timeout_seconds`](crate::spec::LifeBounds::start_timeout_seconds) of each, and they go on at the same time.
     pub async fn settled(self) {
         futures_util::future::join_all(self.0).await;
     }
@@ -123,7 +123,7 @@ impl Changes {
 
 /// A definition in force.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub(crate) struct ActiveDefinition {
     pub(crate) tenant: TenantId,
     pub(crate) name: String,
     /// At its first address.
@@ -135,7 +135,7 @@ pub(crate) struct Definition {
     log: Arc<ServerLog>,
 }
 
-impl Definition {
+impl ActiveDefinition {
     /// The names of its addresses, if it has several.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         if !self.has_fallbacks() {
@@ -145,9 +145,9 @@ impl Definition {
     }
 
     /// At one of its addresses, if it is met there in this way at all.
-    fn met_at(&self, endpoint: usize, meeting: Meeting) -> Option<&Arc<ServerSpec>> {
+    fn met_at(&self, endpoint: usize, meeting: EraMeeting) -> Option<&Arc<ServerSpec>> {
         let spec = self.addresses.get(endpoint)?;
-        (meeting == Meeting::First || spec.may_be_met_twice()).then_some(spec)
+        (meeting == EraMeeting::First || spec.may_be_met_twice()).then_some(spec)
     }
 
     pub(crate) fn has_fallbacks(&self) -> bool {
@@ -164,28 +164,28 @@ type Key = (TenantId, String);
 pub(crate) type UnitKey = (TenantId, String, TenantId);
 
 /// One of what there is of a server: for a tenant, at the address of this number (the first one is 0), met in this way.
-type Place = (UnitKey, usize, Meeting);
+type Place = (UnitKey, usize, EraMeeting);
 
 /// The servers behind Gantry.
 #[derive(Debug)]
-pub struct Upstreams {
-    pub(crate) house: Arc<House>,
+pub struct UpstreamServers {
+    pub(crate) house: Arc<SupervisorContext>,
     redactor: Arc<dyn Redactor>,
     log_dir: PathBuf,
-    definitions: ArcSwap<HashMap<Key, Arc<Definition>>>,
+    definitions: ArcSwap<HashMap<Key, Arc<ActiveDefinition>>>,
     units: Mutex<Units>,
-    pub(crate) watches: Watches,
+    pub(crate) watches: WatchTable,
     /// For what goes on by itself and must not keep all of this alive.
     pub(crate) me: Weak<Self>,
 }
 
 #[derive(Debug, Default)]
 struct Units {
-    all: HashMap<Place, Arc<Unit>>,
+    all: HashMap<Place, Arc<ServerUnit>>,
     closed: bool,
 }
 
-impl Upstreams {
+impl UpstreamServers {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
         let UpstreamParts {
@@ -204,38 +204,54 @@ impl Upstreams {
         } = parts;
         let most = bounds.programs_max;
         let programs = FairPlaces::new(PlaceBounds { capacity: most, per_flow: most, waiting: 0 });
-        let starter =
-            Starter { programs, walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits, packages };
-        let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
-        let house =
-            Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });
+        let starter = ServerStarter {
+            programs,
+            walls,
+            confinement,
+            secrets,
+            clock: Arc::clone(&clock),
+            admission,
+            limits,
+            packages,
+        };
+        let (watchers, tasks) = (WatcherSet::default(), TaskTracker::new());
+        let house = Arc::new(SupervisorContext {
+            starter,
+            bounds,
+            clock,
+            entropy,
+            watchers,
+            news: WatchNotifier::default(),
+            tasks,
+            observer,
+        });
         Arc::new_cyclic(|me| Self {
             house,
             redactor,
             log_dir,
             definitions: ArcSwap::default(),
             units: Mutex::default(),
-            watches: Watches::default(),
+            watches: WatchTable::default(),
             me: me.clone(),
         })
     }
 
     /// Who may put what behind Gantry.
-    pub fn admission(&self) -> &Arc<Admission> {
+    pub fn admission(&self) -> &Arc<ServerAdmission> {
         &self.house.starter.admission
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
     /// What is given back tells when the changes have come to life; nobody has to wait for it.
-    pub fn apply(&self, servers: Vec<Server>) -> Changes {
+    pub fn apply(&self, servers: Vec<ServerDefinition>) -> PendingChanges {
         let mut units = self.units();
-        let mut changes = Changes::default();
+        let mut changes = PendingChanges::default();
         if units.closed {
             return changes;
         }
         let before = self.definitions.load_full();
         let mut after = HashMap::with_capacity(servers.len());
-        for Server { tenant, name, spec } in servers {
+        for ServerDefinition { tenant, name, spec } in servers {
             let key = (tenant.clone(), name.clone());
             let definition = match before.get(&key) {
                 Some(known) if known.is_as(&spec) => Arc::clone(known),
@@ -245,7 +261,7 @@ impl Upstreams {
                     // There always is one.
                     let Some(first) = addresses.first().cloned() else { continue };
                     let origin = Arc::new(origin(&name, addresses.iter().map(|spec| &**spec)));
-                    Arc::new(Definition { tenant, name, spec: first, addresses, origin, log })
+                    Arc::new(ActiveDefinition { tenant, name, spec: first, addresses, origin, log })
                 }
             };
             after.insert(key, definition);
@@ -270,7 +286,7 @@ impl Upstreams {
                         false
                     }
                     Some(spec) => {
-                        let was_alone = unit.has_stand_in(new.has_fallbacks() || *meeting == Meeting::Legacy);
+                        let was_alone = unit.has_stand_in(new.has_fallbacks() || *meeting == EraMeeting::Legacy);
                         if was_alone && new.has_fallbacks() {
                             // Whatever became of this one, there is another to ask now.
                             self.house.watchers.availability(unit, true);
@@ -297,13 +313,14 @@ impl Upstreams {
         let units = self.units();
         let definitions = self.definitions.load();
         // How further addresses stand, their breakers say.
-        let first = units.all.iter().filter(|((_, endpoint, meeting), _)| *endpoint == 0 && *meeting == Meeting::First);
-        let again = |key: &UnitKey| units.all.get(&(key.clone(), 0, Meeting::Legacy));
+        let first =
+            units.all.iter().filter(|((_, endpoint, meeting), _)| *endpoint == 0 && *meeting == EraMeeting::First);
+        let again = |key: &UnitKey| units.all.get(&(key.clone(), 0, EraMeeting::Legacy));
         let mut all: Vec<ServerStatus> =
             first.map(|((key, ..), unit)| status_of(unit, again(key).map(|unit| &**unit), &definitions)).collect();
         // Servers nobody has wanted yet.
         for definition in definitions.values() {
-            let has_unit = |unit: &Arc<Unit>| unit.owner == definition.tenant && unit.name == definition.name;
+            let has_unit = |unit: &Arc<ServerUnit>| unit.owner == definition.tenant && unit.name == definition.name;
             if !units.all.iter().any(|((_, endpoint, _), unit)| *endpoint == 0 && has_unit(unit)) {
                 all.push(ServerStatus {
                     tenant: definition.tenant.clone(),
@@ -336,8 +353,8 @@ impl Upstreams {
     /// There is no such server, or a new process could not be started; the old one serves on then.
     pub async fn restart(&self, owner: &TenantId, name: &str) -> Result<(), Refusal> {
         let definition = self.definition(owner, name)?;
-        let of_it = |unit: &&Arc<Unit>| unit.owner == *owner && unit.name == name;
-        let mut units: Vec<Arc<Unit>> = self.units().all.values().filter(of_it).cloned().collect();
+        let of_it = |unit: &&Arc<ServerUnit>| unit.owner == *owner && unit.name == name;
+        let mut units: Vec<Arc<ServerUnit>> = self.units().all.values().filter(of_it).cloned().collect();
         if units.is_empty() {
             units.push(self.unit(&definition, owner)?);
         }
@@ -366,7 +383,7 @@ impl Upstreams {
 
     /// Ends everything, calls that run first, and comes back when nothing is left.
     pub async fn shut_down(&self) {
-        let units: Vec<Arc<Unit>> = {
+        let units: Vec<Arc<ServerUnit>> = {
             let mut units = self.units();
             units.closed = true;
             units.all.drain().map(|(_, unit)| unit).collect()
@@ -378,29 +395,33 @@ impl Upstreams {
     }
 
     /// Every definition in force, in no order.
-    pub(crate) fn definitions(&self) -> Vec<Arc<Definition>> {
+    pub(crate) fn definitions(&self) -> Vec<Arc<ActiveDefinition>> {
         self.definitions.load().values().cloned().collect()
     }
 
     /// What a name means for a tenant.
-    pub(crate) fn definition(&self, owner: &TenantId, name: &str) -> Result<Arc<Definition>, Refusal> {
+    pub(crate) fn definition(&self, owner: &TenantId, name: &str) -> Result<Arc<ActiveDefinition>, Refusal> {
         let definitions = self.definitions.load();
         definitions.get(&(owner.clone(), name.to_owned())).cloned().ok_or_else(|| unknown(name))
     }
 
     /// At its first address.
-    pub(crate) fn unit(&self, definition: &Arc<Definition>, caller: &TenantId) -> Result<Arc<Unit>, Refusal> {
-        self.unit_at(definition, caller, 0, Meeting::First)
+    pub(crate) fn unit(
+        &self,
+        definition: &Arc<ActiveDefinition>,
+        caller: &TenantId,
+    ) -> Result<Arc<ServerUnit>, Refusal> {
+        self.unit_at(definition, caller, 0, EraMeeting::First)
     }
 
     /// UPS-2.
     fn unit_at(
         &self,
-        definition: &Arc<Definition>,
+        definition: &Arc<ActiveDefinition>,
         caller: &TenantId,
         endpoint: usize,
-        meeting: Meeting,
-    ) -> Result<Arc<Unit>, Refusal> {
+        meeting: EraMeeting,
+    ) -> Result<Arc<ServerUnit>, Refusal> {
         let tenant = if definition.spec.shareable { &definition.tenant } else { caller };
         let key = ((definition.tenant.clone(), definition.name.clone(), tenant.clone()), endpoint, meeting);
         let mut units = self.units();
@@ -418,7 +439,7 @@ impl Upstreams {
         let Some(spec) = current.met_at(endpoint, meeting) else { return Err(unknown(&current.name)) };
         // Resources are watched at the first address only.
         let watched = if endpoint == 0 { self.watches.of(&key.0) } else { Arc::default() };
-        let unit = Unit::new(
+        let unit = ServerUnit::new(
             &self.house,
             UnitName {
                 owner: current.tenant.clone(),
@@ -426,7 +447,7 @@ impl Upstreams {
                 server: current.name.clone(),
                 endpoint,
                 meeting,
-                has_stand_in: current.has_fallbacks() || meeting == Meeting::Legacy,
+                has_stand_in: current.has_fallbacks() || meeting == EraMeeting::Legacy,
             },
             Arc::clone(spec),
             Arc::clone(&current.log),
@@ -437,7 +458,7 @@ impl Upstreams {
     }
 
     /// One that is of no use is ended, and nobody is sent to it any more.
-    fn forget(&self, unit: &Arc<Unit>) {
+    fn forget(&self, unit: &Arc<ServerUnit>) {
         self.units().all.retain(|_, known| !Arc::ptr_eq(known, unit));
         let unit = Arc::clone(unit);
         self.house.tasks.spawn(async move { unit.stop().await });
@@ -445,7 +466,7 @@ impl Upstreams {
 
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
-        let teller = Teller::new(Arc::clone(&self.house.observer), tenant, name);
+        let teller = ServerTeller::new(Arc::clone(&self.house.observer), tenant, name);
         let redactor = self.redactor.of_tenant(tenant).unwrap_or_else(|| Arc::clone(&self.redactor));
         ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller, redactor)
     }
@@ -480,13 +501,17 @@ impl Upstreams {
 }
 
 /// Whoever forgets to shut down leaves no process behind; only nobody waits for the end.
-impl Drop for Upstreams {
+impl Drop for UpstreamServers {
     fn drop(&mut self) {
         self.units().all.drain().for_each(|(_, unit)| unit.abandon());
     }
 }
 
-fn status_of(unit: &Unit, again: Option<&Unit>, definitions: &HashMap<Key, Arc<Definition>>) -> ServerStatus {
+fn status_of(
+    unit: &ServerUnit,
+    again: Option<&ServerUnit>,
+    definitions: &HashMap<Key, Arc<ActiveDefinition>>,
+) -> ServerStatus {
     let shared =
         definitions.get(&(unit.owner.clone(), unit.name.clone())).is_some_and(|definition| definition.spec.shareable);
     let facts = unit.facts().clone();

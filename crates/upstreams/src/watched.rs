@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::{OfferingChange, OfferingNews, Watch};
+use kernel::ports::offerings::{OfferingChange, OfferingNotice, ResourceWatch};
 use serde_json::json;
 use tokio::sync::{Notify, broadcast, watch};
 
-use crate::connection::Era;
-use crate::supervisor::Unit;
-use crate::supervisor::live::Live;
-use crate::upstreams::{UnitKey, Upstreams};
+use crate::connection::ProtocolEra;
+use crate::supervisor::ServerUnit;
+use crate::supervisor::live::LiveConnection;
+use crate::upstreams::{UnitKey, UpstreamServers};
 
 /// News that wait for the slowest who follows. Who is slower is told that it missed some.
 const NEWS_MAX: usize = 256;
@@ -39,20 +39,20 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Tells everybody who follows.
 #[derive(Debug)]
-pub(crate) struct News(broadcast::Sender<OfferingNews>);
+pub(crate) struct WatchNotifier(broadcast::Sender<OfferingNotice>);
 
-impl Default for News {
+impl Default for WatchNotifier {
     fn default() -> Self {
         Self(broadcast::Sender::new(NEWS_MAX))
     }
 }
 
-impl News {
-    pub(crate) fn follow(&self) -> broadcast::Receiver<OfferingNews> {
+impl WatchNotifier {
+    pub(crate) fn follow(&self) -> broadcast::Receiver<OfferingNotice> {
         self.0.subscribe()
     }
 
-    fn tell(&self, news: OfferingNews) {
+    fn tell(&self, news: OfferingNotice) {
         // Nobody may follow.
         let _ = self.0.send(news);
     }
@@ -60,7 +60,7 @@ impl News {
 
 /// What has changed on one unit and is not told yet (WATCH-1).
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct UnitChanges {
     watched: Arc<WatchedResources>,
     noted: Mutex<Noted>,
     wake: Notify,
@@ -74,7 +74,7 @@ struct Noted {
     updated: BTreeSet<String>,
 }
 
-impl Changes {
+impl UnitChanges {
     pub(crate) fn new(watched: Arc<WatchedResources>) -> Self {
         Self { watched, noted: Mutex::default(), wake: Notify::new() }
     }
@@ -108,7 +108,7 @@ impl Changes {
 }
 
 /// Tells what has changed on a unit, for as long as it is there.
-pub(crate) async fn tell_offerings(unit: Arc<Unit>) {
+pub(crate) async fn tell_offerings(unit: Arc<ServerUnit>) {
     loop {
         unit.changes.wake.notified().await;
         let Noted { resources, prompts, updated } = std::mem::take(&mut *unit.changes.noted());
@@ -116,7 +116,7 @@ pub(crate) async fn tell_offerings(unit: Arc<Unit>) {
         let lists = lists.into_iter().filter(|(changed, _)| *changed).map(|(_, change)| change);
         for change in lists.chain(updated.into_iter().map(OfferingChange::Resource)) {
             let (tenant, server) = (unit.concerns().cloned(), unit.name.clone());
-            unit.house().news.tell(OfferingNews { tenant, server, change });
+            unit.house().news.tell(OfferingNotice { tenant, server, change });
         }
         unit.house().clock.sleep(NEWS_EVERY).await;
     }
@@ -134,9 +134,9 @@ pub(crate) struct WatchedResources {
 
 /// All of them, by unit.
 #[derive(Debug, Default)]
-pub(crate) struct Watches(Mutex<HashMap<UnitKey, Weak<WatchedResources>>>);
+pub(crate) struct WatchTable(Mutex<HashMap<UnitKey, Weak<WatchedResources>>>);
 
-impl Watches {
+impl WatchTable {
     pub(crate) fn of(&self, key: &UnitKey) -> Arc<WatchedResources> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(key).and_then(Weak::upgrade) {
@@ -188,9 +188,9 @@ fn too_many() -> Refusal {
         .hint("stop watching some of them")
 }
 
-impl Upstreams {
+impl UpstreamServers {
     /// Watches a resource until the watch is dropped.
-    pub(crate) fn watch_resource(&self, key: UnitKey, uri: &str) -> Result<Watch, Refusal> {
+    pub(crate) fn watch_resource(&self, key: UnitKey, uri: &str) -> Result<ResourceWatch, Refusal> {
         let watched = self.watches.of(&key);
         watched.add(uri)?;
         let mut followed = watched.followed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,17 +200,17 @@ impl Upstreams {
         }
         drop(followed);
         let uri = uri.to_owned();
-        Ok(Watch::until(move || watched.remove(&uri)))
+        Ok(ResourceWatch::until(move || watched.remove(&uri)))
     }
 
     /// The unit behind a key, made if need be. `None`: it is not defined any more.
-    fn unit_of(&self, (owner, name, tenant): &UnitKey) -> Option<Arc<Unit>> {
+    fn unit_of(&self, (owner, name, tenant): &UnitKey) -> Option<Arc<ServerUnit>> {
         self.definition(owner, name).and_then(|definition| self.unit_watched(&definition, tenant)).ok()
     }
 }
 
 /// Sees to it that a server tells of what is watched, until nothing is or there is no server (WATCH-3).
-async fn follow(upstreams: Weak<Upstreams>, key: UnitKey, watched: Arc<WatchedResources>) {
+async fn follow(upstreams: Weak<UpstreamServers>, key: UnitKey, watched: Arc<WatchedResources>) {
     let mut wanted = watched.uris.subscribe();
     loop {
         {
@@ -232,8 +232,8 @@ async fn follow(upstreams: Weak<Upstreams>, key: UnitKey, watched: Arc<WatchedRe
             drop(in_use);
             let following = async {
                 match live.connection.met().era {
-                    Era::Legacy => one_by_one(&unit, &live, &mut wanted).await,
-                    Era::Modern => all_at_once(&unit, &live, &mut wanted).await,
+                    ProtocolEra::Legacy => one_by_one(&unit, &live, &mut wanted).await,
+                    ProtocolEra::Modern => all_at_once(&unit, &live, &mut wanted).await,
                 }
             };
             tokio::select! {
@@ -250,7 +250,7 @@ async fn follow(upstreams: Weak<Upstreams>, key: UnitKey, watched: Arc<WatchedRe
 }
 
 /// As servers before 2026-07-28 are asked. Comes back when nothing is wanted any more.
-async fn one_by_one(unit: &Unit, live: &Live, wanted: &mut watch::Receiver<BTreeMap<String, usize>>) {
+async fn one_by_one(unit: &ServerUnit, live: &LiveConnection, wanted: &mut watch::Receiver<BTreeMap<String, usize>>) {
     let patience = unit.house().bounds.list_patience;
     let mut asked: BTreeSet<String> = BTreeSet::new();
     loop {
@@ -269,7 +269,7 @@ async fn one_by_one(unit: &Unit, live: &Live, wanted: &mut watch::Receiver<BTree
 }
 
 /// As servers of 2026-07-28 are asked: one request for all of them, sent anew when they are others.
-async fn all_at_once(unit: &Unit, live: &Live, wanted: &mut watch::Receiver<BTreeMap<String, usize>>) {
+async fn all_at_once(unit: &ServerUnit, live: &LiveConnection, wanted: &mut watch::Receiver<BTreeMap<String, usize>>) {
     loop {
         let uris: Vec<String> = wanted.borrow_and_update().keys().cloned().collect();
         if uris.is_empty() {
@@ -294,7 +294,7 @@ mod tests {
 
     fn watched() -> Arc<WatchedResources> {
         let home = contract::ids::TenantId::home();
-        Watches::default().of(&(home.clone(), "notes".into(), home))
+        WatchTable::default().of(&(home.clone(), "notes".into(), home))
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
     fn a_flood_is_one_note_and_what_nobody_watches_is_none() {
         let watched = watched();
         watched.add("note://1").unwrap();
-        let changes = Changes::new(Arc::clone(&watched));
+        let changes = UnitChanges::new(Arc::clone(&watched));
         for n in 0..10_000 {
             changes.note(OfferingChange::Resource(format!("note://{}", n % 3)));
         }

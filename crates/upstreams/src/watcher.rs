@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::ids::TenantId;
 
-use crate::supervisor::{Meeting, Unit};
+use crate::supervisor::{EraMeeting, ServerUnit};
 
 /// Hears of servers. Must not wait and must not call back; whoever has work to do does it elsewhere.
 pub trait UpstreamWatcher: Send + Sync + fmt::Debug {
@@ -18,25 +18,25 @@ pub trait UpstreamWatcher: Send + Sync + fmt::Debug {
 
 /// All who watch.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(RwLock<Vec<Arc<dyn UpstreamWatcher>>>);
+pub(crate) struct WatcherSet(RwLock<Vec<Arc<dyn UpstreamWatcher>>>);
 
-impl Watchers {
+impl WatcherSet {
     pub(crate) fn add(&self, watcher: Arc<dyn UpstreamWatcher>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
-    pub(crate) fn tools_changed(&self, unit: &Unit) {
+    pub(crate) fn tools_changed(&self, unit: &ServerUnit) {
         self.tell(unit, |watcher| watcher.tools_changed(&unit.owner, &unit.name));
     }
 
-    pub(crate) fn availability(&self, unit: &Unit, available: bool) {
+    pub(crate) fn availability(&self, unit: &ServerUnit, available: bool) {
         self.tell(unit, |watcher| watcher.availability(&unit.owner, &unit.name, available));
     }
 
     /// Tools belong to the owner of a server, so its own process speaks for them, at the first address and as it was met first. That of another tenant
     /// speaks only to that tenant's calls.
-    fn tell(&self, unit: &Unit, word: impl Fn(&dyn UpstreamWatcher)) {
-        if unit.tenant == unit.owner && unit.endpoint == 0 && unit.meeting == Meeting::First {
+    fn tell(&self, unit: &ServerUnit, word: impl Fn(&dyn UpstreamWatcher)) {
+        if unit.tenant == unit.owner && unit.endpoint == 0 && unit.meeting == EraMeeting::First {
             let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
             watchers.iter().for_each(|watcher| word(&**watcher));
         }

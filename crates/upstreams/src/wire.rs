@@ -26,7 +26,7 @@ const BATCH_MAX: usize = 1_000;
 
 /// What the other side says.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Incoming {
+pub(crate) enum IncomingMessage {
     /// The answer to one of our requests. `None`: it has no id, or one that cannot be ours.
     Answer { id: Option<CallId>, outcome: Result<Value, AnswerError> },
     /// It wants an answer.
@@ -112,7 +112,7 @@ const LIMITS: JsonLimits = JsonLimits {
 };
 
 /// Reads one text: a message, or a batch of them.
-pub(crate) fn read(text: &[u8]) -> Result<Vec<Incoming>, NoMessage> {
+pub(crate) fn read(text: &[u8]) -> Result<Vec<IncomingMessage>, NoMessage> {
     match json::read(text, &LIMITS) {
         Ok(value) => messages(value),
         Err(why) => match serde_json::from_slice(text) {
@@ -129,21 +129,22 @@ fn is_tool_list(message: &Value) -> bool {
 }
 
 /// WIRE-3: the answers in this text, none of which is handed on.
-fn read_heads(text: &[u8], why: &JsonError) -> Result<Vec<Incoming>, NoMessage> {
+fn read_heads(text: &[u8], why: &JsonError) -> Result<Vec<IncomingMessage>, NoMessage> {
     // A list would be read as the members of one head, in their order.
     let heads: Vec<AnswerHead> = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => serde_json::from_slice(text).map_err(|_| NoMessage)?,
         _ => vec![serde_json::from_slice(text).map_err(|_| NoMessage)?],
     };
-    let answers = heads.into_iter().take(BATCH_MAX).filter(|head| head.method.is_none()).map(|head| Incoming::Answer {
-        id: head.id.as_ref().and_then(own),
-        outcome: Err(AnswerError::Ambiguous(why.clone())),
-    });
+    let answers =
+        heads.into_iter().take(BATCH_MAX).filter(|head| head.method.is_none()).map(|head| IncomingMessage::Answer {
+            id: head.id.as_ref().and_then(own),
+            outcome: Err(AnswerError::Ambiguous(why.clone())),
+        });
     let answers: Vec<_> = answers.collect();
     if answers.is_empty() { Err(NoMessage) } else { Ok(answers) }
 }
 
-fn messages(value: Value) -> Result<Vec<Incoming>, NoMessage> {
+fn messages(value: Value) -> Result<Vec<IncomingMessage>, NoMessage> {
     match value {
         Value::Array(batch) if batch.is_empty() || batch.len() > BATCH_MAX => Err(NoMessage),
         Value::Array(batch) => batch.into_iter().map(message).collect(),
@@ -151,7 +152,7 @@ fn messages(value: Value) -> Result<Vec<Incoming>, NoMessage> {
     }
 }
 
-fn message(value: Value) -> Result<Incoming, NoMessage> {
+fn message(value: Value) -> Result<IncomingMessage, NoMessage> {
     if !value.is_object() {
         return Err(NoMessage);
     }
@@ -159,21 +160,24 @@ fn message(value: Value) -> Result<Incoming, NoMessage> {
 }
 
 impl Members {
-    fn message(self) -> Result<Incoming, NoMessage> {
+    fn message(self) -> Result<IncomingMessage, NoMessage> {
         let Self { id, method, params, result, error } = self;
         match (method, id, result, error) {
             (Some(method), Some(id), _, _) if id.is_string() || id.is_number() => {
-                Ok(Incoming::Request { id, method, params: params.unwrap_or_default() })
+                Ok(IncomingMessage::Request { id, method, params: params.unwrap_or_default() })
             }
-            (Some(method), None, _, _) => Ok(Incoming::Notification { method, params: params.unwrap_or_default() }),
+            (Some(method), None, _, _) => {
+                Ok(IncomingMessage::Notification { method, params: params.unwrap_or_default() })
+            }
             (None, id, Some(_), Some(_)) => {
-                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Contradictory) })
+                Ok(IncomingMessage::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Contradictory) })
             }
-            (None, id, None, Some(error)) => {
-                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(AnswerError::Rpc(error.kept())) })
-            }
+            (None, id, None, Some(error)) => Ok(IncomingMessage::Answer {
+                id: id.as_ref().and_then(own),
+                outcome: Err(AnswerError::Rpc(error.kept())),
+            }),
             (None, id, Some(result), None) => {
-                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Ok(result) })
+                Ok(IncomingMessage::Answer { id: id.as_ref().and_then(own), outcome: Ok(result) })
             }
             _ => Err(NoMessage),
         }
@@ -246,13 +250,13 @@ mod tests {
 
     use super::*;
 
-    fn one(text: &str) -> Result<Incoming, NoMessage> {
+    fn one(text: &str) -> Result<IncomingMessage, NoMessage> {
         read(text.as_bytes()).map(|mut all| all.remove(0))
     }
 
     #[test]
     fn messages_are_told_apart_by_their_members() {
-        let answer = |id, outcome| Ok(Incoming::Answer { id, outcome });
+        let answer = |id, outcome| Ok(IncomingMessage::Answer { id, outcome });
         let failed = RpcError { code: -32601, message: "no".into(), data: None };
         for (text, expected) in [
             (r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#, answer(Some(3), Ok(json!({"a":1})))),
@@ -264,10 +268,10 @@ mod tests {
             (r#"{"id":null,"error":{"code":-32601,"message":"no"}}"#, answer(None, Err(AnswerError::Rpc(failed)))),
             (r#"{"id":-3,"result":1}"#, answer(None, Ok(json!(1)))),
             (r#"{"id":3.5,"result":1}"#, answer(None, Ok(json!(1)))),
-            (r#"{"method":"x"}"#, Ok(Incoming::Notification { method: "x".into(), params: Value::Null })),
+            (r#"{"method":"x"}"#, Ok(IncomingMessage::Notification { method: "x".into(), params: Value::Null })),
             (
                 r#"{"id":"a","method":"ping","params":{}}"#,
-                Ok(Incoming::Request { id: json!("a"), method: "ping".into(), params: json!({}) }),
+                Ok(IncomingMessage::Request { id: json!("a"), method: "ping".into(), params: json!({}) }),
             ),
             (r#"{"id":{},"method":"ping"}"#, Err(NoMessage)),
             ("{}", Err(NoMessage)),
@@ -292,14 +296,14 @@ mod tests {
             (r#"{"id":3,"result":{"content":[],"structuredContent":{"paid":1,"paid":0}}}"#, Some(3)),
             (r#"{"id":3,"result":{"structuredContent":"\ud83d"}}"#, Some(3)),
         ] {
-            let Ok(Incoming::Answer { id, outcome: Err(AnswerError::Ambiguous(_)) }) = one(text) else {
+            let Ok(IncomingMessage::Answer { id, outcome: Err(AnswerError::Ambiguous(_)) }) = one(text) else {
                 panic!("{text}")
             };
             assert_eq!(id, expected, "{text}");
         }
         assert_eq!(one(r#"{"method":"notifications/progress","params":{"progress":1e400}}"#), Err(NoMessage));
         let listed = one(r#"{"id":1,"result":{"tools":[{"inputSchema":{"maximum":18446744073709551616}}]}}"#);
-        assert!(matches!(listed, Ok(Incoming::Answer { outcome: Ok(_), .. })), "{listed:?}");
+        assert!(matches!(listed, Ok(IncomingMessage::Answer { outcome: Ok(_), .. })), "{listed:?}");
     }
 
     #[test]
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn what_is_unknown_stays_in_the_result() {
         let text = r#"{"id":1,"result":{"content":[{"type":"hologram","beam":[1,{"x":"ü"}]}],"later":true}}"#;
-        let Ok(Incoming::Answer { outcome: Ok(result), .. }) = one(text) else { panic!("{text}") };
+        let Ok(IncomingMessage::Answer { outcome: Ok(result), .. }) = one(text) else { panic!("{text}") };
         assert_eq!(result, json!({"content":[{"type":"hologram","beam":[1,{"x":"ü"}]}],"later":true}));
     }
 
@@ -328,7 +332,7 @@ mod tests {
         fn our_own_requests_can_be_read_back(id in any::<u64>(), method in "[a-z/]{1,20}", text in ".*") {
             let params = json!({ "text": text });
             let read = one(std::str::from_utf8(&request(id, &method, &params)).unwrap()).unwrap();
-            prop_assert_eq!(read, Incoming::Request { id: json!(id), method, params });
+            prop_assert_eq!(read, IncomingMessage::Request { id: json!(id), method, params });
         }
     }
 }

@@ -35,7 +35,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use self::driver::run as drive;
 use self::exceptions::Exceptions;
-pub(crate) use self::gateway::Gateway;
+pub(crate) use self::gateway::GatewayServer;
 use self::proxy::Proxy;
 use self::reference::Reference;
 use self::scenarios::Scenario;
@@ -121,7 +121,7 @@ fn wanted(options: &Options) -> Result<Vec<Scenario>> {
 
 async fn all(gantry: &Path, options: &Options, exceptions: &Exceptions) -> Result<Vec<Row>> {
     let wanted = wanted(options)?;
-    let gateway = Gateway::start(gantry).await?;
+    let gateway = GatewayServer::start(gantry).await?;
     gateway.add_fixture().await?;
     let proxy = Proxy::start(gateway.address, &gateway.agent).await?;
     let output = tempfile::tempdir().context("no temporary folder")?;
@@ -168,7 +168,7 @@ fn together(one: &Scenario, other: &Scenario) -> bool {
 
 async fn alone(options: &Options, exceptions: &Exceptions) -> Result<Vec<Row>> {
     let (listener, address) = fixture::http::listen().await?;
-    let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::Fixture::new())));
+    let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::FixtureServer::new())));
     let url = format!("http://localhost:{}/mcp", address.port());
     let output = tempfile::tempdir().context("no temporary folder")?;
     let (mut rows, applicable) = split(wanted(options)?, exceptions);
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn driver_and_fixture_understand_each_other_in_both_eras() {
         let (listener, address) = fixture::http::listen().await.unwrap();
-        let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::Fixture::new())));
+        let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::FixtureServer::new())));
         let url = format!("http://{address}/mcp");
         let old = RawClient::old(&url, "", fixture::wire::OLD, agreeable).await.unwrap();
         for client in [old, RawClient::new(&url, "", agreeable)] {

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use self::registry::Isolation;
-use self::suite::Plan;
-use self::table::Tally;
+use self::registry::ProbeIsolation;
+use self::suite::SuitePlan;
+use self::table::SuiteTally;
 use crate::workspace;
 
 mod bare;
@@ -53,19 +53,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     } else {
         print!("{}", table::render(&report));
     }
-    Ok(if Tally::of(&report).is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if SuiteTally::of(&report).is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the command line says.
 struct Asked {
-    plan: Plan,
+    plan: SuitePlan,
     json: bool,
     list: bool,
 }
 
 impl Asked {
     fn read(arguments: &[String]) -> Result<Self> {
-        let plan = Plan {
+        let plan = SuitePlan {
             folder: workspace::root().join("escape"),
             binary: PathBuf::new(),
             isolations: Vec::new(),
@@ -90,14 +90,14 @@ impl Asked {
         }
         if asked.plan.isolations.is_empty() {
             asked.plan.isolations =
-                if asked.plan.rehearse { vec![Isolation::Process] } else { Isolation::ALL.to_vec() };
+                if asked.plan.rehearse { vec![ProbeIsolation::Process] } else { ProbeIsolation::ALL.to_vec() };
         }
         Ok(asked)
     }
 }
 
-fn isolation(word: &str) -> Result<Isolation> {
-    let found = Isolation::ALL.into_iter().find(|isolation| isolation.as_str() == word);
+fn isolation(word: &str) -> Result<ProbeIsolation> {
+    let found = ProbeIsolation::ALL.into_iter().find(|isolation| isolation.as_str() == word);
     found.with_context(|| format!("there is no isolation `{word}`\n\n{USAGE}"))
 }
 
@@ -131,14 +131,15 @@ mod tests {
         assert!(probes.len() >= 70, "{}", probes.len());
         for probe in &probes {
             let program = std::fs::read_to_string(folder.join("probes").join(&probe.file)).unwrap();
-            if probe.not_under(Isolation::Process).is_some() {
+            if probe.not_under(ProbeIsolation::Process).is_some() {
                 continue;
             }
             let function = format!("@probe\ndef {}(parameters):", probe.id);
             assert!(probe.command.is_some() || program.contains(&function), "`{}` has no function", probe.id);
         }
-        let is_function =
-            |probe: &registry::Probe| probe.command.is_none() && probe.not_under(Isolation::Process).is_none();
+        let is_function = |probe: &registry::EscapeProbe| {
+            probe.command.is_none() && probe.not_under(ProbeIsolation::Process).is_none()
+        };
         for file in probes.iter().map(|probe| &probe.file).collect::<std::collections::BTreeSet<_>>() {
             let program = std::fs::read_to_string(folder.join("probes").join(file)).unwrap();
             let listed = probes.iter().filter(|probe| probe.file == *file && is_function(probe)).count();
@@ -149,9 +150,9 @@ mod tests {
     #[test]
     fn the_command_line_is_read_strictly() {
         let read = |words: &[&str]| Asked::read(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(read(&[]).unwrap().plan.isolations, Isolation::ALL);
-        assert_eq!(read(&["--rehearse"]).unwrap().plan.isolations, [Isolation::Process]);
-        assert_eq!(read(&["--isolation", "gvisor"]).unwrap().plan.isolations, [Isolation::Gvisor]);
+        assert_eq!(read(&[]).unwrap().plan.isolations, ProbeIsolation::ALL);
+        assert_eq!(read(&["--rehearse"]).unwrap().plan.isolations, [ProbeIsolation::Process]);
+        assert_eq!(read(&["--isolation", "gvisor"]).unwrap().plan.isolations, [ProbeIsolation::Gvisor]);
         assert_eq!(read(&["--only", "fork_bomb"]).unwrap().plan.only.as_deref(), Some("fork_bomb"));
         for wrong in [&["--isolation", "none"][..], &["--only"], &["fork_bomb"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");

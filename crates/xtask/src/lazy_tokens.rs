@@ -10,9 +10,10 @@ mod definitions;
 use std::path::PathBuf;
 
 use affordances::{
-    Affordance, Catalogue, CounterName, Counters, Counting, Detail, Wayfinding, Wish, compile, meta_tools,
+    Affordance, CounterName, DetailLevel, IndexRequest, IndexSource, MemoizedCounter, NavigationHints, TokenCounters,
+    compile, meta_tools,
 };
-use affordances::{Named, SUMMARY_TOKENS_MAX, summary};
+use affordances::{NamedTool, SUMMARY_TOKENS_MAX, summary};
 use anyhow::{Context, Result, bail};
 use contract::ids::ToolId;
 use contract::manifest::MutationClass;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if real.is_empty() {
         bail!("there are no tools in `tool_search` or `openapi` of that folder");
     }
-    let counters = Counters::default();
+    let counters = TokenCounters::default();
     let counting = counters.counting(CounterName::O200kBase);
     println!("| tools | `all` | a tool | index, names | index, sentences | `lazy` | `lazy` is |");
     println!("|---:|---:|---:|---:|---:|---:|---:|");
@@ -62,21 +63,21 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(sample: &[Definition], counting: Counting<'_>) -> Result<Self> {
+    fn of(sample: &[Definition], counting: MemoizedCounter<'_>) -> Result<Self> {
         let listed: Vec<Value> = sample.iter().map(Definition::listed).collect();
         let ids: Vec<ToolId> = sample.iter().map(|tool| tool.id()).collect::<Result<_>>()?;
         let version: Version = "1.0.0".parse().context("a version")?;
         let tools: Vec<Affordance<'_>> =
             sample.iter().zip(&ids).map(|(tool, tool_id)| offered(tool, tool_id, &version)).collect();
         let index = |budget| {
-            let wish = Wish { budget, highest: Detail::Standard, wayfinding: Wayfinding::MetaTools };
-            compile(Catalogue::of(&tools), &[], wish, counting)
+            let wish = IndexRequest { budget, highest: DetailLevel::Standard, wayfinding: NavigationHints::MetaTools };
+            compile(IndexSource::of(&tools), &[], wish, counting)
         };
         let sentences = index(NO_BOUND).tokens_used;
         // With no room for sentences within its share, the index has names only.
         let names = index(sentences.saturating_mul(2).saturating_sub(1)).tokens_used;
         let summary =
-            summary(ids.iter().map(|tool_id| Named { tool_id, categories: &[] }), SUMMARY_TOKENS_MAX, counting);
+            summary(ids.iter().map(|tool_id| NamedTool { tool_id, categories: &[] }), SUMMARY_TOKENS_MAX, counting);
         let meta: Vec<Value> = meta_tools(&summary)
             .into_iter()
             .map(|tool| json!({ "name": tool.name, "description": tool.description, "inputSchema": tool.input_schema }))
@@ -177,7 +178,7 @@ mod tests {
                 )
             })
             .collect();
-        let counters = Counters::default();
+        let counters = TokenCounters::default();
         let counts = Counts::of(&tools, counters.counting(CounterName::O200kBase)).unwrap();
         assert!(counts.all > 10_000 && counts.lazy * 20 < counts.all, "{} {}", counts.all, counts.lazy);
         assert!(

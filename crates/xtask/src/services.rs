@@ -13,7 +13,7 @@ mod programs;
 pub(crate) mod tansu;
 
 /// A server of the tests.
-pub(crate) struct Service {
+pub(crate) struct TestService {
     pub(crate) name: &'static str,
     pub(crate) start: fn() -> Result<()>,
     pub(crate) stop: fn() -> Result<()>,
@@ -21,7 +21,7 @@ pub(crate) struct Service {
 }
 
 /// All of them.
-pub(crate) const SERVICES: &[Service] = &[];
+pub(crate) const SERVICES: &[TestService] = &[];
 
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::counter::{CounterName, Counters, Estimate, TokenCounter};
+use crate::counter::{CounterName, EstimatingCounter, TokenCounter, TokenCounters};
 
 /// A tool that owns what an [`Affordance`] borrows.
 #[derive(Debug, Clone)]
@@ -55,13 +55,13 @@ fn offered(tools: &[Tool]) -> Vec<Affordance<'_>> {
     tools.iter().map(Tool::offered).collect()
 }
 
-fn wish(budget: usize) -> Wish {
-    Wish { budget, highest: Detail::Standard, wayfinding: Wayfinding::MetaTools }
+fn wish(budget: usize) -> IndexRequest {
+    IndexRequest { budget, highest: DetailLevel::Standard, wayfinding: NavigationHints::MetaTools }
 }
 
-const ESTIMATE: Counting<'static> = Counting::without_memory(&Estimate);
+const ESTIMATE: MemoizedCounter<'static> = MemoizedCounter::without_memory(&EstimatingCounter);
 
-fn shown(entries: &[Entry]) -> Vec<(&str, Detail)> {
+fn shown(entries: &[ToolEntry]) -> Vec<(&str, DetailLevel)> {
     entries.iter().map(|entry| (entry.tool_id.as_str(), entry.detail)).collect()
 }
 
@@ -69,12 +69,12 @@ fn shown(entries: &[Entry]) -> Vec<(&str, Detail)> {
 fn with_room_for_all_everything_is_there_in_full() {
     let tools = [Tool::wide("demo.first", 1.0, 2), Tool::deep("demo.second", 3.0, 3)];
     let tools = offered(&tools);
-    let block = compile(Catalogue::of(&tools), &tools, wish(5000), ESTIMATE);
+    let block = compile(IndexSource::of(&tools), &tools, wish(5000), ESTIMATE);
     assert_eq!(block.index_form, IndexForm::Sentences);
     assert_eq!(block.index[0], "demo.first — Does what demo.first says [read-only]");
-    assert_eq!(shown(&block.schemas), [("demo.second", Detail::Standard), ("demo.first", Detail::Standard)]);
+    assert_eq!(shown(&block.schemas), [("demo.second", DetailLevel::Standard), ("demo.first", DetailLevel::Standard)]);
     assert_eq!((block.omitted, &block.note), (0, &None));
-    assert_eq!(block.tokens_used, Estimate.count(&block.text()));
+    assert_eq!(block.tokens_used, EstimatingCounter.count(&block.text()));
     assert_eq!(block.tokens_used + block.tokens_left, 5000);
 }
 
@@ -84,10 +84,15 @@ fn one_that_does_not_fit_does_not_keep_smaller_ones_out() {
     let packed = pack(&offered(&tools), wish(300), ESTIMATE);
     assert_eq!(
         shown(&packed.tools),
-        [("demo.great", Detail::Minimal), ("demo.small", Detail::Standard), ("demo.tiny", Detail::Standard)]
+        [
+            ("demo.great", DetailLevel::Minimal),
+            ("demo.small", DetailLevel::Standard),
+            ("demo.tiny", DetailLevel::Standard)
+        ]
     );
     // Also when of the great one not even a reference is wanted.
-    let Choice { tokens, .. } = choice(&tools[0].offered(), &entries(&tools[0].offered(), wish(0))[0], 2.0, ESTIMATE);
+    let KnapsackItem { tokens, .. } =
+        choice(&tools[0].offered(), &entries(&tools[0].offered(), wish(0))[0], 2.0, ESTIMATE);
     assert!(tokens > 300);
 }
 
@@ -95,27 +100,30 @@ fn one_that_does_not_fit_does_not_keep_smaller_ones_out() {
 fn detail_falls_from_whole_to_top_level_to_a_reference_to_nothing() {
     let tools = [Tool::deep("demo.deep", 1.0, 40)];
     let tools = offered(&tools);
-    for (budget, expected) in
-        [(2000, Some(Detail::Standard)), (150, Some(Detail::TopLevel)), (60, Some(Detail::Minimal)), (20, None)]
-    {
+    for (budget, expected) in [
+        (2000, Some(DetailLevel::Standard)),
+        (150, Some(DetailLevel::TopLevel)),
+        (60, Some(DetailLevel::Minimal)),
+        (20, None),
+    ] {
         let packed = pack(&tools, wish(budget), ESTIMATE);
         assert_eq!(packed.tools.first().map(|entry| entry.detail), expected, "{budget}");
         assert_eq!(packed.omitted, usize::from(expected.is_none()));
     }
-    let minimal = Wish { highest: Detail::Minimal, ..wish(2000) };
-    assert_eq!(shown(&pack(&tools, minimal, ESTIMATE).tools), [("demo.deep", Detail::Minimal)]);
+    let minimal = IndexRequest { highest: DetailLevel::Minimal, ..wish(2000) };
+    assert_eq!(shown(&pack(&tools, minimal, ESTIMATE).tools), [("demo.deep", DetailLevel::Minimal)]);
 }
 
 #[test]
 fn an_index_that_does_not_fit_loses_its_sentences_then_itself_and_says_where_to_look() {
     let tools: Vec<Tool> = (0..40).map(|n| Tool::wide(&format!("demo.tool_{n:02}"), 1.0, 1)).collect();
     let tools = offered(&tools);
-    let form = |budget| compile(Catalogue::of(&tools), &[], wish(budget), ESTIMATE).index_form;
+    let form = |budget| compile(IndexSource::of(&tools), &[], wish(budget), ESTIMATE).index_form;
     assert_eq!((form(2000), form(500), form(200)), (IndexForm::Sentences, IndexForm::Names, IndexForm::None));
-    let block = compile(Catalogue::of(&tools), &tools, wish(200), ESTIMATE);
+    let block = compile(IndexSource::of(&tools), &tools, wish(200), ESTIMATE);
     assert_eq!(block.note.as_deref(), Some("The index of 40 tools does not fit; find tools with search_tools."));
     assert!(block.index.is_empty() && !block.schemas.is_empty());
-    let nothing = compile(Catalogue::of(&tools), &tools, wish(2), ESTIMATE);
+    let nothing = compile(IndexSource::of(&tools), &tools, wish(2), ESTIMATE);
     assert_eq!((nothing.text(), nothing.tokens_used, nothing.tokens_left, nothing.omitted), (String::new(), 0, 2, 40));
 }
 
@@ -127,7 +135,7 @@ fn a_declared_cost_makes_a_tool_dearer_and_never_cheaper() {
         tool
     };
     let detail = |cost| pack(&[with_cost(cost).offered()], wish(150), ESTIMATE).tools[0].detail;
-    assert_eq!((detail(1), detail(149)), (Detail::Standard, Detail::Minimal));
+    assert_eq!((detail(1), detail(149)), (DetailLevel::Standard, DetailLevel::Minimal));
     let cheat = [with_cost(1)];
     let packed = pack(&offered(&cheat), wish(60), ESTIMATE);
     assert!(packed.tokens_used <= 60, "{packed:?}");
@@ -138,13 +146,13 @@ fn a_hundred_tools_cost_a_fraction_as_an_index() {
     // LAZY-006, with the tokenizer that counts.
     let tools: Vec<Tool> = (0..100).map(|n| Tool::wide(&format!("crm.find_record_{n}"), 1.0, 10)).collect();
     let tools = offered(&tools);
-    let house = Counters::default();
+    let house = TokenCounters::default();
     let counting = house.counting(CounterName::O200kBase);
     let eager: usize = tools.iter().map(|tool| counting.count(&json(&entries(tool, wish(0))[0]))).sum();
-    let index = compile(Catalogue::of(&tools), &[], wish(100_000), counting);
+    let index = compile(IndexSource::of(&tools), &[], wish(100_000), counting);
     assert!(eager > 15_000, "{eager}");
     assert!(index.tokens_used * 8 < eager, "{} of {eager}", index.tokens_used);
-    let names = compile(Catalogue::of(&tools), &[], wish(1900), counting);
+    let names = compile(IndexSource::of(&tools), &[], wish(1900), counting);
     assert!(names.index_form == IndexForm::Names && names.tokens_used < 1300, "{}", names.tokens_used);
 }
 
@@ -171,8 +179,8 @@ proptest! {
     #[test]
     fn a_block_is_never_over_its_budget_and_counts_what_is_sent(tools in tools(), budget in 0_usize..900) {
         let tools = offered(&tools);
-        let block = compile(Catalogue::of(&tools), &tools, wish(budget), ESTIMATE);
-        prop_assert_eq!(block.tokens_used, Estimate.count(&block.text()));
+        let block = compile(IndexSource::of(&tools), &tools, wish(budget), ESTIMATE);
+        prop_assert_eq!(block.tokens_used, EstimatingCounter.count(&block.text()));
         prop_assert!(block.tokens_used <= budget);
         prop_assert_eq!(block.tokens_used + block.tokens_left, budget);
         prop_assert_eq!(block.schemas.len() + block.omitted, tools.len());
@@ -184,7 +192,7 @@ proptest! {
         budget in 0_usize..900,
     ) {
         let (tools, shuffled) = (offered(&tools), offered(&shuffled));
-        let (one, other) = (compile(Catalogue::of(&tools), &tools, wish(budget), ESTIMATE), compile(Catalogue::of(&shuffled), &shuffled, wish(budget), ESTIMATE));
+        let (one, other) = (compile(IndexSource::of(&tools), &tools, wish(budget), ESTIMATE), compile(IndexSource::of(&shuffled), &shuffled, wish(budget), ESTIMATE));
         prop_assert_eq!(one, other);
         prop_assert_eq!(pack(&tools, wish(budget), ESTIMATE), pack(&shuffled, wish(budget), ESTIMATE));
     }
@@ -192,14 +200,16 @@ proptest! {
 
 #[test]
 fn with_the_real_tokenizer_no_block_is_over_its_budget_either() {
-    let counters = Counters::default();
+    let counters = TokenCounters::default();
     let counting = counters.counting(CounterName::O200kBase);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(60));
     runner
         .run(&(tools(), 0_usize..700), |(tools, budget)| {
             let tools = offered(&tools);
-            let (block, packed) =
-                (compile(Catalogue::of(&tools), &tools, wish(budget), counting), pack(&tools, wish(budget), counting));
+            let (block, packed) = (
+                compile(IndexSource::of(&tools), &tools, wish(budget), counting),
+                pack(&tools, wish(budget), counting),
+            );
             prop_assert_eq!(block.tokens_used, counting.count(&block.text()));
             prop_assert_eq!(packed.tokens_used, counting.count(&packed.text()));
             prop_assert!(block.tokens_used <= budget && packed.tokens_used <= budget);

@@ -4,21 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn groups() -> impl Strategy<Value = Vec<Group>> {
-    let choice = (0_usize..12, 0_u64..40).prop_map(|(tokens, value)| Choice { tokens, value });
-    let group = proptest::collection::vec(choice, 0..4).prop_map(|choices| Group { choices });
+fn groups() -> impl Strategy<Value = Vec<ItemGroup>> {
+    let choice = (0_usize..12, 0_u64..40).prop_map(|(tokens, value)| KnapsackItem { tokens, value });
+    let group = proptest::collection::vec(choice, 0..4).prop_map(|choices| ItemGroup { choices });
     proptest::collection::vec(group, 0..7)
 }
 
 /// Every combination there is.
-fn best_of_all(groups: &[Group], budget: usize) -> u64 {
+fn best_of_all(groups: &[ItemGroup], budget: usize) -> u64 {
     let Some((first, rest)) = groups.split_first() else { return 0 };
     let without = best_of_all(rest, budget);
     let fitting = first.choices.iter().filter(|choice| choice.tokens <= budget);
     fitting.map(|c| c.value + best_of_all(rest, budget - c.tokens)).fold(without, u64::max)
 }
 
-fn is_true(chosen: &Chosen, groups: &[Group], budget: usize) -> bool {
+fn is_true(chosen: &KnapsackSolution, groups: &[ItemGroup], budget: usize) -> bool {
     let taken = chosen.picks.iter().zip(groups).filter_map(|(pick, group)| pick.map(|pick| group.choices[pick]));
     let (tokens, value) = taken.fold((0, 0), |(t, v), choice| (t + choice.tokens, v + choice.value));
     chosen.picks.len() == groups.len() && (tokens, value) == (chosen.tokens, chosen.value) && tokens <= budget
@@ -31,7 +31,7 @@ proptest! {
     fn the_exact_way_finds_the_best_there_is(groups in groups(), budget in 0_usize..50) {
         let chosen = solve(&groups, budget);
         prop_assert!(is_true(&chosen, &groups, budget));
-        prop_assert_eq!(chosen.method, Method::Exact);
+        prop_assert_eq!(chosen.method, SolutionMethod::Exact);
         prop_assert_eq!(chosen.value, best_of_all(&groups, budget));
     }
 
@@ -51,7 +51,7 @@ proptest! {
     fn nothing_that_still_fits_is_left_out(groups in groups(), budget in 0_usize..50) {
         for chosen in [solve(&groups, budget), greedy(&groups, budget)] {
             for (group, pick) in groups.iter().zip(&chosen.picks) {
-                let fits = |c: &Choice| c.value > 0 && c.tokens <= budget - chosen.tokens;
+                let fits = |c: &KnapsackItem| c.value > 0 && c.tokens <= budget - chosen.tokens;
                 prop_assert!(pick.is_some() || !group.choices.iter().any(fits));
             }
         }
@@ -60,12 +60,12 @@ proptest! {
 
 #[test]
 fn on_equal_value_the_earlier_group_and_the_fewer_tokens_win() {
-    let one = |tokens, value| Group { choices: vec![Choice { tokens, value }] };
+    let one = |tokens, value| ItemGroup { choices: vec![KnapsackItem { tokens, value }] };
     let same = [one(5, 7), one(5, 7), one(5, 7)];
     for chosen in [exact(&same, 10), greedy(&same, 10)] {
         assert_eq!(chosen.picks, [Some(0), Some(0), None]);
     }
-    let group = Group { choices: vec![Choice { tokens: 9, value: 7 }, Choice { tokens: 4, value: 7 }] };
+    let group = ItemGroup { choices: vec![KnapsackItem { tokens: 9, value: 7 }, KnapsackItem { tokens: 4, value: 7 }] };
     for chosen in [exact(std::slice::from_ref(&group), 10), greedy(&[group], 10)] {
         assert_eq!((chosen.picks, chosen.tokens), (vec![Some(1)], 4));
     }
@@ -73,15 +73,16 @@ fn on_equal_value_the_earlier_group_and_the_fewer_tokens_win() {
 
 #[test]
 fn a_great_problem_is_solved_greedily_and_nearly_as_well() {
-    let groups: Vec<Group> = (0..500_usize)
+    let groups: Vec<ItemGroup> = (0..500_usize)
         .map(|n| {
             let (tokens, value) = (50 + n * 37 % 400, 1000 + u64::try_from(n * 7919 % 9000).unwrap());
-            let choices = vec![Choice { tokens, value: value * 10 }, Choice { tokens: 40, value: value * 3 }];
-            Group { choices }
+            let choices =
+                vec![KnapsackItem { tokens, value: value * 10 }, KnapsackItem { tokens: 40, value: value * 3 }];
+            ItemGroup { choices }
         })
         .collect();
     let (chosen, best) = (solve(&groups, 30_000), exact(&groups, 30_000));
-    assert_eq!(chosen.method, Method::Greedy);
+    assert_eq!(chosen.method, SolutionMethod::Greedy);
     assert!(is_true(&chosen, &groups, 30_000));
     assert!(chosen.value * 100 >= best.value * 98, "{} of {}", chosen.value, best.value);
 }

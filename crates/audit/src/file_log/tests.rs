@@ -6,21 +6,21 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::segments::file_name;
-use crate::stage::{Place, lines, record, record_of};
-use crate::{Checkpoint, FileWitness, Note, NoteKey, checkpoint, notes_in, tree_file};
+use crate::stage::{LogPlace, lines, record, record_of};
+use crate::{FileWitness, LogCheckpoint, NoteKey, SignedNote, checkpoint, notes_in, tree_file};
 
 fn key(text: &str) -> NoteKey {
     text.parse().unwrap()
 }
 
-fn mark_key(place: &Place) -> NoteKey {
+fn mark_key(place: &LogPlace) -> NoteKey {
     let mark: serde_json::Value = serde_json::from_slice(&fs::read(place.file("log.json")).unwrap()).unwrap();
     key(mark["key"].as_str().unwrap())
 }
 
 #[tokio::test]
 async fn records_are_numbered_lines_of_json_even_with_newlines_in_them() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let log = place.open();
     log.append([record("one\ntwo"), record("three")].into()).await.unwrap();
     let lines = lines(&place.file(&file_name(1)));
@@ -37,7 +37,7 @@ async fn records_are_numbered_lines_of_json_even_with_newlines_in_them() {
 
 #[tokio::test]
 async fn what_is_written_is_in_the_file_and_is_told_when_it_is_durable() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let log = place.open();
     let path = place.file(&file_name(1));
     log.write_now(&[record("one"), record("two")]).unwrap().unwrap();
@@ -48,7 +48,7 @@ async fn what_is_written_is_in_the_file_and_is_told_when_it_is_durable() {
     assert_eq!((log.size(), log.reader().read(0, 10).unwrap().len()), (4, 4));
     // A checkpoint is signed over what is durable, and makes the rest so first.
     log.write_now(&[record("four")]).unwrap().unwrap();
-    let newest = Checkpoint::verified(&log.checkpoint().await.unwrap(), &mark_key(&place)).unwrap();
+    let newest = LogCheckpoint::verified(&log.checkpoint().await.unwrap(), &mark_key(&place)).unwrap();
     assert_eq!((newest.size, log.size()), (5, 5));
     // Whoever holds the writer is not waited for.
     let held = log.writer.lock().unwrap();
@@ -60,12 +60,12 @@ async fn what_is_written_is_in_the_file_and_is_told_when_it_is_durable() {
     let log = place.open();
     assert_eq!(log.size(), 7, "and what nothing signed spoke for is told");
     log.close().await.unwrap();
-    assert!(crate::verify_dir(&place.dir(), &crate::Trust::default()).unwrap().whole);
+    assert!(crate::verify_dir(&place.dir(), &crate::VerifyTrust::default()).unwrap().whole);
 }
 
 #[tokio::test]
 async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
-    let place = Place::new();
+    let place = LogPlace::new();
     place.open().append([record("x")].into()).await.unwrap();
     let line = &lines(&place.file(&file_name(1)))[1];
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
 
 #[tokio::test]
 async fn reopening_goes_on_after_the_last_whole_line_with_numbers_and_tree() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let path = place.file(&file_name(1));
     for round in 0..4 {
         let log = place.open();
@@ -95,7 +95,7 @@ async fn reopening_goes_on_after_the_last_whole_line_with_numbers_and_tree() {
     let turns: Vec<_> =
         lines.iter().filter(|line| line["note"] == "b").map(|line| line["principal_seq"].clone()).collect();
     assert_eq!(turns, [0, 1, 2, 3]);
-    let newest = Checkpoint::verified(&log.checkpoint().await.unwrap(), &mark_key(&place)).unwrap();
+    let newest = LogCheckpoint::verified(&log.checkpoint().await.unwrap(), &mark_key(&place)).unwrap();
     assert_eq!(newest.size, 13);
     let proof = log.prove(lines[5]["id"].as_str().unwrap()).await.unwrap().unwrap();
     assert_eq!(proof.verify(&mark_key(&place)).unwrap(), newest);
@@ -103,7 +103,7 @@ async fn reopening_goes_on_after_the_last_whole_line_with_numbers_and_tree() {
 
 #[tokio::test]
 async fn the_tree_is_made_again_when_it_is_missing_short_long_or_wrong() {
-    let place = Place::new().with_records(&[3, 4]).await;
+    let place = LogPlace::new().with_records(&[3, 4]).await;
     let tree = place.file(tree_file::NAME);
     let good = fs::read(&tree).unwrap();
     let root = place.open().checkpoint().await.unwrap();
@@ -122,7 +122,7 @@ async fn the_tree_is_made_again_when_it_is_missing_short_long_or_wrong() {
 
 #[tokio::test]
 async fn a_log_that_disagrees_with_its_checkpoints_is_not_added_to() {
-    let place = Place::new().with_records(&[3, 4]).await;
+    let place = LogPlace::new().with_records(&[3, 4]).await;
     let (log, notes) = (place.file(&file_name(1)), place.file(checkpoint::NAME));
     let (good, good_notes) = (fs::read_to_string(&log).unwrap(), fs::read_to_string(&notes).unwrap());
     let cut: String = good.lines().take(6).map(|line| format!("{line}\n")).collect();
@@ -139,18 +139,18 @@ async fn a_log_that_disagrees_with_its_checkpoints_is_not_added_to() {
         if !tree {
             fs::remove_file(place.file(tree_file::NAME)).unwrap();
         }
-        assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), OpenError::Tampered));
+        assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), LogOpenError::Tampered));
     }
     fs::write(&log, &good).unwrap();
     fs::write(&notes, &good_notes).unwrap();
     assert_eq!(place.open().size(), 8);
     fs::remove_file(place.file("log.json")).unwrap();
-    assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), OpenError::Mark));
+    assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), LogOpenError::Mark));
 }
 
 #[tokio::test]
 async fn files_from_before_the_numbering_are_kept_and_named_by_the_first_record() {
-    let place = Place::new();
+    let place = LogPlace::new();
     fs::create_dir(place.dir()).unwrap();
     let old = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"action\":\"token_minted\"}\n";
     fs::write(place.file(&file_name(3)), old).unwrap();
@@ -168,7 +168,7 @@ async fn files_from_before_the_numbering_are_kept_and_named_by_the_first_record(
 
 #[tokio::test]
 async fn a_full_file_is_followed_by_the_next_number() {
-    let mut place = Place::new();
+    let mut place = LogPlace::new();
     place.options.file_bytes_max = 1;
     let log = place.open();
     for note in ["a", "b", "c"] {
@@ -183,7 +183,7 @@ async fn a_full_file_is_followed_by_the_next_number() {
 
 #[tokio::test]
 async fn checkpoints_are_signed_by_number_at_the_end_and_never_back_in_time() {
-    let mut place = Place::new();
+    let mut place = LogPlace::new();
     place.options.checkpoint_records = 3;
     let witness = place.folder.path().join("witness");
     place.options.witness = Some(Arc::new(FileWitness::new(witness.clone())));
@@ -195,7 +195,7 @@ async fn checkpoints_are_signed_by_number_at_the_end_and_never_back_in_time() {
     log.close().await.unwrap();
     let text = fs::read_to_string(place.file(checkpoint::NAME)).unwrap();
     let said: Vec<_> =
-        notes_in(&text).iter().map(|note| Checkpoint::of(&Note::parse(note).unwrap()).unwrap()).collect();
+        notes_in(&text).iter().map(|note| LogCheckpoint::of(&SignedNote::parse(note).unwrap()).unwrap()).collect();
     assert_eq!(said.iter().map(|checkpoint| checkpoint.size).collect::<Vec<_>>(), [1, 4, 5]);
     assert!(said.iter().all(|checkpoint| checkpoint.time.as_deref() == Some("2027-01-15T08:00:00.000Z")));
     assert_eq!(fs::read_to_string(witness).unwrap(), text, "the witness was told all of them");
@@ -203,30 +203,30 @@ async fn checkpoints_are_signed_by_number_at_the_end_and_never_back_in_time() {
 
 #[tokio::test]
 async fn the_key_is_private_and_belongs_to_the_log() {
-    let place = Place::new();
+    let place = LogPlace::new();
     drop(place.open());
     let path = place.options.key_file.clone();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(&path).unwrap();
     for bad in ["", "no key"] {
         fs::write(&path, bad).unwrap();
-        assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), OpenError::Key(_)));
+        assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), LogOpenError::Key(_)));
     }
     fs::remove_file(&path).unwrap();
-    assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), OpenError::Key(None)));
+    assert!(matches!(FileLog::open(&place.dir(), &place.options).unwrap_err(), LogOpenError::Key(None)));
     fs::write(&path, text).unwrap();
     place.open();
 }
 
 #[tokio::test]
 async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let log = place.open();
     let former = mark_key(&place);
     let new = key(&log.rotate_key().await.unwrap());
     log.append([record("after")].into()).await.unwrap();
     let note = log.checkpoint().await.unwrap();
-    assert!(Checkpoint::verified(&note, &new).is_ok() && Checkpoint::verified(&note, &former).is_err());
+    assert!(LogCheckpoint::verified(&note, &new).is_ok() && LogCheckpoint::verified(&note, &former).is_err());
     let said = &lines(&place.file(&file_name(1)))[1];
     assert_eq!(
         (said["former_key"].as_str(), said["key"].as_str()),
@@ -246,9 +246,10 @@ async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
     }
     drop(log);
     let log = place.open();
-    assert!(Checkpoint::verified(&log.checkpoint().await.unwrap(), &next.verifier()).is_ok());
+    assert!(LogCheckpoint::verified(&log.checkpoint().await.unwrap(), &next.verifier()).is_ok());
     for key in [&former, &new, &next.verifier()] {
-        let report = crate::verify_dir(&place.dir(), &crate::Trust { keys: vec![key.clone()], witnessed: Vec::new() });
+        let report =
+            crate::verify_dir(&place.dir(), &crate::VerifyTrust { keys: vec![key.clone()], witnessed: Vec::new() });
         assert!(report.as_ref().unwrap().whole, "the former key has signed its successor: {report:?}");
     }
     // And one before the log has said it.
@@ -257,12 +258,12 @@ async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
     drop(log);
     let log = place.open();
     log.append([record("x")].into()).await.unwrap();
-    assert!(Checkpoint::verified(&log.checkpoint().await.unwrap(), &next.verifier()).is_ok());
+    assert!(LogCheckpoint::verified(&log.checkpoint().await.unwrap(), &next.verifier()).is_ok());
 }
 
 #[tokio::test]
 async fn what_cannot_be_written_is_taken_back_and_numbered_the_same_again() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let log = place.open();
     log.append([record("one")].into()).await.unwrap();
     {
@@ -285,7 +286,7 @@ async fn what_cannot_be_written_is_taken_back_and_numbered_the_same_again() {
 
 #[tokio::test]
 async fn proofs_are_for_records_of_this_log_only() {
-    let place = Place::new().with_records(&[5]).await;
+    let place = LogPlace::new().with_records(&[5]).await;
     let log = place.open();
     let id = |seq: u64| format!("{}-{seq}", log.log_id);
     assert!(log.prove(&id(5)).await.unwrap().is_some());
@@ -297,29 +298,29 @@ async fn proofs_are_for_records_of_this_log_only() {
     }
     let proof = crate::prove_in(&place.dir(), &id(3)).unwrap().unwrap();
     let text = serde_json::to_string(&proof).unwrap();
-    let back = crate::Proof::parse(&text).unwrap();
+    let back = crate::InclusionProof::parse(&text).unwrap();
     assert!(back.verify(&mark_key(&place)).is_ok());
-    assert!(crate::Proof::parse("{}").is_err());
-    let other = crate::Proof { record: back.record.replace("n2", "n3"), ..back.clone() };
+    assert!(crate::InclusionProof::parse("{}").is_err());
+    let other = crate::InclusionProof { record: back.record.replace("n2", "n3"), ..back.clone() };
     assert!(matches!(other.verify(&mark_key(&place)), Err(crate::ProofError::NotIncluded)));
-    let other = crate::Proof { index: 2, ..back.clone() };
+    let other = crate::InclusionProof { index: 2, ..back.clone() };
     assert!(matches!(other.verify(&mark_key(&place)), Err(crate::ProofError::NotIncluded)));
-    let other = crate::Proof { checkpoint: back.checkpoint.replace("\n6\n", "\n7\n"), ..back };
+    let other = crate::InclusionProof { checkpoint: back.checkpoint.replace("\n6\n", "\n7\n"), ..back };
     assert!(matches!(other.verify(&mark_key(&place)), Err(crate::ProofError::Checkpoint(_))));
 }
 
 #[test]
 fn a_file_in_the_directorys_place_is_a_clear_refusal() {
-    let place = Place::new();
+    let place = LogPlace::new();
     fs::write(place.dir(), "x").unwrap();
     let error = FileLog::open(&place.dir(), &place.options).unwrap_err();
-    assert!(matches!(error, OpenError::Directory(_)));
+    assert!(matches!(error, LogOpenError::Directory(_)));
     assert!(!error.to_string().contains("audit/"));
 }
 
 #[tokio::test]
 async fn room_that_was_taken_for_the_rest_of_a_file_is_no_part_of_the_log() {
-    let mut place = Place::new();
+    let mut place = LogPlace::new();
     place.options.file_bytes_max = 3 << 20;
     let (log, note) = (place.open(), "x".repeat(4_000));
     // Past the point from which room is taken, past the end of the first file, and past that point in the second.
@@ -335,6 +336,6 @@ async fn room_that_was_taken_for_the_rest_of_a_file_is_no_part_of_the_log() {
     assert_eq!(log.size(), 1_202);
     log.append([record("after")].into()).await.unwrap();
     log.close().await.unwrap();
-    let report = crate::verify_dir(&place.dir(), &crate::Trust::default()).unwrap();
+    let report = crate::verify_dir(&place.dir(), &crate::VerifyTrust::default()).unwrap();
     assert!(report.whole && report.records == 1_203, "{:?}", report.faults);
 }

@@ -12,42 +12,42 @@ use super::*;
 use crate::checkpoint::notes_in;
 use crate::merkle::{Frontier, leaf_hash};
 use crate::segments::file_name;
-use crate::stage::{Place, lines, record};
-use crate::{Fault, Trust, quarantine, verify_dir};
+use crate::stage::{LogPlace, lines, record};
+use crate::{LogFault, VerifyTrust, quarantine, verify_dir};
 
 fn now() -> UnixMillis {
     UnixMillis(1_800_000_000_000)
 }
 
-fn opened(place: &Place) -> Writer {
+fn opened(place: &LogPlace) -> LogWriter {
     open(&place.dir(), &place.options).unwrap()
 }
 
-fn write(writer: &mut Writer, notes: &[&str]) {
+fn write(writer: &mut LogWriter, notes: &[&str]) {
     let records: Vec<_> = notes.iter().map(|note| record(note)).collect();
     writer.append(&records).unwrap();
 }
 
-fn refused(place: &Place) -> OpenError {
+fn refused(place: &LogPlace) -> LogOpenError {
     open(&place.dir(), &place.options).unwrap_err()
 }
 
-fn append(place: &Place, number: u64, text: &str) {
+fn append(place: &LogPlace, number: u64, text: &str) {
     let path = place.file(&file_name(number));
     OpenOptions::new().create(true).append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-fn text(place: &Place) -> String {
+fn text(place: &LogPlace) -> String {
     fs::read_to_string(place.file(&file_name(1))).unwrap()
 }
 
-fn actions(place: &Place) -> Vec<String> {
+fn actions(place: &LogPlace) -> Vec<String> {
     lines(&place.file(&file_name(1))).iter().map(|line| line["action"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn a_stop_that_is_killed_while_it_signs_is_a_crash_and_no_lockout() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let mut writer = opened(&place);
     write(&mut writer, &["one", "two"]);
     writer.close(now()).unwrap();
@@ -66,7 +66,7 @@ fn a_stop_that_is_killed_while_it_signs_is_a_crash_and_no_lockout() {
 
 #[test]
 fn an_end_is_taken_back_durably_before_the_first_record_after_it() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let mut writer = opened(&place);
     writer.close(now()).unwrap();
     // Somebody still has something to say after the end.
@@ -84,7 +84,7 @@ fn an_end_is_taken_back_durably_before_the_first_record_after_it() {
         [actions(&place)[0].as_str(), "invocation_finished", "log_recovered", "invocation_finished", "log_recovered"]
             .map(str::to_owned);
     assert_eq!(actions(&place), told);
-    let report = verify_dir(&place.dir(), &Trust::default()).unwrap();
+    let report = verify_dir(&place.dir(), &VerifyTrust::default()).unwrap();
     assert!(report.whole && report.unsigned == 0, "{:?}", report.faults);
     let ranges: Vec<_> = report.recovered.iter().map(|range| (range.first, range.last, range.told_by)).collect();
     assert_eq!(ranges, [(1, 1, 2), (3, 3, 4)]);
@@ -93,7 +93,7 @@ fn an_end_is_taken_back_durably_before_the_first_record_after_it() {
 #[test]
 fn lines_of_somebody_else_are_refused_wherever_they_stand_after_the_end() {
     for is_orderly in [true, false] {
-        let place = Place::new();
+        let place = LogPlace::new();
         let mut writer = opened(&place);
         write(&mut writer, &["one", "two"]);
         if is_orderly {
@@ -118,7 +118,7 @@ fn lines_of_somebody_else_are_refused_wherever_they_stand_after_the_end() {
             append(&place, number, &format!("{foreign}\n"));
             let before = (text(&place), fs::read(place.file(checkpoint::NAME)).unwrap());
             match refused(&place) {
-                OpenError::Foreign { lines, records } => assert_eq!((lines, records), (count, 3), "{foreign}"),
+                LogOpenError::Foreign { lines, records } => assert_eq!((lines, records), (count, 3), "{foreign}"),
                 other => panic!("{foreign}: {other}"),
             }
             assert_eq!((text(&place), fs::read(place.file(checkpoint::NAME)).unwrap()), before, "nothing is changed");
@@ -127,16 +127,16 @@ fn lines_of_somebody_else_are_refused_wherever_they_stand_after_the_end() {
         }
         // Half a line is what a crash leaves, but nothing is left after an end.
         append(&place, 1, "{\"seq\":3,\"ac");
-        let report = verify_dir(&place.dir(), &Trust::default()).unwrap();
+        let report = verify_dir(&place.dir(), &VerifyTrust::default()).unwrap();
         assert_eq!(report.whole, !is_orderly, "a check judges as a start does: {:?}", report.faults);
-        assert_eq!(report.faults.contains(&Fault::HalfAfterEnd { records: 3 }), is_orderly);
+        assert_eq!(report.faults.contains(&LogFault::HalfAfterEnd { records: 3 }), is_orderly);
         assert_eq!(open(&place.dir(), &place.options).is_err(), is_orderly);
     }
 }
 
 #[test]
 fn a_genuine_line_of_another_history_does_not_fit_here() {
-    let place = Place::new();
+    let place = LogPlace::new();
     drop(opened(&place));
     let (log, notes) = (text(&place), fs::read(place.file(checkpoint::NAME)).unwrap());
     let mut tails = Vec::new();
@@ -150,14 +150,14 @@ fn a_genuine_line_of_another_history_does_not_fit_here() {
     // Both were written with the key, under the same numbers, after a log that somebody had put back.
     fs::write(place.file(&file_name(1)), format!("{log}{}\n{}\n", tails[0][0], tails[1][1])).unwrap();
     fs::write(place.file(checkpoint::NAME), &notes).unwrap();
-    assert!(matches!(refused(&place), OpenError::Foreign { lines: 1, records: 2 }));
+    assert!(matches!(refused(&place), LogOpenError::Foreign { lines: 1, records: 2 }));
     fs::write(place.file(&file_name(1)), format!("{log}{}\n{}\n", tails[0][0], tails[0][1])).unwrap();
     assert_eq!(opened(&place).size(), 4);
 }
 
 #[test]
 fn the_tail_of_a_version_without_codes_is_taken_once_and_nothing_without_one_after_that() {
-    let place = Place::new();
+    let place = LogPlace::new();
     drop(opened(&place));
     // As that version left it: no codes in the lines, none promised by the checkpoint.
     let strip = |line: &str| format!("{}}}\n", line.split(",\"mac\"").next().unwrap());
@@ -175,14 +175,14 @@ fn the_tail_of_a_version_without_codes_is_taken_once_and_nothing_without_one_aft
     assert_eq!((writer.size(), actions(&place).last().unwrap().as_str()), (3, RECOVERED_ACTION));
     drop(writer);
     append(&place, 1, &tail.replace("\"seq\":1", "\"seq\":3"));
-    assert!(matches!(refused(&place), OpenError::Foreign { lines: 1, records: 3 }));
+    assert!(matches!(refused(&place), LogOpenError::Foreign { lines: 1, records: 3 }));
 }
 
 const RECOVERED_ACTION: &str = crate::line::RECOVERED;
 
 #[test]
 fn what_is_set_aside_is_kept_and_named_whatever_moment_that_is_interrupted_at() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let mut writer = opened(&place);
     write(&mut writer, &["one"]);
     writer.close(now()).unwrap();
@@ -191,9 +191,9 @@ fn what_is_set_aside_is_kept_and_named_whatever_moment_that_is_interrupted_at() 
     append(&place, 2, "more\n");
     // Killed after the copy was made, and then after one of two files was taken away.
     fs::write(place.file("quarantine-000001.pending"), "foreign\nmore\n").unwrap();
-    assert!(matches!(refused(&place), OpenError::Foreign { lines: 2, .. }));
+    assert!(matches!(refused(&place), LogOpenError::Foreign { lines: 2, .. }));
     fs::remove_file(place.file(&file_name(2))).unwrap();
-    assert!(matches!(refused(&place), OpenError::Foreign { lines: 1, .. }));
+    assert!(matches!(refused(&place), LogOpenError::Foreign { lines: 1, .. }));
     assert_eq!(quarantine::set_aside(&place.dir(), &place.options).unwrap(), Some(1));
     assert_eq!(text(&place), good);
     let mut writer = opened(&place);
@@ -205,12 +205,12 @@ fn what_is_set_aside_is_kept_and_named_whatever_moment_that_is_interrupted_at() 
     drop(opened(&place));
     assert_eq!(actions(&place).len(), 4, "each is named once");
     assert_eq!(quarantine::set_aside(&place.dir(), &place.options).unwrap(), None);
-    assert!(verify_dir(&place.dir(), &Trust::default()).unwrap().whole);
+    assert!(verify_dir(&place.dir(), &VerifyTrust::default()).unwrap().whole);
 }
 
 #[test]
 fn a_key_that_names_itself_the_next_one_is_not_used() {
-    let place = Place::new();
+    let place = LogPlace::new();
     let mut writer = opened(&place);
     let former = writer.signer.verifier().to_string();
     writer.close(now()).unwrap();
@@ -224,11 +224,11 @@ fn a_key_that_names_itself_the_next_one_is_not_used() {
     append(&place, 1, &line);
     let own = fs::read(&place.options.key_file).unwrap();
     key_file::write(&key_file::next(&place.options.key_file), &forger).unwrap();
-    assert!(matches!(refused(&place), OpenError::Foreign { .. }));
+    assert!(matches!(refused(&place), LogOpenError::Foreign { .. }));
     assert_eq!(fs::read(&place.options.key_file).unwrap(), own);
     // In the place of the key itself it fares no better.
     key_file::promote(&place.options.key_file).unwrap();
-    assert!(matches!(refused(&place), OpenError::Tampered));
+    assert!(matches!(refused(&place), LogOpenError::Tampered));
     fs::write(&place.options.key_file, own).unwrap();
     fs::write(place.file(&file_name(1)), log).unwrap();
     assert_eq!(opened(&place).size(), 1);
@@ -260,7 +260,7 @@ proptest! {
 
     #[test]
     fn a_process_that_is_killed_at_any_moment_leaves_a_log_that_opens_and_is_whole(lives in deeds()) {
-        let place = Place::new();
+        let place = LogPlace::new();
         for (deeds, torn) in lives {
             let mut writer = opened(&place);
             let mut safe = writer.bytes;
@@ -281,7 +281,7 @@ proptest! {
             OpenOptions::new().write(true).open(place.file(&file_name(1))).unwrap().set_len(left).unwrap();
         }
         opened(&place).close(now()).unwrap();
-        let report = verify_dir(&place.dir(), &Trust::default()).unwrap();
+        let report = verify_dir(&place.dir(), &VerifyTrust::default()).unwrap();
         prop_assert!(report.whole && report.unsigned == 0, "{:?}", report.faults);
     }
 }

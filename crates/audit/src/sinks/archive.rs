@@ -10,11 +10,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::money::{Amount, Currency};
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{Appended, ArchiveRecord, EndedCall, RecordArchive};
+use kernel::ports::record_archive::{AppendOutcome, ArchiveRecord, EndedCall, RecordArchive};
 use kernel::ports::registry_store::StoreError;
 use serde::Deserialize;
 
-use super::{Cursor, CursorError, Event, Sink, SinkError};
+use super::{CursorError, RecordSink, SinkCursor, SinkError, SinkEvent};
 
 /// Its name beside the sinks of the configuration, none of which can have a `_`.
 pub const NAME: &str = "record_archive";
@@ -46,7 +46,7 @@ pub enum AlignError {
 ///
 /// # Errors
 /// When the archive does not answer, or the cursor cannot be written.
-pub async fn align(cursor: &mut Cursor, archive: &dyn RecordArchive, log: &str) -> Result<(), AlignError> {
+pub async fn align(cursor: &mut SinkCursor, archive: &dyn RecordArchive, log: &str) -> Result<(), AlignError> {
     let reached = archive.reached(log).await.map_err(AlignError::Archive)?;
     if cursor.is_new() || cursor.next() != reached {
         cursor.advance(reached).await?;
@@ -55,12 +55,12 @@ pub async fn align(cursor: &mut Cursor, archive: &dyn RecordArchive, log: &str) 
 }
 
 #[async_trait]
-impl Sink for ArchiveSink {
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
+impl RecordSink for ArchiveSink {
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError> {
         let records = batch.iter().map(record).collect::<Result<Vec<_>, _>>()?;
         match self.archive.append(&self.log, &records).await {
-            Ok(Appended::Written(_)) => Ok(()),
-            Ok(Appended::Gap { expected }) => Err(SinkError::refused(format!(
+            Ok(AppendOutcome::Written(_)) => Ok(()),
+            Ok(AppendOutcome::Gap { expected }) => Err(SinkError::refused(format!(
                 "the archive has {expected} records of this log and more were delivered: it was put back to an older \
                  state; restart the server to bring them again"
             ))),
@@ -71,7 +71,7 @@ impl Sink for ArchiveSink {
         }
     }
 
-    fn bytes_of(&self, event: &Event) -> usize {
+    fn bytes_of(&self, event: &SinkEvent) -> usize {
         event.line.len()
     }
 }
@@ -102,7 +102,7 @@ struct Cost {
 /// The actions that say how a call ended.
 const ENDS: [&str; 2] = ["invocation_finished", "invocation_resolved"];
 
-fn record(event: &Event) -> Result<ArchiveRecord, SinkError> {
+fn record(event: &SinkEvent) -> Result<ArchiveRecord, SinkError> {
     let line: Line = serde_json::from_str(&event.line)
         .map_err(|_| SinkError::refused(format!("record {} of the audit log cannot be read", event.seq)))?;
     let ended = line.status.filter(|_| ENDS.contains(&line.action.as_str())).map(|status| EndedCall {
@@ -130,10 +130,10 @@ fn record(event: &Event) -> Result<ArchiveRecord, SinkError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reader::Entry;
+    use crate::reader::LogEntry;
 
     fn of(line: &str) -> ArchiveRecord {
-        record(&Event::of(&Entry { seq: 6, line: line.to_owned() }).unwrap()).unwrap()
+        record(&SinkEvent::of(&LogEntry { seq: 6, line: line.to_owned() }).unwrap()).unwrap()
     }
 
     #[test]

@@ -40,7 +40,7 @@ struct Text {
 
 /// A sink's position.
 #[derive(Debug)]
-pub struct Cursor {
+pub struct SinkCursor {
     dir: PathBuf,
     sink: String,
     /// The first record that was not acknowledged yet; `None`: the sink has never had one.
@@ -49,7 +49,7 @@ pub struct Cursor {
     durable: bool,
 }
 
-impl Cursor {
+impl SinkCursor {
     /// Opens the cursor of a sink in `dir`, making the directory if need be. `sink` must be a word: it becomes a file name.
     ///
     /// # Errors
@@ -161,23 +161,23 @@ mod tests {
     async fn a_position_outlives_its_cursor() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("sinks");
-        let mut cursor = Cursor::open(&place, "siem").unwrap();
+        let mut cursor = SinkCursor::open(&place, "siem").unwrap();
         assert!(cursor.is_new() && cursor.next() == 0);
         cursor.advance(7).await.unwrap();
         cursor.advance(9).await.unwrap();
         drop(cursor);
-        let cursor = Cursor::open(&place, "siem").unwrap();
+        let cursor = SinkCursor::open(&place, "siem").unwrap();
         assert!(!cursor.is_new() && cursor.next() == 9);
-        assert_eq!(Cursor::peek(&place, "other").unwrap(), None);
+        assert_eq!(SinkCursor::peek(&place, "other").unwrap(), None);
         assert!(!path(&place, "siem", "cursor.new").try_exists().unwrap());
     }
 
     #[tokio::test]
     async fn a_torn_write_beside_the_cursor_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        Cursor::open(dir.path(), "siem").unwrap().advance(7).await.unwrap();
+        SinkCursor::open(dir.path(), "siem").unwrap().advance(7).await.unwrap();
         fs::write(path(dir.path(), "siem", "cursor.new"), "{\"sink\":\"si").unwrap();
-        assert_eq!(Cursor::open(dir.path(), "siem").unwrap().next(), 7);
+        assert_eq!(SinkCursor::open(dir.path(), "siem").unwrap().next(), 7);
     }
 
     #[test]
@@ -187,9 +187,9 @@ mod tests {
             ["", "7", "{\"sink\":\"siem\"}", "{\"sink\":\"other\",\"next\":7}", "{\"sink\":\"siem\",\"next\":-1}"]
         {
             fs::write(path(dir.path(), "siem", "cursor"), damage).unwrap();
-            assert!(matches!(Cursor::open(dir.path(), "siem"), Err(CursorError::Damaged { .. })), "{damage}");
+            assert!(matches!(SinkCursor::open(dir.path(), "siem"), Err(CursorError::Damaged { .. })), "{damage}");
         }
         fs::write(path(dir.path(), "siem", "cursor"), b"\xff\xfe").unwrap();
-        assert!(matches!(Cursor::open(dir.path(), "siem"), Err(CursorError::Damaged { .. })));
+        assert!(matches!(SinkCursor::open(dir.path(), "siem"), Err(CursorError::Damaged { .. })));
     }
 }

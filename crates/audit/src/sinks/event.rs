@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::cloud_event::cloud_event;
-use crate::reader::Entry;
+use crate::reader::LogEntry;
 
 /// Stands for the tenant of records that belong to none, such as a refusal of somebody unknown. No tenant has this name.
 pub const NO_TENANT: &str = "-";
@@ -27,7 +27,7 @@ pub struct EventError {
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SinkEvent {
     /// Its index in the log.
     pub seq: u64,
     /// Whose it is; [`NO_TENANT`] if nobody's. Events of one tenant stay in order.
@@ -54,12 +54,12 @@ struct Head<'a> {
     tenant: Option<Cow<'a, str>>,
 }
 
-impl Event {
+impl SinkEvent {
     /// The event of a line.
     ///
     /// # Errors
     /// When the line is no record.
-    pub fn of(entry: &Entry) -> Result<Self, EventError> {
+    pub fn of(entry: &LogEntry) -> Result<Self, EventError> {
         let unreadable = || EventError { seq: entry.seq };
         let head: Head<'_> = serde_json::from_str(&entry.line).map_err(|_| unreadable())?;
         let at: Timestamp = head.at.parse().map_err(|_| unreadable())?;
@@ -101,14 +101,14 @@ impl Event {
 mod tests {
     use super::*;
 
-    fn entry(line: &str) -> Entry {
-        Entry { seq: 4, line: line.to_owned() }
+    fn entry(line: &str) -> LogEntry {
+        LogEntry { seq: 4, line: line.to_owned() }
     }
 
     #[test]
     fn an_event_knows_whose_it_is_and_can_be_taken_apart() {
         let line = r#"{"seq":4,"id":"i-4","at":"2027-01-15T08:00:00.000Z","action":"token_minted","tenant":"acme","note":"a\nb"}"#;
-        let event = Event::of(&entry(line)).unwrap();
+        let event = SinkEvent::of(&entry(line)).unwrap();
         assert_eq!((event.tenant.as_str(), event.at), ("acme", UnixMillis(1_800_000_000_000)));
         assert!(!event.json().contains('\n') && event.json().contains(r#""partitionkey":"acme""#));
         let (attributes, data) = event.parts();
@@ -116,13 +116,13 @@ mod tests {
         assert!(attributes.iter().all(|(name, _)| name != "data"));
         assert_eq!(serde_json::from_str::<Value>(&data).unwrap()["note"], "a\nb");
         let nobodys = line.replace(r#""tenant":"acme","#, "");
-        assert_eq!(Event::of(&entry(&nobodys)).unwrap().tenant, NO_TENANT);
+        assert_eq!(SinkEvent::of(&entry(&nobodys)).unwrap().tenant, NO_TENANT);
     }
 
     #[test]
     fn what_is_no_record_is_named_by_its_number() {
         for line in ["", "{}", "[]", r#"{"seq":4,"id":"i","action":"x","at":"yesterday"}"#] {
-            assert_eq!(Event::of(&entry(line)).unwrap_err().seq, 4, "{line}");
+            assert_eq!(SinkEvent::of(&entry(line)).unwrap_err().seq, 4, "{line}");
         }
     }
 }

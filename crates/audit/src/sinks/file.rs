@@ -23,7 +23,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use kernel::ports::clock::{Clock, UnixMillis};
 
-use super::{Event, Sink, SinkError};
+use super::{RecordSink, SinkError, SinkEvent};
 
 const PREFIX: &str = "events-";
 const PLAIN: &str = ".jsonl";
@@ -34,7 +34,7 @@ const TAIL_BYTES: u64 = 64 * 1024;
 
 /// When files are closed and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rotation {
+pub struct FileRotation {
     /// A file is closed once it has this many bytes.
     pub bytes: u64,
     /// A file is closed once it is this old.
@@ -47,7 +47,7 @@ pub struct Rotation {
     pub keep_for: Option<Duration>,
 }
 
-impl Default for Rotation {
+impl Default for FileRotation {
     fn default() -> Self {
         Self {
             bytes: 64 * 1024 * 1024,
@@ -69,7 +69,7 @@ pub struct FileSink {
 #[derive(Debug)]
 struct Writer {
     dir: PathBuf,
-    rotation: Rotation,
+    rotation: FileRotation,
     clock: Arc<dyn Clock>,
     /// Opened at the first delivery, so that a disk that is away at the start is a failure like one that goes away later.
     current: Option<Current>,
@@ -85,7 +85,7 @@ struct Current {
 
 impl FileSink {
     /// Writes into `dir`, which is made if need be.
-    pub fn new(dir: PathBuf, rotation: Rotation, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(dir: PathBuf, rotation: FileRotation, clock: Arc<dyn Clock>) -> Self {
         Self { writer: Arc::new(Mutex::new(Writer { dir, rotation, clock, current: None })) }
     }
 
@@ -104,8 +104,8 @@ impl FileSink {
 }
 
 #[async_trait]
-impl Sink for FileSink {
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
+impl RecordSink for FileSink {
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError> {
         let mut lines = Vec::with_capacity(batch.iter().map(|event| event.json().len() + 1).sum());
         for event in batch {
             lines.extend_from_slice(event.json().as_bytes());

@@ -19,7 +19,7 @@ use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::SecretSource;
 
-use super::{Event, Sink, SinkError, Verdict};
+use super::{BatchVerdict, RecordSink, SinkError, SinkEvent};
 
 /// How events are put into requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,8 @@ struct Request {
 }
 
 #[async_trait]
-impl Sink for HttpSink {
-    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
+impl RecordSink for HttpSink {
+    async fn deliver(&self, batch: &[SinkEvent]) -> Result<(), SinkError> {
         let mut taken = 0;
         let mut size = match self.mode {
             HttpMode::Batched => batch.len(),
@@ -97,7 +97,7 @@ enum Answer {
 }
 
 impl HttpSink {
-    fn request(&self, events: &[Event]) -> Request {
+    fn request(&self, events: &[SinkEvent]) -> Request {
         let content_type = |value: &str| vec![("content-type".to_owned(), value.to_owned())];
         match (self.mode, events) {
             (HttpMode::Structured, [event]) => Request {
@@ -146,7 +146,7 @@ impl HttpSink {
             413 => Ok(Answer::TooLarge),
             408 | 425 | 429 | 500..=599 => {
                 let after = answer.retry_after.as_deref().and_then(|text| self.asked_pause(text));
-                Err(SinkError { verdict: Verdict::Later { after }, ..SinkError::later(reason) })
+                Err(SinkError { verdict: BatchVerdict::Later { after }, ..SinkError::later(reason) })
             }
             _ => Err(SinkError::refused(reason)),
         }
@@ -164,7 +164,7 @@ impl HttpSink {
     }
 }
 
-fn binary(event: &Event) -> Request {
+fn binary(event: &SinkEvent) -> Request {
     let (attributes, body) = event.parts();
     let headers = attributes
         .into_iter()

@@ -5,19 +5,19 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::reader::{Entry, LogReader};
+use crate::reader::{LogEntry, LogReader};
 use crate::segments;
 
 /// How much of the end of a file is looked at for its last line at first; twice as much the next time.
 const TAIL_BYTES: u64 = 16 * 1024;
 
 /// Reads records that are durable. Blocking: couriers call it where blocking is allowed.
-pub trait Source: Send + Sync + fmt::Debug {
+pub trait RecordSource: Send + Sync + fmt::Debug {
     /// Up to `max` records from `from` on, in order and without a gap. Empty at the end of the log.
     ///
     /// # Errors
     /// When the log cannot be read, or has a record that is none.
-    fn read(&self, from: u64, max: usize) -> io::Result<Vec<Entry>>;
+    fn read(&self, from: u64, max: usize) -> io::Result<Vec<LogEntry>>;
 
     /// How many records the log has, which is the number the next one gets.
     ///
@@ -49,8 +49,8 @@ impl LogSource {
     }
 }
 
-impl Source for LogSource {
-    fn read(&self, from: u64, max: usize) -> io::Result<Vec<Entry>> {
+impl RecordSource for LogSource {
+    fn read(&self, from: u64, max: usize) -> io::Result<Vec<LogEntry>> {
         self.reader.read(from, max)
     }
 

@@ -48,7 +48,7 @@ impl SinkState {
 
 /// How far a sink is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lag {
+pub struct SinkLag {
     /// Records that wait.
     pub records: u64,
     /// Age of the oldest of them.
@@ -80,19 +80,19 @@ pub trait SinkWatcher: Send + Sync + fmt::Debug {
     /// A delivery failed.
     fn failed(&self, sink: &str);
     /// How far it is behind now.
-    fn lag(&self, sink: &str, lag: Lag);
+    fn lag(&self, sink: &str, lag: SinkLag);
     /// It is in this state now.
     fn state(&self, sink: &str, state: SinkState);
 }
 
 /// Hears everything and keeps nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoSinkObserver;
 
-impl SinkWatcher for Unwatched {
+impl SinkWatcher for NoSinkObserver {
     fn delivered(&self, _: &str, _: u64) {}
     fn failed(&self, _: &str) {}
-    fn lag(&self, _: &str, _: Lag) {}
+    fn lag(&self, _: &str, _: SinkLag) {}
     fn state(&self, _: &str, _: SinkState) {}
 }
 

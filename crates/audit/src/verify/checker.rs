@@ -7,21 +7,21 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::lines::{Facts, Looked};
 use super::signatures::{Due, Signatures, forged};
-use super::{FAULTS_MAX, Fault, RecoveredRange, Report};
+use super::{FAULTS_MAX, LogFault, RecoveredRange, VerifyReport};
 use crate::export::ExportHead;
 use crate::line::{FAULT_FOUND, KEY_CHANGED, RECOVERED, SET_ASIDE};
 use crate::merkle::{Frontier, Hash, root_of};
 use crate::note::NoteError;
-use crate::principals::{Principals, Turn};
-use crate::tree_file::{Leaves, TreeFile};
+use crate::principals::{PrincipalCounts, PrincipalTurn};
+use crate::tree_file::{LeafReader, TreeFile};
 
 /// The check while it goes on.
 pub(super) struct Checker {
     signatures: Signatures,
     tree: Option<TreeFile>,
-    leaves: Leaves,
+    leaves: LeafReader,
     edge: Frontier,
-    principals: Principals,
+    principals: PrincipalCounts,
     /// The log is read from its first record, so everybody's count is known.
     from_start: bool,
     /// The number that is due.
@@ -43,7 +43,7 @@ pub(super) struct Checker {
     /// Half a line stands at the end of the newest file.
     is_torn: bool,
     name: String,
-    report: Report,
+    report: VerifyReport,
 }
 
 impl Checker {
@@ -53,9 +53,9 @@ impl Checker {
             good: edge.size(),
             signatures,
             tree,
-            leaves: Leaves::default(),
+            leaves: LeafReader::default(),
             edge,
-            principals: Principals::default(),
+            principals: PrincipalCounts::default(),
             from_start,
             lines: 0,
             gaps: Vec::new(),
@@ -66,7 +66,7 @@ impl Checker {
             is_ended: false,
             is_torn: false,
             name: String::new(),
-            report: Report::default(),
+            report: VerifyReport::default(),
         };
         // One of nothing is always right, whoever signs it.
         made.signatures.due_at(0);
@@ -77,7 +77,7 @@ impl Checker {
         self.lines
     }
 
-    pub(super) fn fault(&mut self, fault: Fault) {
+    pub(super) fn fault(&mut self, fault: LogFault) {
         // Several checkpoints may say the same.
         if self.report.faults.len() < FAULTS_MAX && !self.report.faults.contains(&fault) {
             self.report.faults.push(fault);
@@ -95,7 +95,7 @@ impl Checker {
         if is_newest {
             self.is_torn = true;
         } else {
-            self.fault(Fault::Unreadable { after: self.next });
+            self.fault(LogFault::Unreadable { after: self.next });
         }
     }
 
@@ -106,7 +106,7 @@ impl Checker {
             self.is_broken = true;
             // It stands where a record is due, so that one is not missing.
             let due = self.next;
-            self.fault(Fault::Unreadable { after: due });
+            self.fault(LogFault::Unreadable { after: due });
             self.next = self.next.saturating_add(1);
             self.take_in(looked.leaf, due);
             return;
@@ -134,9 +134,9 @@ impl Checker {
                 self.gaps.extend(
                     [gap.start..seq, seq.saturating_add(1)..gap.end].into_iter().filter(|rest| !rest.is_empty()),
                 );
-                self.fault(Fault::Reordered { seq });
+                self.fault(LogFault::Reordered { seq });
             }
-            None => self.fault(Fault::Repeated { seq }),
+            None => self.fault(LogFault::Repeated { seq }),
         }
     }
 
@@ -163,13 +163,13 @@ impl Checker {
             self.name.push_str(tenant);
             self.name.push('\n');
             self.name.push_str(subject);
-            let turn = Turn { era: facts.principal_era, seq: facts.principal_seq.unwrap_or(u64::MAX) };
+            let turn = PrincipalTurn { era: facts.principal_era, seq: facts.principal_seq.unwrap_or(u64::MAX) };
             // In the middle of a log nobody's count is known until they are met.
             let is_new = !self.from_start && !self.principals.knows(&self.name);
             let expected = if is_new { turn } else { self.principals.count(&self.name) };
             if expected != turn && !self.is_broken {
                 let principal = self.name.replace('\n', "/");
-                self.fault(Fault::SequenceGap { seq, principal, expected: expected.seq, found: turn.seq });
+                self.fault(LogFault::SequenceGap { seq, principal, expected: expected.seq, found: turn.seq });
             }
             if expected != turn || is_new {
                 self.principals.resume(&self.name, turn);
@@ -241,7 +241,7 @@ impl Checker {
             return;
         }
         if due.is_witnessed && self.suspects.is_empty() && !self.is_broken {
-            self.fault(Fault::RolledBack { records: self.next, witnessed: size });
+            self.fault(LogFault::RolledBack { records: self.next, witnessed: size });
             return;
         }
         self.blame(size);
@@ -263,10 +263,10 @@ impl Checker {
             // The order is wrong and that is told; lines that are where they belong may be changed besides.
         } else if self.suspects.is_empty() {
             let from = self.good;
-            self.fault(Fault::ChangedBetween { from, to: size });
+            self.fault(LogFault::ChangedBetween { from, to: size });
         }
         for seq in std::mem::take(&mut self.suspects) {
-            self.fault(Fault::Changed { seq });
+            self.fault(LogFault::Changed { seq });
         }
     }
 
@@ -280,20 +280,20 @@ impl Checker {
     }
 
     /// The end of a directory.
-    pub(super) fn end(mut self, tree_leaves: u64, is_ended: bool) -> Report {
+    pub(super) fn end(mut self, tree_leaves: u64, is_ended: bool) -> VerifyReport {
         let mut truncated = 0;
         for due in self.signatures.rest() {
             if let Err(error) = self.signatures.believe(&due) {
                 self.fault(forged(&due, error));
             } else if due.is_witnessed {
                 let (records, witnessed) = (self.next, due.checkpoint.size);
-                self.fault(Fault::RolledBack { records, witnessed });
+                self.fault(LogFault::RolledBack { records, witnessed });
             } else {
                 truncated = truncated.max(due.checkpoint.size);
             }
         }
         if truncated > 0 {
-            self.fault(Fault::Truncated { records: self.next, signed: truncated });
+            self.fault(LogFault::Truncated { records: self.next, signed: truncated });
         } else if tree_leaves > self.next {
             let more = tree_leaves - self.next;
             self.note(format!(
@@ -301,16 +301,16 @@ impl Checker {
             ));
         }
         for seq in std::mem::take(&mut self.suspects) {
-            self.fault(Fault::Changed { seq });
+            self.fault(LogFault::Changed { seq });
         }
         self.report.unsigned = self.next.saturating_sub(self.report.covered);
         if self.is_ended && is_ended && self.report.unsigned > 0 {
             let (from, to) = (self.report.covered, self.next);
-            self.fault(Fault::AddedAfterEnd { from, to });
+            self.fault(LogFault::AddedAfterEnd { from, to });
         }
         // A server that stopped in order leaves none.
         match (self.is_torn, self.is_ended && is_ended) {
-            (true, true) => self.fault(Fault::HalfAfterEnd { records: self.next }),
+            (true, true) => self.fault(LogFault::HalfAfterEnd { records: self.next }),
             (true, false) => self.note("the last line of a file is torn, as a crash leaves it".to_owned()),
             (false, _) => {}
         }
@@ -318,13 +318,13 @@ impl Checker {
     }
 
     /// The end of an export: what stands after it in the tree leads on to the signed root.
-    pub(super) fn end_of_export(mut self, head: &ExportHead) -> Report {
+    pub(super) fn end_of_export(mut self, head: &ExportHead) -> VerifyReport {
         let is_all_there = self.next == head.to && self.gaps.is_empty();
         if self.next < head.to {
             let records = self.next;
-            self.fault(Fault::Truncated { records, signed: head.to });
+            self.fault(LogFault::Truncated { records, signed: head.to });
         } else if self.next > head.to {
-            self.fault(Fault::Repeated { seq: head.to });
+            self.fault(LogFault::Repeated { seq: head.to });
         }
         let (from, to) = (self.good, self.next);
         let led_on =
@@ -337,10 +337,10 @@ impl Checker {
                 Err(error) => self.fault(forged(&due, error)),
                 Ok(()) if due.is_witnessed && due.checkpoint.size > self.edge.size() => {
                     let (records, witnessed) = (self.edge.size(), due.checkpoint.size);
-                    self.fault(Fault::RolledBack { records, witnessed });
+                    self.fault(LogFault::RolledBack { records, witnessed });
                 }
                 Ok(()) if is_all_there && !self.is_lost && !self.is_broken => {
-                    self.fault(Fault::ChangedBetween { from, to })
+                    self.fault(LogFault::ChangedBetween { from, to })
                 }
                 Ok(()) => {}
             }
@@ -348,16 +348,16 @@ impl Checker {
         self.finish()
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> VerifyReport {
         for gap in std::mem::take(&mut self.gaps) {
-            self.fault(Fault::Removed { from: gap.start, to: gap.end });
+            self.fault(LogFault::Removed { from: gap.start, to: gap.end });
         }
         self.report.checkpoints += self.signatures.settle();
         for fault in std::mem::take(&mut self.signatures.faults) {
             self.fault(fault);
         }
         if self.report.checkpoints == 0 && self.report.faults.is_empty() {
-            self.fault(Fault::Unsigned);
+            self.fault(LogFault::Unsigned);
         }
         if self.steps_back > 0 {
             let note =

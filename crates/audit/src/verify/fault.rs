@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
-pub enum Fault {
+pub enum LogFault {
     /// A record is not what it was.
     Changed { seq: u64 },
     /// One or more of these records are not what they were, and the tree file does not say which.
@@ -40,7 +40,7 @@ pub enum Fault {
     FormerFile { name: String },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for LogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed { seq } => write!(f, "changed: record {seq} is not what was signed"),

@@ -4,16 +4,16 @@
 //! about the checkpoints before the rotation, if the record that names it is covered by a believed one: whoever has only
 //! the newest key can check the whole log.
 
-use crate::checkpoint::Checkpoint;
-use crate::note::{Note, NoteError, NoteKey};
+use crate::checkpoint::LogCheckpoint;
+use crate::note::{NoteError, NoteKey, SignedNote};
 
-use super::{Fault, Trust};
+use super::{LogFault, VerifyTrust};
 
 /// A checkpoint that waits for its number of records.
 #[derive(Debug)]
 pub(super) struct Due {
-    pub(super) checkpoint: Checkpoint,
-    note: Note,
+    pub(super) checkpoint: LogCheckpoint,
+    note: SignedNote,
     /// The how-manieth it was: of one size, the first is asked first.
     order: usize,
     /// Kept by somebody else.
@@ -31,11 +31,11 @@ pub(super) struct Signatures {
     named: Vec<NoteKey>,
     /// Checkpoints that led to the right root under a key that nobody has vouched for yet.
     doubtful: Vec<Due>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<LogFault>,
 }
 
 impl Signatures {
-    pub(super) fn new(trust: &Trust, own_key: Option<&str>) -> Self {
+    pub(super) fn new(trust: &VerifyTrust, own_key: Option<&str>) -> Self {
         let own = own_key.and_then(|key| key.parse().ok());
         let keys = if trust.keys.is_empty() { own.into_iter().collect() } else { trust.keys.clone() };
         let mut made = Self {
@@ -57,13 +57,13 @@ impl Signatures {
 
     fn take(&mut self, notes: &[String], is_witnessed: bool) {
         for text in notes {
-            let parsed = Note::parse(text).and_then(|note| Ok((Checkpoint::of(&note)?, note)));
+            let parsed = SignedNote::parse(text).and_then(|note| Ok((LogCheckpoint::of(&note)?, note)));
             match parsed {
                 Ok((checkpoint, note)) => {
                     let order = self.due.len();
                     self.due.push(Due { checkpoint, note, order, is_witnessed });
                 }
-                Err(error) => self.faults.push(Fault::ForgedCheckpoint { size: None, why: error.to_string() }),
+                Err(error) => self.faults.push(LogFault::ForgedCheckpoint { size: None, why: error.to_string() }),
             }
         }
         self.due.sort_by_key(|due| std::cmp::Reverse((due.checkpoint.size, due.order)));
@@ -131,6 +131,6 @@ impl Signatures {
 }
 
 /// The fault of a checkpoint that is not to be believed.
-pub(super) fn forged(due: &Due, why: NoteError) -> Fault {
-    Fault::ForgedCheckpoint { size: Some(due.checkpoint.size), why: why.to_string() }
+pub(super) fn forged(due: &Due, why: NoteError) -> LogFault {
+    LogFault::ForgedCheckpoint { size: Some(due.checkpoint.size), why: why.to_string() }
 }

@@ -5,7 +5,7 @@
 //! obeyed.
 
 use kernel::ports::policy_engine::EngineError;
-use policy::{Obligation, Verdict};
+use policy::{Obligation, PolicyVerdict};
 use serde_json::{Map, Value};
 
 use super::no;
@@ -14,7 +14,7 @@ use super::no;
 const REASON_CHARS_MAX: usize = 200;
 
 /// The verdict of an answer whose decision has been read already; `members` may have `reason` and `obligations`.
-pub(super) fn verdict(allowed: bool, members: &Map<String, Value>) -> Result<Verdict, EngineError> {
+pub(super) fn verdict(allowed: bool, members: &Map<String, Value>) -> Result<PolicyVerdict, EngineError> {
     let given = match members.get("reason") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => printable(text),
@@ -37,16 +37,16 @@ pub(super) fn verdict(allowed: bool, members: &Map<String, Value>) -> Result<Ver
     obligations.sort();
     obligations.dedup();
     let reason = if given.is_empty() { "the policy engine allows this".into() } else { given };
-    Ok(Verdict { allowed: true, determining: Vec::new(), obligations, reason })
+    Ok(PolicyVerdict { allowed: true, determining: Vec::new(), obligations, reason })
 }
 
 /// An explicit denial.
-pub(super) fn denied(reason: String) -> Verdict {
-    Verdict { allowed: false, determining: Vec::new(), obligations: Vec::<Obligation>::new(), reason }
+pub(super) fn denied(reason: String) -> PolicyVerdict {
+    PolicyVerdict { allowed: false, determining: Vec::new(), obligations: Vec::<Obligation>::new(), reason }
 }
 
 /// ENG-2.
-fn unknown(given: &str) -> Verdict {
+fn unknown(given: &str) -> PolicyVerdict {
     denied(printable(&format!("the policy engine demands the unknown obligation `{}`", cut(given, 80))))
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    fn of(answer: &Value) -> Result<Verdict, EngineError> {
+    fn of(answer: &Value) -> Result<PolicyVerdict, EngineError> {
         verdict(true, answer.as_object().unwrap())
     }
 

@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use policy::{Question, Verdict};
+use policy::{PolicyQuestion, PolicyVerdict};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::call_context::CallContext;
 use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
-use crate::outbound::Outbound;
+use crate::outbound::AuthorityClient;
 
 /// Asks `POST {url}/v1/authorize`.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl AuthorizeEngine {
     ///
     /// # Errors
     /// The settings cannot be used.
-    pub fn new(out: &Outbound, settings: &EngineSettings) -> Result<Self, EngineSetupError> {
+    pub fn new(out: &AuthorityClient, settings: &EngineSettings) -> Result<Self, EngineSetupError> {
         Ok(Self { endpoint: Endpoint::new(out, settings, ["v1", "authorize"])? })
     }
 }
@@ -35,7 +35,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn of(question: &Question<'a>) -> Self {
+    fn of(question: &PolicyQuestion<'a>) -> Self {
         let tool = question.tool;
         Self {
             subject: question.agent.as_str(),
@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
 
 #[async_trait]
 impl PolicyEngine for AuthorizeEngine {
-    async fn decide(&self, question: &Question<'_>) -> Result<Verdict, EngineError> {
+    async fn decide(&self, question: &PolicyQuestion<'_>) -> Result<PolicyVerdict, EngineError> {
         let members = self.endpoint.ask(&Request::of(question)).await?;
         match members.get("decision") {
             // `allow`, letter by letter; every other word is a denial.

@@ -7,7 +7,7 @@ use contract::canonical;
 use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::clock::UnixMillis;
-use policy::{Question, Risk, Role, Scope};
+use policy::{PermissionScope, PolicyQuestion, Risk, Role};
 use serde::Serialize;
 
 use super::UpstreamServer;
@@ -31,7 +31,7 @@ pub(super) struct CallContext<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
     roles: &'a [Role],
-    scopes: &'a [Scope],
+    scopes: &'a [PermissionScope],
     environment: &'a str,
     risk: &'static str,
     side_effects: SideEffectPolicy,
@@ -39,7 +39,7 @@ pub(super) struct CallContext<'a> {
 }
 
 impl<'a> CallContext<'a> {
-    pub(super) fn of(question: &Question<'a>) -> Self {
+    pub(super) fn of(question: &PolicyQuestion<'a>) -> Self {
         let tool = question.tool;
         Self {
             aliases: tool.aliases,

@@ -9,13 +9,13 @@
 use async_trait::async_trait;
 use contract::version::Version;
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use policy::{Question, Verdict};
+use policy::{PolicyQuestion, PolicyVerdict};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::call_context::CallContext;
 use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
-use crate::outbound::Outbound;
+use crate::outbound::AuthorityClient;
 
 /// Asks `POST {url}/api/v1/abac/check-permission`.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl CheckPermissionEngine {
     ///
     /// # Errors
     /// The settings cannot be used.
-    pub fn new(out: &Outbound, settings: &EngineSettings) -> Result<Self, EngineSetupError> {
+    pub fn new(out: &AuthorityClient, settings: &EngineSettings) -> Result<Self, EngineSetupError> {
         Ok(Self { endpoint: Endpoint::new(out, settings, ["api", "v1", "abac", "check-permission"])? })
     }
 }
@@ -92,7 +92,7 @@ fn path(what: &str) -> &str {
 
 #[async_trait]
 impl PolicyEngine for CheckPermissionEngine {
-    async fn decide(&self, question: &Question<'_>) -> Result<Verdict, EngineError> {
+    async fn decide(&self, question: &PolicyQuestion<'_>) -> Result<PolicyVerdict, EngineError> {
         let request = Request {
             agent_id: question.agent.as_str(),
             resource_type: "tool",

@@ -9,12 +9,12 @@ use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use policy::{Question, Risk, Role, Scope, Verdict};
+use policy::{PermissionScope, PolicyQuestion, PolicyVerdict, Risk, Role};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Endpoint, EngineSettings, EngineSetupError, UpstreamServer, answer, no};
-use crate::outbound::Outbound;
+use crate::outbound::AuthorityClient;
 
 /// Asks `POST {url}/v1/data/{path}`.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl OpaEngine {
     ///
     /// # Errors
     /// The settings or the path cannot be used.
-    pub fn new(out: &Outbound, settings: &EngineSettings, path: &str) -> Result<Self, EngineSetupError> {
+    pub fn new(out: &AuthorityClient, settings: &EngineSettings, path: &str) -> Result<Self, EngineSetupError> {
         let name = |part: &str| {
             !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
         };
@@ -55,7 +55,7 @@ struct Input<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
     roles: &'a [Role],
-    scopes: &'a [Scope],
+    scopes: &'a [PermissionScope],
     tool: Tool<'a>,
     arguments: &'a Value,
     timestamp: String,
@@ -83,7 +83,7 @@ struct Tool<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn of(question: &Question<'a>) -> Self {
+    fn of(question: &PolicyQuestion<'a>) -> Self {
         let tool = question.tool;
         Self {
             action: "tool.invoke",
@@ -117,7 +117,7 @@ impl<'a> Input<'a> {
 
 #[async_trait]
 impl PolicyEngine for OpaEngine {
-    async fn decide(&self, question: &Question<'_>) -> Result<Verdict, EngineError> {
+    async fn decide(&self, question: &PolicyQuestion<'_>) -> Result<PolicyVerdict, EngineError> {
         let members = self.endpoint.ask(&Request { input: Input::of(question) }).await?;
         let undefined = || answer::denied("the policy engine has no decision for this: its rule is undefined".into());
         match members.get("result") {

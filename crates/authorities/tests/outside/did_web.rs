@@ -10,7 +10,7 @@ use contract::ids::Subject;
 use gantry_authorities::DidWeb;
 use kernel::ports::clock::Clock;
 use kernel::ports::did_resolver::{DidError, DidResolver as _};
-use outbound::{GateLimits, Guard, Resolver};
+use outbound::{AddressGuard, GateLimits, HostResolver};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -30,23 +30,23 @@ struct Fixture {
 struct Home;
 
 #[async_trait]
-impl Resolver for Home {
+impl HostResolver for Home {
     async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
         Ok(vec![Ipv4Addr::LOCALHOST.into()])
     }
 }
 
 /// With these networks opened by the operator.
-fn guard(open: &[&str]) -> Guard {
+fn guard(open: &[&str]) -> AddressGuard {
     let open: Vec<_> = open.iter().map(|network| network.parse().unwrap()).collect();
-    Guard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Home))
+    AddressGuard::for_listed_hosts(&open, GateLimits::default(), Arc::new(Home))
 }
 
 fn resolver(hosts: &[&str], clock: &Arc<ManualClock>) -> Arc<DidWeb> {
     guarded(guard(&["127.0.0.0/8"]), hosts, clock)
 }
 
-fn guarded(guard: Guard, hosts: &[&str], clock: &Arc<ManualClock>) -> Arc<DidWeb> {
+fn guarded(guard: AddressGuard, hosts: &[&str], clock: &Arc<ManualClock>) -> Arc<DidWeb> {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
     Arc::new(DidWeb::new(guard, &hosts, clock).unwrap())

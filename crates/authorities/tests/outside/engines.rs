@@ -6,10 +6,13 @@ use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use gantry_authorities::{
-    AuthorizeEngine, BearerToken, CheckPermissionEngine, EngineSettings, EngineSetupError, OpaEngine, Outbound,
+    AuthorityClient, AuthorizeEngine, BearerToken, CheckPermissionEngine, EngineSettings, EngineSetupError, OpaEngine,
 };
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use policy::{Obligation, OutputSchema, Question, Role, Scope, ToolFacts, ToolReach, Upstream, Verdict};
+use policy::{
+    Obligation, OutputSchema, PermissionScope, PolicyQuestion, PolicyUpstream, PolicyVerdict, Role, ToolFacts,
+    ToolReach,
+};
 use serde_json::{Value, json};
 
 use crate::authority::{Authority, Behaviour, nobody};
@@ -25,7 +28,7 @@ const SHAPES: [Shape; 3] = [Shape::Authorize, Shape::CheckPermission, Shape::Opa
 
 impl Shape {
     fn engine(self, settings: &EngineSettings) -> Box<dyn PolicyEngine> {
-        let out = Outbound::new().unwrap();
+        let out = AuthorityClient::new().unwrap();
         match self {
             Self::Authorize => Box::new(AuthorizeEngine::new(&out, settings).unwrap()),
             Self::CheckPermission => Box::new(CheckPermissionEngine::new(&out, settings).unwrap()),
@@ -55,7 +58,7 @@ struct Facts {
     user: Subject,
     tool: ToolId,
     version: Version,
-    scopes: Vec<Scope>,
+    scopes: Vec<PermissionScope>,
     required: Vec<String>,
     permissions: Vec<String>,
     hosts: Vec<String>,
@@ -86,8 +89,8 @@ impl Facts {
         }
     }
 
-    fn question(&self) -> Question<'_> {
-        Question {
+    fn question(&self) -> PolicyQuestion<'_> {
+        PolicyQuestion {
             tenant: &self.tenant,
             agent: &self.agent,
             user: Some(&self.user),
@@ -106,7 +109,7 @@ impl Facts {
                 reach: ToolReach {
                     permissions: &self.permissions,
                     hosts: &self.hosts,
-                    upstream: Some(Upstream {
+                    upstream: Some(PolicyUpstream {
                         server: "refunds",
                         transport: "http",
                         command: None,
@@ -127,7 +130,7 @@ fn settings(url: String) -> EngineSettings {
     EngineSettings { timeout: Duration::from_secs(10), ..EngineSettings::new(url) }
 }
 
-async fn decide(shape: Shape, behaviour: Behaviour) -> Result<Verdict, EngineError> {
+async fn decide(shape: Shape, behaviour: Behaviour) -> Result<PolicyVerdict, EngineError> {
     let authority = Authority::start(behaviour).await;
     shape.engine(&settings(authority.url(""))).decide(&Facts::new().question()).await
 }
@@ -226,7 +229,7 @@ async fn opa_is_asked_with_the_whole_question() {
     let engine = Shape::Opa.engine(&settings(authority.url("")));
     let facts = Facts::new();
     engine.decide(&facts.question()).await.unwrap();
-    let nameless = Question { user: None, session: None, ..facts.question() };
+    let nameless = PolicyQuestion { user: None, session: None, ..facts.question() };
     engine.decide(&nameless).await.unwrap();
     let asked = authority.asked();
     assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("POST", "/v1/data/gantry/authz"));
@@ -277,13 +280,13 @@ async fn each_shape_allows_denies_and_obliges() {
         let allowed = decide(shape, Behaviour::json(&answer)).await.unwrap();
         assert_eq!(
             allowed,
-            Verdict { allowed: true, determining: vec![], obligations: vec![], reason: "office hours".into() }
+            PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: "office hours".into() }
         );
         let answer = shape.answer(false, json!({"reason": "too late\n"}));
         let denied = decide(shape, Behaviour::json(&answer)).await.unwrap();
         assert_eq!(
             denied,
-            Verdict { allowed: false, determining: vec![], obligations: vec![], reason: "too late".into() }
+            PolicyVerdict { allowed: false, determining: vec![], obligations: vec![], reason: "too late".into() }
         );
         let obligations = json!({"obligations": ["require_approval", {"type": "redact", "value": "email"}]});
         let obliged = decide(shape, Behaviour::json(&shape.answer(true, obligations))).await.unwrap();
@@ -410,7 +413,7 @@ async fn the_token_goes_to_the_engine_and_into_no_error() {
 
 #[test]
 fn a_path_that_is_no_rule_is_refused() {
-    let out = Outbound::new().unwrap();
+    let out = AuthorityClient::new().unwrap();
     let settings = EngineSettings::new("http://127.0.0.1:8181");
     for fine in ["gantry/authz", "/gantry/authz/", "allow"] {
         assert!(OpaEngine::new(&out, &settings, fine).is_ok(), "{fine}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_authorities::{KeySetFile, KeySetUrl, Outbound};
+use gantry_authorities::{AuthorityClient, KeySetFile, KeySetUrl};
 use kernel::ports::key_source::KeySource as _;
 
 use crate::authority::{Authority, Behaviour, nobody};
@@ -10,7 +10,7 @@ use crate::authority::{Authority, Behaviour, nobody};
 const KEY_SET_BYTES_MAX: usize = 262_144;
 
 fn source(url: &str) -> KeySetUrl {
-    KeySetUrl::new(&Outbound::new().unwrap(), url).unwrap()
+    KeySetUrl::new(&AuthorityClient::new().unwrap(), url).unwrap()
 }
 
 #[tokio::test]

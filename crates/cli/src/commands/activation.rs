@@ -6,21 +6,21 @@ use policy::{PolicyOverrides, ToolPattern};
 use serde_json::{Value, json};
 
 use super::agent::in_tenant;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::lifespan;
 use crate::printer::Printer;
 
 /// See and change which tools agents may use
 #[derive(Debug, Subcommand)]
-pub(crate) enum Activation {
-    List(List),
-    Set(Set),
+pub(crate) enum ActivationCommand {
+    List(ActivationListCommand),
+    Set(ActivationSetCommand),
 }
 
 /// List activations
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct ActivationListCommand {
     /// Whose [default: of all tenants the token administers]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -32,7 +32,7 @@ pub(crate) struct List {
 /// gantry activation set 'crm.*' --tenant acme --disable
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Set {
+pub(crate) struct ActivationSetCommand {
     /// The tools: `id`, `namespace.*` or `*`
     #[arg(value_name = "PATTERN")]
     tool: ToolPattern,
@@ -59,10 +59,10 @@ pub(crate) struct Set {
     redact: Vec<String>,
 }
 
-impl Activation {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ActivationCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = match self {
-            Self::List(List { tenant }) => {
+            Self::List(ActivationListCommand { tenant }) => {
                 context.client()?.get(&format!("/v1/activations{}", in_tenant(tenant.as_ref()))).await?
             }
             Self::Set(set) => {
@@ -75,15 +75,15 @@ impl Activation {
     }
 }
 
-impl Set {
-    fn body(self) -> Result<Value, Failure> {
+impl ActivationSetCommand {
+    fn body(self) -> Result<Value, CommandFailure> {
         let overrides = PolicyOverrides {
             requires_confirmation: self.require_confirmation.then_some(true),
             requires_approval: self.require_approval.then_some(true),
             timeout_seconds: self.timeout.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
             redact: self.redact,
         };
-        overrides.check().map_err(|error| Failure::usage(error.to_string()))?;
+        overrides.check().map_err(|error| CommandFailure::usage(error.to_string()))?;
         let mut body = json!({ "tool_id": self.tool, "enabled": !self.disable, "policy_overrides": overrides });
         if let Some(members) = body.as_object_mut() {
             members.extend(self.tenant.map(|tenant| ("tenant".to_owned(), json!(tenant))));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_activation_says_what_is_stricter_and_nothing_else() {
-        let set = |timeout| Set {
+        let set = |timeout| ActivationSetCommand {
             tool: "crm.*".parse().unwrap(),
             tenant: None,
             agent: Some("did:key:z6Mk".parse().unwrap()),

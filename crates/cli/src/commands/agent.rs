@@ -9,8 +9,8 @@ use policy::WhyUnavailable;
 use serde_json::{Value, json};
 
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::Printer;
 
 /// A DID document is a page.
@@ -18,16 +18,16 @@ const DOCUMENT_BYTES_MAX: u64 = 64 * 1024;
 
 /// See, introduce and forget agents, and see what they may use
 #[derive(Debug, Subcommand)]
-pub(crate) enum Agent {
-    List(List),
-    Add(Add),
-    Remove(Remove),
-    Tools(Tools),
+pub(crate) enum AgentCommand {
+    List(AgentListCommand),
+    Add(AgentAddCommand),
+    Remove(AgentRemoveCommand),
+    Tools(AgentToolsCommand),
 }
 
 /// List the agents that were introduced to a tenant
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct AgentListCommand {
     /// Whose agents [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -38,7 +38,7 @@ pub(crate) struct List {
 /// gantry agent add did:web:agents.example.com:desk --tenant acme --document did.json
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Add {
+pub(crate) struct AgentAddCommand {
     /// The agent: a DID or a plain name
     agent: Subject,
     /// To whom [default: the token's own tenant]
@@ -51,7 +51,7 @@ pub(crate) struct Add {
 
 /// Forget an agent: its tokens are refused from now on, unless its DID certifies itself (`gantry token revoke` for those)
 #[derive(Debug, Args)]
-pub(crate) struct Remove {
+pub(crate) struct AgentRemoveCommand {
     /// The agent
     agent: Subject,
     /// Whose agent [default: the token's own tenant]
@@ -61,7 +61,7 @@ pub(crate) struct Remove {
 
 /// Show what an agent may use, or with --unavailable what it could use if somebody enabled it
 #[derive(Debug, Args)]
-pub(crate) struct Tools {
+pub(crate) struct AgentToolsCommand {
     /// The agent
     agent: Subject,
     /// What it cannot use now, and why
@@ -69,8 +69,8 @@ pub(crate) struct Tools {
     unavailable: bool,
 }
 
-impl Agent {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AgentCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         match self {
             Self::List(command) => command.run(context).await,
             Self::Add(command) => command.run(context).await,
@@ -80,16 +80,16 @@ impl Agent {
     }
 }
 
-impl List {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AgentListCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get(&format!("/v1/agents{}", in_tenant(self.tenant.as_ref()))).await?;
         context.printer.answer(&answer, |printer| agents(printer, &answer));
         Ok(())
     }
 }
 
-impl Add {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AgentAddCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut agent = json!({ "agent_id": self.agent });
         if let Some(members) = agent.as_object_mut() {
             members.extend(self.tenant.map(|tenant| ("tenant".to_owned(), json!(tenant))));
@@ -101,8 +101,8 @@ impl Add {
     }
 }
 
-impl Remove {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AgentRemoveCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let path = format!("/v1/agents/{}{}", segment(self.agent.as_str()), in_tenant(self.tenant.as_ref()));
         let answer = context.client()?.delete(&path).await?;
         context.printer.answer(&answer, |_| format!("{} is forgotten", self.agent));
@@ -110,8 +110,8 @@ impl Remove {
     }
 }
 
-impl Tools {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AgentToolsCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let end = if self.unavailable { "/unavailable" } else { "" };
         let path = format!("/v1/agents/{}/tools{end}", segment(self.agent.as_str()));
         let answer = context.client()?.get(&path).await?;
@@ -125,14 +125,14 @@ pub(crate) fn in_tenant(tenant: Option<&TenantId>) -> String {
     tenant.map(|tenant| format!("?tenant={}", segment(tenant.as_str()))).unwrap_or_default()
 }
 
-fn document(path: &Path) -> Result<Value, Failure> {
+fn document(path: &Path) -> Result<Value, CommandFailure> {
     use std::io::Read as _;
     let mut text = Vec::new();
     crate::plain_file::open(path)
         .and_then(|file| file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut text))
-        .map_err(|error| Failure::new(format!("`{}` cannot be read: {error}", path.display())))?;
+        .map_err(|error| CommandFailure::new(format!("`{}` cannot be read: {error}", path.display())))?;
     json::read(&text, &JsonLimits::default())
-        .map_err(|error| Failure::new(format!("`{}` is not a DID document: {error}", path.display())))
+        .map_err(|error| CommandFailure::new(format!("`{}` is not a DID document: {error}", path.display())))
 }
 
 fn text(value: &Value, name: &str) -> String {

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod export;
 mod prove;
@@ -21,12 +21,12 @@ mod verify;
 
 /// Read, check, prove and export the audit log
 #[derive(Debug, Subcommand)]
-pub(crate) enum Audit {
-    Tail(tail::Tail),
-    Verify(verify::Verify),
-    Prove(prove::Prove),
-    Export(export::Export),
-    Sinks(sinks::Sinks),
+pub(crate) enum AuditCommand {
+    Tail(tail::AuditTailCommand),
+    Verify(verify::AuditVerifyCommand),
+    Prove(prove::AuditProveCommand),
+    Export(export::AuditExportCommand),
+    Sinks(sinks::AuditSinksCommand),
     /// Sign checkpoints with a new key from now on
     ///
     /// The log names the new key in a record that the former key signs, so that whoever trusts one can check the other.
@@ -38,23 +38,23 @@ pub(crate) enum Audit {
     SetAside,
 }
 
-impl Audit {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl AuditCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Verify(command) => return command.run(context),
             Self::Tail(command) => command.run(context).await?,
             Self::Prove(command) => command.run(context)?,
             Self::Export(command) => command.run(context)?,
-            Self::Sinks(_) => sinks::Sinks::run(context)?,
+            Self::Sinks(_) => sinks::AuditSinksCommand::run(context)?,
             Self::SetAside => set_aside::run(context).await?,
             Self::RotateKey => rotate::run(context).await?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
 /// The directory that was named, or that of the configuration.
-fn dir(context: &Context, named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+fn dir(context: &CommandContext, named: Option<PathBuf>) -> Result<PathBuf, CommandFailure> {
     match named {
         Some(dir) => Ok(dir),
         None => Ok(context.config(Vec::new())?.audit.dir(context.data_dir().path())),
@@ -62,6 +62,6 @@ fn dir(context: &Context, named: Option<PathBuf>) -> Result<PathBuf, Failure> {
 }
 
 /// What to say about a file or folder that cannot be read.
-fn unreadable(what: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be read: {error}", what.display()))
+fn unreadable(what: &std::path::Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::new(format!("`{}` cannot be read: {error}", what.display()))
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 use clap::Args;
 use kernel::ports::clock::Clock as _;
 use serde_json::json;
-use store::moving::{Cell, ClearColumn, MoveError, PostgresDump, Sum, back_up, forget_clear_texts, write_line};
-use store::postgres::Options;
+use store::postgres::PostgresOptions;
+use store::transfer::{ClearColumn, MoveError, PostgresDump, RowCell, RowSum, back_up, forget_clear_texts, write_line};
 
-use crate::backup_file::{BackupWriter, DATABASE, FORMAT, Head, StoreKind, TableDigest};
-use crate::context::Context;
+use crate::backup_file::{BackupHead, BackupWriter, DATABASE, FORMAT, StoreKind, TableDigest};
+use crate::context::CommandContext;
 use crate::data_dir::DataDir;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::former_texts::clear_columns;
 use crate::machine::SystemClock;
 use crate::open_store::not_moved;
@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// --with-keys is given: whoever has them can speak for this server. So is what should be sealed in the store and is not:
 /// parameters of background calls, what workflows are asked and answer, what webhooks are told, secrets in MCP servers.
 #[derive(Debug, Args)]
-pub(crate) struct Backup {
+pub(crate) struct BackupCommand {
     /// The file to make [default: gantry-backup-TIME.tar.gz]
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
@@ -52,14 +52,14 @@ pub(crate) struct Backup {
     with_keys: bool,
 }
 
-impl Backup {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl BackupCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let place = StorePlace::of(context, self.store.as_deref())?;
         let data_dir = context.data_dir();
         let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
         let now = SystemClock::start().now().to_string();
         let to = self.to.unwrap_or_else(|| PathBuf::from(format!("gantry-backup-{}.tar.gz", stamp(&now))));
-        let cannot = |error: &io::Error| Failure::new(format!("`{}` cannot be written: {error}", to.display()));
+        let cannot = |error: &io::Error| CommandFailure::new(format!("`{}` cannot be written: {error}", to.display()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).map_err(|error| {
             cannot(&error).hint(match error.kind() {
                 io::ErrorKind::AlreadyExists => {
@@ -108,7 +108,7 @@ impl Backup {
 
 /// What all backups have in common.
 struct Making<'a> {
-    context: &'a Context,
+    context: &'a CommandContext,
     data_dir: &'a DataDir,
     audit_dir: &'a Path,
     with_keys: bool,
@@ -124,7 +124,7 @@ struct Made {
 }
 
 impl Making<'_> {
-    async fn of_sqlite(&self, path: &Path, to: &Path, file: File) -> Result<Made, Failure> {
+    async fn of_sqlite(&self, path: &Path, to: &Path, file: File) -> Result<Made, CommandFailure> {
         let mut copy = to.to_owned().into_os_string();
         copy.push(".store");
         let copy = Temporary(PathBuf::from(copy));
@@ -147,8 +147,8 @@ impl Making<'_> {
         };
         bar.end();
         let left_out = copied
-            .map_err(|error| Failure::new(format!("the copy of the store was broken off: {error}")))?
-            .map_err(|error| Failure::new(error.to_string()))?;
+            .map_err(|error| CommandFailure::new(format!("the copy of the store was broken off: {error}")))?
+            .map_err(|error| CommandFailure::new(error.to_string()))?;
         let covered = self.covered().await?;
         let mut writer = self.begin(file, StoreKind::Sqlite, (0, 0), covered.records)?;
         add_file(&mut writer, DATABASE, &copy.0, None)?;
@@ -156,7 +156,7 @@ impl Making<'_> {
         Ok(Made { audit_records: covered.records, rows: None, left_out })
     }
 
-    async fn of_postgres(&self, url: &str, file: File) -> Result<Made, Failure> {
+    async fn of_postgres(&self, url: &str, file: File) -> Result<Made, CommandFailure> {
         let failed = |error: MoveError| not_moved(url, &error);
         let mut dump = PostgresDump::begin(url, &options()).await.map_err(failed)?;
         let total = dump.count().await.map_err(failed)?;
@@ -172,9 +172,9 @@ impl Making<'_> {
             };
             let sealed: Vec<(usize, ClearColumn)> = clear_columns().into_iter().filter_map(place).collect();
             let of_table = |name: &str| format!("store/{}/{name}", table.name);
-            let text = serde_json::to_string(&columns).map_err(|error| Failure::new(error.to_string()))?;
+            let text = serde_json::to_string(&columns).map_err(|error| CommandFailure::new(error.to_string()))?;
             writer.add_text(&of_table("columns.json"), &text).map_err(|error| unwritable(&error))?;
-            let (mut sum, mut number) = (Sum::default(), 0_u32);
+            let (mut sum, mut number) = (RowSum::default(), 0_u32);
             dump.open(&table).await.map_err(failed)?;
             loop {
                 let mut fetched = dump.fetch(&table).await.map_err(failed)?;
@@ -208,10 +208,10 @@ impl Making<'_> {
     }
 
     /// What of the audit log is signed, after the server was asked to sign all of it.
-    async fn covered(&self) -> Result<audit::Covered, Failure> {
+    async fn covered(&self) -> Result<audit::CoveredExtent, CommandFailure> {
         let signed = match self.data_dir.running_server() {
             Some(_) => match self.context.client() {
-                Ok(client) => client.get(CHECKPOINT).await.map(|_| true).map_err(Failure::from),
+                Ok(client) => client.get(CHECKPOINT).await.map(|_| true).map_err(CommandFailure::from),
                 Err(failure) => Err(failure),
             },
             None => Ok(false),
@@ -239,8 +239,8 @@ impl Making<'_> {
         store: StoreKind,
         (steps, rows): (i32, u64),
         audit_records: u64,
-    ) -> Result<BackupWriter<BufWriter<File>>, Failure> {
-        let head = Head {
+    ) -> Result<BackupWriter<BufWriter<File>>, CommandFailure> {
+        let head = BackupHead {
             format: FORMAT,
             gantry: env!("CARGO_PKG_VERSION").to_owned(),
             made_at: self.now.clone(),
@@ -254,7 +254,11 @@ impl Making<'_> {
     }
 
     /// What comes after the store, and the end.
-    fn end(&self, mut writer: BackupWriter<BufWriter<File>>, covered: &audit::Covered) -> Result<(), Failure> {
+    fn end(
+        &self,
+        mut writer: BackupWriter<BufWriter<File>>,
+        covered: &audit::CoveredExtent,
+    ) -> Result<(), CommandFailure> {
         for extent in &covered.files {
             add_file(&mut writer, &format!("audit/{}", extent.name), &extent.path, Some(extent.bytes))?;
         }
@@ -274,15 +278,15 @@ fn add_file(
     name: &str,
     path: &Path,
     bytes: Option<u64>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let whole = file.metadata().map_err(|error| unreadable(path, &error))?.len();
     writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
 }
 
 /// Takes a text out of a copy, if it could be read there.
-fn forget_if_clear(cell: &mut Cell, of: &ClearColumn) -> Option<()> {
-    let Cell::Text(text) = cell else { return None };
+fn forget_if_clear(cell: &mut RowCell, of: &ClearColumn) -> Option<()> {
+    let RowCell::Text(text) = cell else { return None };
     *text = of.forgotten(text)?;
     Some(())
 }
@@ -309,8 +313,8 @@ fn secrets(data_dir: &DataDir) -> io::Result<Vec<String>> {
 }
 
 /// What PostgreSQL is asked with while a store is moved.
-pub(super) fn options() -> Options {
-    let mut options = Options::default();
+pub(super) fn options() -> PostgresOptions {
+    let mut options = PostgresOptions::default();
     options.connections_max = 2;
     options.statement_max = STATEMENT_MAX;
     options
@@ -322,12 +326,12 @@ pub(super) fn stamp(moment: &str) -> String {
     seconds.chars().filter(|sign| sign.is_ascii_alphanumeric()).collect()
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be read: {error}", path.display()))
+fn unreadable(path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::new(format!("`{}` cannot be read: {error}", path.display()))
 }
 
-fn unwritable(error: &io::Error) -> Failure {
-    Failure::new(format!("the backup cannot be written: {error}")).hint("check that the disk has free space")
+fn unwritable(error: &io::Error) -> CommandFailure {
+    CommandFailure::new(format!("the backup cannot be written: {error}")).hint("check that the disk has free space")
 }
 
 /// A file that goes when it is not needed any more.

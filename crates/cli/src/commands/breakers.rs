@@ -4,25 +4,25 @@ use clap::{Args, Subcommand};
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::import::bringing_in::in_tenant;
+use super::import::server_intake::in_tenant;
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 /// Look at circuit breakers, and open or close them by hand
 #[derive(Debug, Subcommand)]
-pub(crate) enum Breakers {
-    List(List),
-    History(History),
-    Open(Open),
-    Close(Close),
-    Reset(Reset),
+pub(crate) enum BreakersCommand {
+    List(BreakerListCommand),
+    History(BreakerHistoryCommand),
+    Open(BreakerOpenCommand),
+    Close(BreakerCloseCommand),
+    Reset(BreakerResetCommand),
 }
 
 /// List the breakers that were used, and how they stand
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct BreakerListCommand {
     /// Whose breakers [default: the token's own tenant; for the admin token, all]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -30,7 +30,7 @@ pub(crate) struct List {
 
 /// Show what became of breakers, the newest change first
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct BreakerHistoryCommand {
     /// Of which one: `service`, `service@endpoint` or `tenant/service@endpoint` [default: all]
     breaker: Option<String>,
     /// Whose breakers [default: the token's own tenant; for the admin token, all]
@@ -43,7 +43,7 @@ pub(crate) struct History {
 
 /// Stop all calls to a service
 #[derive(Debug, Args)]
-pub(crate) struct Open {
+pub(crate) struct BreakerOpenCommand {
     /// Which one: `service`, `service@endpoint` or `tenant/service@endpoint`
     breaker: String,
     /// Try the service again after so many seconds [default: stay open until closed by hand]
@@ -53,20 +53,20 @@ pub(crate) struct Open {
 
 /// Let calls to a service through again
 #[derive(Debug, Args)]
-pub(crate) struct Close {
+pub(crate) struct BreakerCloseCommand {
     /// Which one: `service`, `service@endpoint` or `tenant/service@endpoint`
     breaker: String,
 }
 
 /// Close a breaker and forget what it has counted
 #[derive(Debug, Args)]
-pub(crate) struct Reset {
+pub(crate) struct BreakerResetCommand {
     /// Which one: `service`, `service@endpoint` or `tenant/service@endpoint`
     breaker: String,
 }
 
-impl Breakers {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl BreakersCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         match self {
             Self::List(command) => {
                 let path = format!("/v1/breakers{}", in_tenant(command.tenant.as_ref()));
@@ -100,7 +100,7 @@ impl Breakers {
     }
 }
 
-async fn shift(context: &Context, breaker: &str, body: &Value) -> Result<(), Failure> {
+async fn shift(context: &CommandContext, breaker: &str, body: &Value) -> Result<(), CommandFailure> {
     let path = format!("/v1/breakers/{}/move", segment(breaker));
     let answer = context.client()?.post(&path, body).await?;
     context.printer.answer(&answer, |printer| table(printer, &json!({ "breakers": [answer] })));
@@ -140,7 +140,7 @@ fn past(printer: &Printer, answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn a_list_says_why_a_breaker_is_open_and_for_how_long() {
@@ -148,7 +148,7 @@ mod tests {
             "breaker": "mail@api.example.com", "state": "open", "since": "2027-01-15T08:00:00.000Z", "calls": 9,
             "failures": 5, "refused": 3, "opened_by": "5 failures", "open_until": "2027-01-15T08:01:00.000Z",
         }] });
-        let printer = Printer::new(Wishes::default());
+        let printer = Printer::new(PrinterOptions::default());
         let text = table(&printer, &answer);
         for part in ["mail@api.example.com", "5 of 9", "5 failures; until 2027-01-15T08:01:00.000Z"] {
             assert!(text.contains(part), "{text}");
@@ -161,7 +161,7 @@ mod tests {
         let answer = json!({ "transitions": [{
             "breaker": "mail", "at": "2027-01-15T08:00:00.000Z", "from": "closed", "to": "open", "reason": "5 failures",
         }] });
-        let printer = Printer::new(Wishes::default());
+        let printer = Printer::new(PrinterOptions::default());
         let text = past(&printer, &answer);
         for part in ["mail", "closed", "open", "5 failures", "2027-01-15T08:00:00.000Z"] {
             assert!(text.contains(part), "{text}");

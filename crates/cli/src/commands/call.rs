@@ -11,10 +11,10 @@ use kernel::MISSING_KEY;
 use serde_json::{Map, Value, json};
 
 use super::jobs;
-use crate::client::{Client, segment};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style, pretty, visible};
+use crate::client::{ServerClient, segment};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle, pretty, visible};
 use crate::tool_reference::ToolReference;
 
 mod parameters;
@@ -30,7 +30,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 /// gantry call text_transform operation=keywords text='a b' options:='{"count": 3}'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_version_flag = true)]
-pub(crate) struct Call {
+pub(crate) struct CallCommand {
     #[command(flatten)]
     what: WhatToCall,
     /// Seconds the call may take
@@ -63,10 +63,10 @@ pub(crate) struct WhatToCall {
     version: Option<String>,
 }
 
-impl Call {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl CallCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
-            return Err(Failure::usage("--timeout must be more than 0 and at most 86400 seconds"));
+            return Err(CommandFailure::usage("--timeout must be more than 0 and at most 86400 seconds"));
         }
         let client = context.client()?;
         let request = self.request(self.what.request(&client).await?);
@@ -110,11 +110,11 @@ impl Call {
 
 impl WhatToCall {
     /// The body that names tool, version and parameters. The server is asked for the tool's schema where that matters.
-    pub(crate) async fn request(&self, client: &Client) -> Result<Value, Failure> {
+    pub(crate) async fn request(&self, client: &ServerClient) -> Result<Value, CommandFailure> {
         let version = match (&self.version, &self.tool.version) {
             (Some(_), Some(_)) => {
                 return Err(
-                    Failure::usage("the version is given twice").hint("give either id@RANGE or --version RANGE")
+                    CommandFailure::usage("the version is given twice").hint("give either id@RANGE or --version RANGE")
                 );
             }
             (flag, inline) => flag.as_ref().or(inline.as_ref()).cloned(),
@@ -140,16 +140,16 @@ impl WhatToCall {
 }
 
 /// A key that is missing is asked for by the name it has here.
-fn say_where_keys_go(failure: Failure) -> Failure {
+fn say_where_keys_go(failure: CommandFailure) -> CommandFailure {
     if !failure.misses(MISSING_KEY) {
         return failure;
     }
     failure.hint("give `--idempotency-key KEY`, the same whenever you mean the same act; nothing was run")
 }
 
-async fn schema_of(client: &Client, tool: &str, version: Option<&str>) -> Result<Value, Failure> {
+async fn schema_of(client: &ServerClient, tool: &str, version: Option<&str>) -> Result<Value, CommandFailure> {
     let path = format!("/v1/tools/{}/versions/{}", segment(tool), segment(version.unwrap_or("LATEST")));
-    let mut answer = match client.get(&path).await.map_err(Failure::from) {
+    let mut answer = match client.get(&path).await.map_err(CommandFailure::from) {
         Ok(answer) => answer,
         // A tool this token may not know has no schema for us; the call itself will say what is wrong.
         Err(failure) if failure.code.as_deref() == Some(ErrorCode::E3101.as_str()) => return Ok(Value::Null),
@@ -165,7 +165,11 @@ fn show(printer: &Printer, answer: &Value) {
         match headline(result) {
             // Only for people: whatever reads a pipe wants the JSON alone.
             Some(headline) if printer.is_for_people() => {
-                format!("{}\n{}", printer.style(&visible(&headline), Style::Bold), printer.style(&text, Style::Dim))
+                format!(
+                    "{}\n{}",
+                    printer.style(&visible(&headline), TextStyle::Bold),
+                    printer.style(&text, TextStyle::Dim)
+                )
             }
             _ => text,
         }
@@ -173,7 +177,7 @@ fn show(printer: &Printer, answer: &Value) {
     if let Some(notice) = answer.pointer("/execution_metadata/deprecation").filter(|notice| !notice.is_null()) {
         printer.warn(&deprecation(answer, notice));
     }
-    printer.note(&printer.on_stderr(&footer(answer), Style::Dim));
+    printer.note(&printer.on_stderr(&footer(answer), TextStyle::Dim));
 }
 
 /// The one value that matters, where a result has one by the name `result`.
@@ -230,11 +234,11 @@ mod tests {
     fn a_missing_key_is_asked_for_by_its_flag() {
         let problem = json!({ "error": { "code": "E3004", "message": "calls need an idempotency key",
             "resolution": "set `execution_options.idempotency_key`", "details": { "missing": MISSING_KEY } } });
-        let told = say_where_keys_go(Failure::from_problem(problem.clone()).unwrap()).hint.unwrap();
+        let told = say_where_keys_go(CommandFailure::from_problem(problem.clone()).unwrap()).hint.unwrap();
         assert!(told.contains("--idempotency-key") && !told.contains("execution_options"), "{told}");
         let mut other = problem;
         other["error"]["details"]["missing"] = json!("something else");
-        let told = say_where_keys_go(Failure::from_problem(other).unwrap()).hint.unwrap();
+        let told = say_where_keys_go(CommandFailure::from_problem(other).unwrap()).hint.unwrap();
         assert!(told.contains("execution_options"), "{told}");
     }
 
@@ -242,7 +246,7 @@ mod tests {
     fn the_request_carries_only_what_was_asked_for() {
         let what = WhatToCall { tool: "calculator".parse().unwrap(), pairs: Vec::new(), params: None, version: None };
         let body = what.body(None, &Map::new());
-        let call = Call { what, timeout: Some(1.5), idempotency_key: None, r#async: false, wait: false };
+        let call = CallCommand { what, timeout: Some(1.5), idempotency_key: None, r#async: false, wait: false };
         let request = call.request(body);
         assert_eq!(
             request,

@@ -3,8 +3,8 @@
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
-use crate::context::Context;
+use crate::arguments::GantryArguments;
+use crate::context::CommandContext;
 
 /// Print a completion script for a shell
 ///
@@ -13,7 +13,7 @@ use crate::context::Context;
 /// fish: gantry completions fish > ~/.config/fish/completions/gantry.fish
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsCommand {
     #[arg(value_enum)]
     shell: KnownShell,
 }
@@ -25,8 +25,8 @@ enum KnownShell {
     Fish,
 }
 
-impl Completions {
-    pub(crate) fn run(self, context: &Context) {
+impl CompletionsCommand {
+    pub(crate) fn run(self, context: &CommandContext) {
         context.printer.raw(&script(self.shell));
     }
 }
@@ -38,7 +38,7 @@ fn script(shell: KnownShell) -> String {
         KnownShell::Fish => Shell::Fish,
     };
     let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "gantry", &mut bytes);
+    clap_complete::generate(shell, &mut GantryArguments::command(), "gantry", &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::config::reference;
-use crate::context::Context;
+use crate::context::CommandContext;
 
 /// Print the reference page of the configuration
 #[derive(Debug, Args)]
@@ -11,7 +11,7 @@ pub(crate) struct ConfigReference {}
 
 impl ConfigReference {
     #[expect(clippy::unused_self, reason = "every command has the same shape")]
-    pub(crate) fn run(self, context: &Context) {
+    pub(crate) fn run(self, context: &CommandContext) {
         context.printer.raw(&reference::page());
     }
 }

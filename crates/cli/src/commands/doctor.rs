@@ -8,12 +8,12 @@
 use clap::Args;
 use serde_json::json;
 
-use super::Outcome;
-use crate::config::Config;
+use super::CommandOutcome;
+use crate::config::GantryConfig;
 use crate::config::settings::all_keys;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle};
 
 mod checks;
 mod isolation;
@@ -22,7 +22,7 @@ mod tls;
 
 /// Check the configuration, the data directory and the server
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorCommand {
     /// Also every setting in force, and where it comes from
     #[arg(long)]
     settings: bool,
@@ -85,7 +85,7 @@ impl Finding {
     }
 
     /// `otherwise`: what to do if the failure does not say it.
-    fn of_failure(what: &'static str, failure: Failure, otherwise: &str) -> Self {
+    fn of_failure(what: &'static str, failure: CommandFailure, otherwise: &str) -> Self {
         let detail = if failure.reasons.is_empty() {
             failure.message
         } else {
@@ -95,8 +95,8 @@ impl Finding {
     }
 }
 
-impl Doctor {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl DoctorCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let config = context.config(Vec::new());
         let mut findings = checks::data_dir(&context.data_dir());
         match &config {
@@ -131,13 +131,13 @@ impl Doctor {
             }
             text
         });
-        Ok(if healthy { Outcome::Done } else { Outcome::Unfit })
+        Ok(if healthy { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 }
 
 /// Every key with its value in force and its source; secrets hidden by their type.
-fn values(config: &Config) -> Vec<[String; 3]> {
-    let line = |key: &'static crate::config::key::Key| match config.settings.get(key) {
+fn values(config: &GantryConfig) -> Vec<[String; 3]> {
+    let line = |key: &'static crate::config::key::ConfigKey| match config.settings.get(key) {
         Some((value, origin)) => [key.title(), value.to_string(), origin.to_string()],
         None => [key.title(), format!("(unset: {})", key.unset), "default".to_owned()],
     };
@@ -148,14 +148,14 @@ fn report(printer: &Printer, findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
     let lines = findings.iter().map(|finding| {
         let (mark, style) = match finding.health {
-            Health::Well => ("✓", Style::Green),
-            Health::Notable => ("!", Style::Yellow),
-            Health::Absent => ("–", Style::Dim),
-            Health::Bad => ("✗", Style::Red),
+            Health::Well => ("✓", TextStyle::Green),
+            Health::Notable => ("!", TextStyle::Yellow),
+            Health::Absent => ("–", TextStyle::Dim),
+            Health::Bad => ("✗", TextStyle::Red),
         };
         let mut line = format!("{} {:width$}  {}", printer.style(mark, style), finding.what, finding.detail);
         if let Some(fix) = &finding.fix {
-            line.push_str(&format!("\n  {:width$}  {} {fix}", "", printer.style("fix:", Style::Cyan)));
+            line.push_str(&format!("\n  {:width$}  {} {fix}", "", printer.style("fix:", TextStyle::Cyan)));
         }
         line
     });

@@ -6,21 +6,21 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Ask a running server how it and each of its dependencies are (exit code 1 if not well)
 #[derive(Debug, Args)]
-pub(crate) struct Health {
+pub(crate) struct HealthCommand {
     /// Only what calls cannot do without decides the exit code
     #[arg(long)]
     required: bool,
 }
 
-impl Health {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl HealthCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let answer = context.client()?.health().await?;
         let says = |key: &str| answer.get(key).and_then(Value::as_bool);
         let well = says("healthy") == Some(true) && (self.required || says("degraded") == Some(false));
@@ -34,7 +34,7 @@ impl Health {
                  tenant with the role admin, operator or auditor, or ask with --required",
             );
         }
-        Ok(if well { Outcome::Done } else { Outcome::Unfit })
+        Ok(if well { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 }
 

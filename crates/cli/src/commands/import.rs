@@ -2,29 +2,29 @@
 
 use clap::Subcommand;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
-pub(super) mod bringing_in;
-pub(super) mod existing;
+pub(super) mod existing_servers;
 mod machine;
 mod mcp;
 mod nobody;
 pub(crate) mod package_step;
 mod plan;
+pub(super) mod server_intake;
 pub(super) mod trial;
 
 pub(super) use machine::ThisMachine;
 
 /// Take over what another program is configured with
 #[derive(Debug, Subcommand)]
-pub(crate) enum Import {
+pub(crate) enum ImportCommand {
     Mcp(mcp::ImportMcp),
 }
 
-impl Import {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ImportCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Mcp(command) => command.run(context).await,
         }

@@ -3,16 +3,16 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 /// List the servers and workers that are there
 #[derive(Debug, Args)]
-pub(crate) struct Instances {}
+pub(crate) struct InstancesCommand {}
 
-impl Instances {
-    pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+impl InstancesCommand {
+    pub(crate) async fn run(context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get("/v1/instances").await?;
         context.printer.answer(&answer, |printer| table(printer, &answer));
         if answer.get("current") == Some(&Value::Bool(false)) {
@@ -46,7 +46,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn the_one_that_answers_is_marked() {
@@ -55,7 +55,7 @@ mod tests {
               "started_at": "2027-01-15T08:00:00.000Z", "last_seen_at": "2027-01-15T09:00:00.000Z", "self": true },
             { "id": "i-2", "role": "worker" },
         ] });
-        let text = table(&Printer::new(Wishes::default()), &answer);
+        let text = table(&Printer::new(PrinterOptions::default()), &answer);
         assert!(text.contains("i-1 *") && text.contains("postgres/13") && text.contains("worker"), "{text}");
         assert!(!text.contains("i-2 *"), "{text}");
     }

@@ -7,12 +7,12 @@ use contract::ids::{InvocationId, TenantId};
 use serde_json::{Value, json};
 
 use super::agent::in_tenant;
-use crate::client::{Client, segment};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::client::{ServerClient, segment};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, pretty, visible};
 
-mod watching;
+mod watch;
 
 /// Pauses between two looks at a job: the first, how they grow, and the longest (ASYNC-003).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -23,19 +23,19 @@ const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// See, watch, cancel and repeat what is done in the background
 #[derive(Debug, Subcommand)]
-pub(crate) enum Jobs {
-    List(List),
-    Show(Named),
-    Watch(watching::Watch),
-    Cancel(Cancel),
-    Retry(Retry),
-    Unknown(Unknown),
-    Resolve(Resolve),
+pub(crate) enum JobsCommand {
+    List(JobListCommand),
+    Show(JobShowCommand),
+    Watch(watch::JobWatchCommand),
+    Cancel(JobCancelCommand),
+    Retry(JobRetryCommand),
+    Unknown(JobUnknownCommand),
+    Resolve(JobResolveCommand),
 }
 
 /// List jobs, newest first
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct JobListCommand {
     /// Whose jobs [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -55,7 +55,7 @@ pub(crate) struct List {
 
 /// Show where a job stands, and its result once there is one
 #[derive(Debug, Args)]
-pub(crate) struct Named {
+pub(crate) struct JobShowCommand {
     /// The invocation id
     id: InvocationId,
     /// Whose job [default: the token's own tenant]
@@ -65,9 +65,9 @@ pub(crate) struct Named {
 
 /// Cancel a job: one that waits never starts, a running tool is told and then ended
 #[derive(Debug, Args)]
-pub(crate) struct Cancel {
+pub(crate) struct JobCancelCommand {
     #[command(flatten)]
-    job: Named,
+    job: JobShowCommand,
     /// Why
     #[arg(long)]
     reason: Option<String>,
@@ -75,14 +75,14 @@ pub(crate) struct Cancel {
 
 /// Begin a job that failed, died or was cancelled again, under a new id
 #[derive(Debug, Args)]
-pub(crate) struct Retry {
+pub(crate) struct JobRetryCommand {
     #[command(flatten)]
-    job: Named,
+    job: JobShowCommand,
 }
 
 /// List calls of which nobody knows whether they had their effect
 #[derive(Debug, Args)]
-pub(crate) struct Unknown {
+pub(crate) struct JobUnknownCommand {
     /// Whose calls [default: the token's own tenant, or all for administrators of the installation]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -94,9 +94,9 @@ pub(crate) struct Unknown {
 /// Say what became of a call whose effect nobody could know of
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("outcome").required(true))]
-pub(crate) struct Resolve {
+pub(crate) struct JobResolveCommand {
     #[command(flatten)]
-    job: Named,
+    job: JobShowCommand,
     /// The effect happened
     #[arg(long, group = "outcome")]
     happened: bool,
@@ -111,8 +111,8 @@ pub(crate) struct Resolve {
     note: Option<String>,
 }
 
-impl Jobs {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobsCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         match self {
             Self::List(command) => command.run(context).await,
             Self::Show(command) => command.show(context).await,
@@ -125,8 +125,8 @@ impl Jobs {
     }
 }
 
-impl List {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobListCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let given = [
             ("tenant", self.tenant.map(|tenant| tenant.to_string())),
             ("state", self.state),
@@ -143,21 +143,21 @@ impl List {
     }
 }
 
-impl Named {
+impl JobShowCommand {
     /// The path of the job, or of something about it.
     fn path(&self, end: &str) -> String {
         format!("/v1/invocations/{}{end}{}", self.id, in_tenant(self.tenant.as_ref()))
     }
 
-    async fn show(self, context: &Context) -> Result<(), Failure> {
+    async fn show(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get(&self.path("")).await?;
         context.printer.answer(&answer, |_| visible(&told(&answer)).into_owned());
         Ok(())
     }
 }
 
-impl Cancel {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobCancelCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let body = self.reason.as_ref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
         let answer = context.client()?.post(&self.job.path("/cancel"), &body).await?;
         context.printer.answer(&answer, |_| text(&answer, "message"));
@@ -165,16 +165,16 @@ impl Cancel {
     }
 }
 
-impl Retry {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobRetryCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.post(&self.job.path("/retry"), &json!({})).await?;
         context.printer.answer(&answer, |_| format!("begun again as {}", text(&answer, "invocation_id")));
         Ok(())
     }
 }
 
-impl Unknown {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobUnknownCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let tenant = self.tenant.map(|tenant| format!("&tenant={}", segment(tenant.as_str()))).unwrap_or_default();
         let client = context.client()?;
         let mut answer = client.get(&format!("/v1/ledger?state=unknown&limit={}{tenant}", self.limit)).await?;
@@ -211,8 +211,8 @@ impl Unknown {
     }
 }
 
-impl Resolve {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl JobResolveCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let outcome = if self.happened { "happened" } else { "did_not_happen" };
         let mut body = json!({ "outcome": outcome });
         if let Some(members) = body.as_object_mut() {
@@ -227,7 +227,7 @@ impl Resolve {
 
 /// Jobs that are in no ledger and of which nobody knows whether they were done: workflows that other queues asked for, and what
 /// waited in a backup. Of those that failed the newest are looked at; `in_ledger` are the calls that are listed anyway.
-async fn unknown_jobs(client: &Client, tenant: &str, in_ledger: &Value) -> Result<Vec<Value>, Failure> {
+async fn unknown_jobs(client: &ServerClient, tenant: &str, in_ledger: &Value) -> Result<Vec<Value>, CommandFailure> {
     const LOOKED_AT_MAX: u16 = 200;
     let calls = in_ledger.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_listed = |id: &str| calls.iter().any(|call| text(call, "invocation_id") == id);
@@ -271,7 +271,7 @@ pub(super) fn has_ended(answer: &Value) -> bool {
 }
 
 /// Looks at a job, less and less often, until it has ended. A job that failed is a failure here too.
-pub(super) async fn wait_for_end(client: &Client, id: &str) -> Result<Value, Failure> {
+pub(super) async fn wait_for_end(client: &ServerClient, id: &str) -> Result<Value, CommandFailure> {
     let waiting = async {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -280,18 +280,17 @@ pub(super) async fn wait_for_end(client: &Client, id: &str) -> Result<Value, Fai
                 _ if !has_ended(&answer) => {}
                 "success" => return Ok(as_a_call(answer)),
                 _ => {
-                    return Err(
-                        Failure::from_problem(answer).unwrap_or_else(|| Failure::new("the job did not succeed"))
-                    );
+                    return Err(CommandFailure::from_problem(answer)
+                        .unwrap_or_else(|| CommandFailure::new("the job did not succeed")));
                 }
             }
             tokio::time::sleep(pause).await;
             pause = pause.mul_f64(PAUSE_GROWTH).min(LONGEST_PAUSE);
         }
     };
-    tokio::time::timeout(WAIT_MAX, waiting)
-        .await
-        .unwrap_or_else(|_| Err(Failure::new("the job did not end in time").hint(format!("`gantry jobs show {id}`"))))
+    tokio::time::timeout(WAIT_MAX, waiting).await.unwrap_or_else(|_| {
+        Err(CommandFailure::new("the job did not end in time").hint(format!("`gantry jobs show {id}`")))
+    })
 }
 
 /// The status of a job that is done, as the answer of a call.
@@ -373,7 +372,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        resolve: Resolve,
+        resolve: JobResolveCommand,
     }
 
     const ID: &str = "018f0000-0000-7000-8000-000000000001";

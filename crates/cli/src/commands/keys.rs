@@ -3,13 +3,13 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Replace the key that signs tokens
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     /// Sign with a new key from now on
     ///
     /// Tokens of the former keys stay valid until they expire. If a key has leaked, also remove its file from
@@ -17,8 +17,8 @@ pub(crate) enum Keys {
     Rotate,
 }
 
-impl Keys {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl KeysCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let Self::Rotate = self;
         let answer = context.client()?.post("/v1/keys/rotate", &json!({})).await?;
         let kid = answer.get("kid").and_then(Value::as_str).unwrap_or_default();

@@ -3,21 +3,21 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Show or change how much a running server says in its log
 ///
 /// The change holds until the server ends; `[log] level` is what it starts with.
 #[derive(Debug, Args)]
-pub(crate) struct LogLevel {
+pub(crate) struct LogLevelCommand {
     /// `error`, `warn`, `info`, `debug` or `trace`, or per module: `info,gantry_calls=debug`
     level: Option<String>,
 }
 
-impl LogLevel {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl LogLevelCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let client = context.client()?;
         let answer = match self.level {
             None => client.get("/v1/admin/log-level").await?,

@@ -12,9 +12,9 @@ use policy::{MintRequest, Role};
 use serde_json::{Value, json};
 
 use super::serve;
-use crate::client::Client;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::client::ServerClient;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod install;
 mod relay;
@@ -29,7 +29,7 @@ const SCOPES: [&str; 5] = ["tool:*", "filesystem:read:*", "filesystem:write:*", 
 /// `gantry mcp install --client claude` prints what to put into a client's configuration.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Mcp {
+pub(crate) struct McpCommand {
     #[command(subcommand)]
     command: Option<More>,
     /// Only the tools of this toolset (`[mcp.toolsets.NAME]`)
@@ -42,16 +42,16 @@ pub(crate) struct Mcp {
 
 #[derive(Debug, Subcommand)]
 enum More {
-    Install(install::Install),
+    Install(install::McpInstallCommand),
 }
 
-impl Mcp {
+impl McpCommand {
     /// Does it serve, rather than help to connect?
     pub(crate) fn is_server(&self) -> bool {
         self.command.is_none()
     }
 
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         if let Some(More::Install(install)) = self.command {
             return install.run(context).await;
         }
@@ -71,16 +71,17 @@ impl Mcp {
 }
 
 /// A token for an agent that may use every tool.
-fn wish(sub: Subject, ttl_seconds: u64) -> Result<MintRequest, Failure> {
-    let tools =
-        vec![serde_json::from_value(json!({ "tool_id": "*" })).map_err(|error| Failure::new(error.to_string()))?];
-    let scopes: Result<Vec<policy::Scope>, _> = SCOPES.iter().map(|scope| scope.parse()).collect();
+fn wish(sub: Subject, ttl_seconds: u64) -> Result<MintRequest, CommandFailure> {
+    let tools = vec![
+        serde_json::from_value(json!({ "tool_id": "*" })).map_err(|error| CommandFailure::new(error.to_string()))?,
+    ];
+    let scopes: Result<Vec<policy::PermissionScope>, _> = SCOPES.iter().map(|scope| scope.parse()).collect();
     Ok(MintRequest {
         sub,
         tenant: TenantId::home(),
         roles: vec![Role::Agent],
         tools,
-        scopes: scopes.map_err(|_| Failure::new("a scope of this release is none"))?,
+        scopes: scopes.map_err(|_| CommandFailure::new("a scope of this release is none"))?,
         limits: Vec::new(),
         budget: None,
         user_did: None,
@@ -91,11 +92,11 @@ fn wish(sub: Subject, ttl_seconds: u64) -> Result<MintRequest, Failure> {
 }
 
 /// Has the running server make one.
-async fn minted(client: &Client, wish: &MintRequest) -> Result<String, Failure> {
+async fn minted(client: &ServerClient, wish: &MintRequest) -> Result<String, CommandFailure> {
     let body = json!({
         "sub": wish.sub, "roles": wish.roles, "tools": wish.tools, "scopes": wish.scopes, "ttl_seconds": wish.ttl_seconds,
     });
     let answer = client.post("/v1/tokens", &body).await?;
     let token = answer.get("token").and_then(Value::as_str).map(str::to_owned);
-    token.ok_or_else(|| Failure::new("the server answered without a token"))
+    token.ok_or_else(|| CommandFailure::new("the server answered without a token"))
 }

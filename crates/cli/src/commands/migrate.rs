@@ -3,36 +3,36 @@
 //! A server migrates its store when it starts, so nobody has to run this. It is for whoever wants to do that apart from a
 //! rollout, or with a role that may create tables while the server's own may not.
 
-mod copying;
+mod copy;
 
 use clap::Subcommand;
 use serde_json::json;
-use store::Steps;
+use store::SchemaSteps;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::open_store::{OpenStore, unusable};
 
 /// Look at the shape of the store, bring it up to date, or copy it into a database
 #[derive(Debug, Subcommand)]
-pub(crate) enum Migrate {
+pub(crate) enum MigrateCommand {
     /// Say which steps are missing; exit code 1 if any is, or if a copy into the database was not finished
     Status,
     /// Take the missing steps, all or none
     ///
     /// Steps only add, so instances of the release before go on working meanwhile.
     Up,
-    Copy(copying::Copy),
+    Copy(copy::MigrateCopyCommand),
 }
 
-impl Migrate {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl MigrateCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         if let Self::Copy(command) = self {
             command.run(context).await?;
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         }
         if matches!(self, Self::Up) {
             let (config, data_dir) = (context.config(Vec::new())?, context.data_dir());
@@ -54,11 +54,11 @@ impl Migrate {
             ),
             (missing, _) => format!("{place}: {missing} of {} steps are missing", steps.known),
         });
-        Ok(if steps.missing() == 0 { Outcome::Done } else { Outcome::Unfit })
+        Ok(if steps.missing() == 0 { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 }
 
-async fn look(context: &Context) -> Result<(String, Steps), Failure> {
+async fn look(context: &CommandContext) -> Result<(String, SchemaSteps), CommandFailure> {
     let config = context.config(Vec::new())?;
     match config.store.database() {
         Some(database) => {
@@ -67,7 +67,7 @@ async fn look(context: &Context) -> Result<(String, Steps), Failure> {
         }
         None => {
             let file = config.store.file(context.data_dir().path());
-            let steps = SqliteStore::steps(&file).map_err(|error| Failure::new(error.to_string()))?;
+            let steps = SqliteStore::steps(&file).map_err(|error| CommandFailure::new(error.to_string()))?;
             Ok((format!("sqlite:{}", file.display()), steps))
         }
     }

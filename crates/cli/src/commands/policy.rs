@@ -4,9 +4,9 @@
 
 use clap::Subcommand;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod apply;
 mod check;
@@ -16,17 +16,17 @@ mod test;
 
 /// Check, test, show and apply policies, and ask why a call is refused
 #[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
-    Check(check::Check),
-    Test(test::Test),
-    Show(show::Show),
-    Apply(apply::Apply),
-    History(show::History),
-    Explain(explain::Explain),
+pub(crate) enum PolicyCommand {
+    Check(check::PolicyCheckCommand),
+    Test(test::PolicyTestCommand),
+    Show(show::PolicyShowCommand),
+    Apply(apply::PolicyApplyCommand),
+    History(show::PolicyHistoryCommand),
+    Explain(explain::PolicyExplainCommand),
 }
 
-impl Policy {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl PolicyCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Check(command) => return command.run(context),
             Self::Test(command) => return command.run(context),
@@ -35,6 +35,6 @@ impl Policy {
             Self::Apply(command) => command.run(context).await?,
             Self::History(command) => command.run(context).await?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

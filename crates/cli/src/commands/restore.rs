@@ -3,7 +3,7 @@
 //! Everything is put beside its place first and checked; only then does it move. What was there before goes aside and is
 //! not deleted. Into PostgreSQL rows are written at once, but the database is not a store before all of them were compared.
 
-mod staging;
+mod staged_files;
 mod tables;
 
 use std::fs::File;
@@ -16,16 +16,16 @@ use contract::error::{ErrorCode, Refusal};
 use kernel::ports::clock::Clock as _;
 use kernel::ports::entropy::new_trace_id;
 use serde_json::json;
-use store::moving::HeldJobs;
+use store::transfer::HeldJobs;
 
 use super::backup::stamp;
 use crate::backup_file::{BackupReader, StoreKind};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::machine::{OsEntropy, SystemClock};
 use crate::plain_file;
 use crate::store_place::StorePlace;
-use staging::Staging;
+use staged_files::Staging;
 
 /// Bring a backup back; no server may be running
 ///
@@ -35,7 +35,7 @@ use staging::Staging;
 /// over; with --force it is moved aside. Jobs that waited when the backup was made, and must not be done twice, come back as
 /// `indeterminate`: `gantry jobs unknown` lists them.
 #[derive(Debug, Args)]
-pub(crate) struct Restore {
+pub(crate) struct RestoreCommand {
     /// The backup
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -50,13 +50,13 @@ pub(crate) struct Restore {
     run_jobs: bool,
 }
 
-impl Restore {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl RestoreCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let head = open(&self.file)?.head().map_err(|error| unusable(&self.file, &error))?;
         let place = StorePlace::of(context, self.store.as_deref())?;
         let data_dir = context.data_dir();
         if let Some(running) = data_dir.running_server() {
-            return Err(Failure::new(format!("a server is running on this data directory ({})", running.url))
+            return Err(CommandFailure::new(format!("a server is running on this data directory ({})", running.url))
                 .hint("stop it first; nothing was changed"));
         }
         let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
@@ -77,11 +77,11 @@ impl Restore {
                 jobs_held = tables::load(context, &self.file, &head, url, &staging, held.as_ref()).await?;
             }
             (StorePlace::Postgres(_), StoreKind::Sqlite) => {
-                return Err(Failure::usage("this is a backup of SQLite, and the store is PostgreSQL")
+                return Err(CommandFailure::usage("this is a backup of SQLite, and the store is PostgreSQL")
                     .hint("restore it with --store sqlite:PATH, then `gantry migrate copy` brings it over"));
             }
             (StorePlace::Sqlite(_), StoreKind::Postgres) => {
-                return Err(Failure::usage("this is a backup of PostgreSQL, and the store is SQLite")
+                return Err(CommandFailure::usage("this is a backup of PostgreSQL, and the store is SQLite")
                     .hint("name an empty database with --store postgres://…"));
             }
         }
@@ -120,7 +120,7 @@ impl Restore {
 }
 
 /// How jobs end that must not be begun again by who restores them. (decision 0112)
-fn held_jobs() -> Result<HeldJobs, Failure> {
+fn held_jobs() -> Result<HeldJobs, CommandFailure> {
     let refusal = Refusal::new(
         ErrorCode::E3413,
         "the job waited when the backup was made from which this server was restored; nobody knows whether it was done since",
@@ -136,11 +136,11 @@ fn held_jobs() -> Result<HeldJobs, Failure> {
 }
 
 /// The backup from its beginning.
-fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, Failure> {
+fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, CommandFailure> {
     let file = plain_file::open(path).map_err(|error| unusable(path, &error))?;
     Ok(BackupReader::new(BufReader::new(file)))
 }
 
-fn unusable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be restored: {error}", path.display())).hint("nothing was changed")
+fn unusable(path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::new(format!("`{}` cannot be restored: {error}", path.display())).hint("nothing was changed")
 }

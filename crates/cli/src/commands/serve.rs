@@ -22,39 +22,39 @@ use server::Door;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::Outcome;
-use crate::config::key::{Key, Value};
-use crate::config::{Config, log, process, server as server_section, tools};
-use crate::context::Context;
+use super::CommandOutcome;
+use crate::config::key::{ConfigKey, KeyValue};
+use crate::config::{GantryConfig, log, process, server as server_section, tools};
+use crate::context::CommandContext;
 use crate::data_dir::RunningServer;
-use crate::failure::Failure;
-use crate::policy_files::following::PolicyFollower;
-use crate::tool_folders::loading::Loader;
-use crate::tool_folders::watching::ToolWatcher;
+use crate::failure::CommandFailure;
+use crate::policy_files::follower::PolicyFollower;
+use crate::tool_folders::loader::FolderLoader;
+use crate::tool_folders::watcher::ToolWatcher;
 
 pub(super) mod alone;
 mod archive;
+mod assembly;
 mod audit_sinks;
 mod banner;
 mod callbacks;
-mod crew;
 mod development;
 mod insights;
 mod installation;
 mod jobs;
-mod ledger_keeping;
+mod ledger_upkeep;
 mod log_heads;
+mod membership;
 mod shared_state;
 mod signals;
 mod tls;
 mod upstreams;
-mod wiring;
 mod worker;
 
+use assembly::{KernelAssembly, RunningKernel};
 use banner::Banner;
-pub(super) use development::Development;
+pub(super) use development::DevelopmentTool;
 use tls::TlsKeeper;
-use wiring::{House, Household};
 
 /// How long the audit log and the store have to finish after the last call.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ const CLEANING_INTERVAL: Duration = Duration::from_hours(24);
 ///
 /// Without any configuration: data in ./.gantry, built-in tools, http://127.0.0.1:7300.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeCommand {
     /// Address and port; port 0 picks a free one and prints it [default: 127.0.0.1:7300]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -92,17 +92,21 @@ pub(crate) struct Serve {
     worker_only: bool,
     /// No flag leads here: see `gantry tool dev`.
     #[arg(skip)]
-    development: Option<Development>,
+    development: Option<DevelopmentTool>,
 }
 
-impl Serve {
+impl ServeCommand {
     /// The same, without doors for calls.
     pub(super) fn into_worker(self) -> Self {
         Self { worker_only: true, ..self }
     }
 
     /// A server for the development of one tool.
-    pub(super) fn of_development(listen: SocketAddr, unsandboxed_processes: bool, development: Development) -> Self {
+    pub(super) fn of_development(
+        listen: SocketAddr,
+        unsandboxed_processes: bool,
+        development: DevelopmentTool,
+    ) -> Self {
         Self {
             listen: Some(listen.to_string()),
             tls_cert: None,
@@ -116,41 +120,41 @@ impl Serve {
         }
     }
 
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let config = context.config(self.flags())?;
         worker::refuse_without_others(&config)?;
         self.tool_folders_are_there()?;
-        let redacting = wiring::redacting(context, &config)?;
-        let redaction = telemetry::Redaction::new(redacting.of_all());
+        let redacting = assembly::redacting(context, &config)?;
+        let redaction = telemetry::TraceRedaction::new(redacting.of_all());
         let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
-            .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
+            .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
-        let house = wiring::build(context, &config, redacting).await?.with_drafts(self.development.is_some());
+        let house = assembly::build(context, &config, redacting).await?.with_drafts(self.development.is_some());
         let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
-        let Household { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared, news } =
+        let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared, news } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
         }
-        let builtin = wiring::register_builtins(&kernel, &house).await?;
+        let builtin = assembly::register_builtins(&kernel, &house).await?;
         let folders = load(loaders).await;
 
         let stored = house.servers()?;
         let catalogue = upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
 
-        ledger_keeping::begin(&kernel).await?;
+        ledger_upkeep::begin(&kernel).await?;
 
         let running = announcement(&listener, tls.is_some())?;
         let announced = context.data_dir().announce(&running)?;
-        let door = wiring::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+        let door = assembly::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
         let listener = listening(listener, tls.as_ref(), &config);
         door.ask_about_servers(Arc::clone(&catalogue) as _);
         door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
         door.ask_about_shared_state(Arc::clone(&shared));
-        let (crew, announcing) = crew::join(&house, &config, &shared, &running, &door);
+        let (crew, announcing) = membership::join(&house, &config, &shared, &running, &door);
         door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
@@ -162,7 +166,7 @@ impl Serve {
         keepers.push(tokio::spawn(shared_state::watch(shared, Arc::clone(&house.metrics), clock)));
         keepers.extend(archive::keep(&house, config.retention));
         keepers.extend(log_heads::keep(&house, recorder.log()));
-        keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
+        keepers.extend(ledger_upkeep::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend(watch(folders, &door, &house));
         let tools = kernel.registry().snapshot().tool_count();
         match &self.development {
@@ -179,7 +183,7 @@ impl Serve {
             drained = server::serve(listener, door, background.held_at(signals.first())) => drained,
             () = signals.second() => {
                 announced.withdraw();
-                return Err(Failure::new("stopped at once, because of a second signal"));
+                return Err(CommandFailure::new("stopped at once, because of a second signal"));
             }
         };
         tracing::info!(
@@ -212,76 +216,79 @@ impl Serve {
         tokio::select! {
             closed = closed => {
                 announced.withdraw();
-                closed.map_err(|_| Failure::new("the audit log could not be flushed in time").hint("look at the disk and at the log above"))?;
+                closed.map_err(|_| CommandFailure::new("the audit log could not be flushed in time").hint("look at the disk and at the log above"))?;
             }
             () = signals.second() => {
                 announced.withdraw();
-                return Err(Failure::new("stopped at once, because of a second signal"));
+                return Err(CommandFailure::new("stopped at once, because of a second signal"));
             }
         }
         context.printer.note("stopped");
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 
     /// A folder that was named and is not there is a slip; one in the configuration may come later.
-    fn tool_folders_are_there(&self) -> Result<(), Failure> {
+    fn tool_folders_are_there(&self) -> Result<(), CommandFailure> {
         let missing = self.tools.iter().find(|dir| !std::fs::metadata(dir).is_ok_and(|found| found.is_dir()));
-        missing.map_or(Ok(()), |dir| Err(Failure::usage(format!("--tools: there is no folder `{}`", dir.display()))))
+        missing.map_or(Ok(()), |dir| {
+            Err(CommandFailure::usage(format!("--tools: there is no folder `{}`", dir.display())))
+        })
     }
 
     /// What the command line says about the configuration.
-    fn flags(&self) -> Vec<(&'static Key, Value)> {
-        let mut flags: Vec<(&'static Key, Value)> = Vec::new();
+    fn flags(&self) -> Vec<(&'static ConfigKey, KeyValue)> {
+        let mut flags: Vec<(&'static ConfigKey, KeyValue)> = Vec::new();
         if let Some(listen) = &self.listen {
-            flags.push((&server_section::LISTEN, Value::Text(listen.clone())));
+            flags.push((&server_section::LISTEN, KeyValue::Text(listen.clone())));
         }
         for (key, file) in [
             (&server_section::TLS_CERT, &self.tls_cert),
             (&server_section::TLS_KEY, &self.tls_key),
             (&server_section::TLS_CLIENT_CA, &self.tls_client_ca),
         ] {
-            flags.extend(file.iter().map(|file| (key, Value::Text(file.to_string_lossy().into_owned()))));
+            flags.extend(file.iter().map(|file| (key, KeyValue::Text(file.to_string_lossy().into_owned()))));
         }
         if !self.tools.is_empty() {
             let dirs = self.tools.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
-            flags.push((&tools::DIRS, Value::List(dirs)));
+            flags.push((&tools::DIRS, KeyValue::List(dirs)));
         }
         if self.insecure_plaintext {
-            flags.push((&server_section::INSECURE_PLAINTEXT, Value::Flag(true)));
+            flags.push((&server_section::INSECURE_PLAINTEXT, KeyValue::Flag(true)));
         }
         if self.unsandboxed_processes {
-            flags.push((&process::UNSANDBOXED, Value::Flag(true)));
+            flags.push((&process::UNSANDBOXED, KeyValue::Flag(true)));
         }
         if self.development.is_some() {
-            flags.push((&log::LEVEL, Value::Text(development::LOG_LEVEL.to_owned())));
+            flags.push((&log::LEVEL, KeyValue::Text(development::LOG_LEVEL.to_owned())));
         }
         if self.worker_only {
-            flags.push((&server_section::WORKER_ONLY, Value::Flag(true)));
+            flags.push((&server_section::WORKER_ONLY, KeyValue::Flag(true)));
         }
         flags
     }
 }
 
-async fn bind(config: &Config) -> Result<TcpListener, Failure> {
+async fn bind(config: &GantryConfig) -> Result<TcpListener, CommandFailure> {
     let listen = config.server.listen;
     TcpListener::bind(listen).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => Failure::new(format!("{listen} is in use by another program")).hint(
+        std::io::ErrorKind::AddrInUse => CommandFailure::new(format!("{listen} is in use by another program")).hint(
             "stop that one (perhaps another gantry), or choose another port: --listen 127.0.0.1:0 picks a free one",
         ),
-        std::io::ErrorKind::PermissionDenied => Failure::new(format!("this user may not listen on {listen}"))
+        std::io::ErrorKind::PermissionDenied => CommandFailure::new(format!("this user may not listen on {listen}"))
             .hint("ports below 1024 need rights; choose a higher one with --listen"),
         std::io::ErrorKind::AddrNotAvailable => {
-            Failure::new(format!("{} is not an address of this machine", listen.ip()))
+            CommandFailure::new(format!("{} is not an address of this machine", listen.ip()))
                 .hint("listen on 127.0.0.1, or on an address that `ip addr` shows")
         }
-        _ => Failure::new(format!("cannot listen on {listen}: {error}")).hint("choose another address with --listen"),
+        _ => CommandFailure::new(format!("cannot listen on {listen}: {error}"))
+            .hint("choose another address with --listen"),
     })
 }
 
 /// Says at the start which limits of process tools are not kept by the kernel.
-fn tell_limits(config: &Config) {
+fn tell_limits(config: &GantryConfig) {
     let groups = sandbox::offers().into_iter().find(|offer| offer.mechanism == sandbox::CONTROL_GROUPS);
-    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker { detail, .. }, .. }) = groups
+    if let Some(sandbox::MechanismOffer { standing: sandbox::MechanismState::Weaker { detail, .. }, .. }) = groups
         && !config.process.unsandboxed
     {
         tracing::warn!("control groups: {detail}");
@@ -289,16 +296,16 @@ fn tell_limits(config: &Config) {
 }
 
 /// The listener of the doors, in the clear or not.
-fn listening(listener: TcpListener, tls: Option<&TlsKeeper>, config: &Config) -> server::DoorListener {
+fn listening(listener: TcpListener, tls: Option<&TlsKeeper>, config: &GantryConfig) -> server::DoorListener {
     match tls {
         Some(tls) => tls.listener(listener, &config.server.limits),
         None => listener.into(),
     }
 }
 
-fn announcement(listener: &TcpListener, over_tls: bool) -> Result<RunningServer, Failure> {
+fn announcement(listener: &TcpListener, over_tls: bool) -> Result<RunningServer, CommandFailure> {
     let mut address =
-        listener.local_addr().map_err(|error| Failure::new(format!("the listener has no address: {error}")))?;
+        listener.local_addr().map_err(|error| CommandFailure::new(format!("the listener has no address: {error}")))?;
     if address.ip().is_unspecified() {
         // "Everywhere" is no address to connect to; this machine's own is.
         address.set_ip(match address {
@@ -319,7 +326,7 @@ fn keepers(
     kernel: &Arc<Kernel>,
     processes: &Arc<ProcessExecutor>,
     policies: Option<PolicyFollower>,
-    house: &House,
+    house: &KernelAssembly,
 ) -> Vec<JoinHandle<()>> {
     let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
     let learning = kernel.insights().cloned();
@@ -357,7 +364,7 @@ async fn clean_checkpoints(kernel: Arc<Kernel>, clock: Arc<dyn Clock>) {
 }
 
 /// Keeps what was loaded up to date with what is in the folders.
-fn watch(folders: Vec<(Loader, Vec<PathBuf>)>, door: &Door, house: &House) -> Vec<JoinHandle<()>> {
+fn watch(folders: Vec<(FolderLoader, Vec<PathBuf>)>, door: &Door, house: &KernelAssembly) -> Vec<JoinHandle<()>> {
     let mut keepers = Vec::new();
     for (loader, watched) in folders {
         let watcher = ToolWatcher::start(&watched);
@@ -370,7 +377,7 @@ fn watch(folders: Vec<(Loader, Vec<PathBuf>)>, door: &Door, house: &House) -> Ve
 }
 
 /// Loads every tool folder; answers also which directories to watch.
-async fn load(loaders: Vec<Loader>) -> Vec<(Loader, Vec<PathBuf>)> {
+async fn load(loaders: Vec<FolderLoader>) -> Vec<(FolderLoader, Vec<PathBuf>)> {
     let mut loaded = Vec::new();
     for mut loader in loaders {
         let (round, watched) = loader.load().await;

@@ -4,11 +4,11 @@ use clap::{Args, Subcommand};
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::Outcome;
-use super::import::bringing_in::in_tenant;
+use super::CommandOutcome;
+use super::import::server_intake::in_tenant;
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 mod add;
@@ -22,26 +22,26 @@ mod update;
 
 /// Look after the MCP servers behind Gantry
 #[derive(Debug, Subcommand)]
-pub(crate) enum Server {
-    List(List),
-    Show(show::Show),
-    Add(Box<add::Add>),
-    Edit(Box<edit::Edit>),
-    Grant(edit::Grant),
-    Update(update::Update),
-    Packages(packages::Packages),
-    Remove(Remove),
-    Restart(Restart),
-    Logs(Logs),
-    Review(review::Review),
-    Accept(review::Accept),
-    Reject(review::Reject),
-    Classify(classify::Classify),
+pub(crate) enum ServerCommand {
+    List(ServerListCommand),
+    Show(show::ServerShowCommand),
+    Add(Box<add::ServerAddCommand>),
+    Edit(Box<edit::ServerEditCommand>),
+    Grant(edit::ServerGrantCommand),
+    Update(update::ServerUpdateCommand),
+    Packages(packages::ServerPackagesCommand),
+    Remove(ServerRemoveCommand),
+    Restart(ServerRestartCommand),
+    Logs(ServerLogsCommand),
+    Review(review::ServerReviewCommand),
+    Accept(review::ServerAcceptCommand),
+    Reject(review::ServerRejectCommand),
+    Classify(classify::ServerClassifyCommand),
 }
 
 /// List the servers, how they fare, and how many tools each has
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct ServerListCommand {
     /// Whose servers [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -49,7 +49,7 @@ pub(crate) struct List {
 
 /// Take a server away: none of its tools can be called any more
 #[derive(Debug, Args)]
-pub(crate) struct Remove {
+pub(crate) struct ServerRemoveCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -63,7 +63,7 @@ pub(crate) struct Remove {
 
 /// Start a server anew and look at its tools again; calls under way finish first
 #[derive(Debug, Args)]
-pub(crate) struct Restart {
+pub(crate) struct ServerRestartCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -74,7 +74,7 @@ pub(crate) struct Restart {
 
 /// Show what a server has written to its log
 #[derive(Debug, Args)]
-pub(crate) struct Logs {
+pub(crate) struct ServerLogsCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -86,8 +86,8 @@ pub(crate) struct Logs {
     lines: u16,
 }
 
-impl Server {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ServerCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::List(command) => command.run(context).await?,
             Self::Add(command) => return command.run(context).await,
@@ -104,29 +104,31 @@ impl Server {
             Self::Reject(command) => command.run(context).await?,
             Self::Classify(command) => command.run(context).await?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
-impl List {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerListCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get(&format!("/v1/servers{}", in_tenant(self.tenant.as_ref()))).await?;
         context.printer.answer(&answer, |printer| table(printer, &answer));
         Ok(())
     }
 }
 
-impl Remove {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerRemoveCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         if !self.yes {
             let name = &self.name;
             if !context.printer.can_ask() {
-                return Err(Failure::usage(format!("removing `{name}` also forgets what was accepted of its tools"))
-                    .hint("add --yes if you mean it"));
+                return Err(CommandFailure::usage(format!(
+                    "removing `{name}` also forgets what was accepted of its tools"
+                ))
+                .hint("add --yes if you mean it"));
             }
             let question = format!("Remove `{name}` and forget what was accepted of its tools?");
             if !context.printer.confirm(&question) {
-                return Err(Failure::new("nothing was removed"));
+                return Err(CommandFailure::new("nothing was removed"));
             }
         }
         let answer = context.client()?.delete(&path(&self.name, "", self.tenant.as_ref())).await?;
@@ -135,8 +137,8 @@ impl Remove {
     }
 }
 
-impl Restart {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerRestartCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let path = path(&self.name, "/restart", self.tenant.as_ref());
         let answer = context.client()?.post(&path, &json!({})).await?;
         context.printer.answer(&answer, |printer| table(printer, &json!({ "servers": [answer] })));
@@ -144,8 +146,8 @@ impl Restart {
     }
 }
 
-impl Logs {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerLogsCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut path = path(&self.name, "/logs", self.tenant.as_ref());
         path.push_str(&format!("{}lines={}", if path.contains('?') { '&' } else { '?' }, self.lines));
         let answer = context.client()?.get(&path).await?;
@@ -200,7 +202,7 @@ fn reach(server: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn a_list_says_what_waits_for_a_decision_and_how_to_get_there() {
@@ -213,7 +215,7 @@ mod tests {
             { "name": "kept", "status": { "state": "ready", "last_error": "the successor died" }, "tools": {}, "spec": {},
               "problems": [] },
         ] });
-        let printer = Printer::new(Wishes::default());
+        let printer = Printer::new(PrinterOptions::default());
         let text = table(&printer, &answer);
         assert!(text.contains("2 of 3") && text.contains("gantry server review files"), "{text}");
         assert!(text.contains("the successor died"), "{text}");

@@ -5,16 +5,16 @@ use contract::ids::TenantId;
 use policy::ToolPattern;
 use serde_json::{Map, Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::Printer;
 
 /// See and change tenants
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tenant {
+pub(crate) enum TenantCommand {
     /// List the tenants this token may know
     List,
-    Set(Set),
+    Set(TenantSetCommand),
 }
 
 /// Add a tenant, or change one; what is not said stays as it is
@@ -22,7 +22,7 @@ pub(crate) enum Tenant {
 /// gantry tenant set acme --name 'Acme Ltd' --visibility read_only --tool 'crm.*' --tool calculator
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Set {
+pub(crate) struct TenantSetCommand {
     /// The tenant's id
     #[arg(value_name = "TENANT")]
     id: TenantId,
@@ -46,8 +46,8 @@ pub(crate) struct Set {
     disable: bool,
 }
 
-impl Tenant {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl TenantCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = match self {
             Self::List => context.client()?.get("/v1/tenants").await?,
             Self::Set(set) => context.client()?.put("/v1/tenants", &json!({ "tenants": [set.body()] })).await?,
@@ -57,7 +57,7 @@ impl Tenant {
     }
 }
 
-impl Set {
+impl TenantSetCommand {
     fn body(self) -> Value {
         let tools = (self.no_tools || !self.tools.is_empty()).then(|| json!(self.tools));
         let enabled = (self.enable || self.disable).then_some(json!(self.enable));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_what_was_said_is_sent() {
-        let set = || Set {
+        let set = || TenantSetCommand {
             id: "acme".parse().unwrap(),
             name: None,
             visibility: None,
@@ -112,11 +112,15 @@ mod tests {
         };
         assert_eq!(set().body(), json!({ "tenant_id": "acme" }));
         assert_eq!(
-            Set { no_tools: true, disable: true, ..set() }.body(),
+            TenantSetCommand { no_tools: true, disable: true, ..set() }.body(),
             json!({ "tenant_id": "acme", "tools": [], "enabled": false })
         );
-        let full =
-            Set { tools: vec!["crm.*".parse().unwrap()], enable: true, visibility: Some("enabled".into()), ..set() };
+        let full = TenantSetCommand {
+            tools: vec!["crm.*".parse().unwrap()],
+            enable: true,
+            visibility: Some("enabled".into()),
+            ..set()
+        };
         assert_eq!(
             full.body(),
             json!({ "tenant_id": "acme", "tools": ["crm.*"], "enabled": true, "visibility": "enabled" })

@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod delegate;
 mod inspect;
@@ -14,21 +14,21 @@ mod rights;
 
 /// Make tokens, hand them on, make them void, and look into them
 #[derive(Debug, Subcommand)]
-pub(crate) enum Token {
-    Mint(mint::Mint),
-    Delegate(delegate::Delegate),
-    Revoke(revoke::Revoke),
-    Inspect(inspect::Inspect),
+pub(crate) enum TokenCommand {
+    Mint(mint::TokenMintCommand),
+    Delegate(delegate::TokenDelegateCommand),
+    Revoke(revoke::TokenRevokeCommand),
+    Inspect(inspect::TokenInspectCommand),
 }
 
-impl Token {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl TokenCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Mint(command) => command.run(context).await?,
             Self::Delegate(command) => command.run(context).await?,
             Self::Revoke(command) => command.run(context).await?,
             Self::Inspect(command) => return command.run(context),
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

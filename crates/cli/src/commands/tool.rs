@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use super::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod add;
 mod build;
@@ -25,28 +25,28 @@ pub(crate) use call_line::CallLine;
 
 /// Make, register, look at and retire tools
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tool {
-    Add(add::Add),
-    New(new::New),
-    Dev(dev::Dev),
-    Build(build::Build),
-    List(list::List),
-    Show(show::Show),
-    Logs(logs::Logs),
-    Search(search::Search),
-    Diff(diff::Diff),
-    Classify(classify::Classify),
-    Scan(scan::Scan),
-    Deprecate(lifecycle::Deprecate),
-    Sunset(lifecycle::Sunset),
-    Restore(lifecycle::Restore),
-    Remove(lifecycle::Remove),
-    Quarantine(quarantine::Quarantine),
-    Release(quarantine::Release),
+pub(crate) enum ToolCommand {
+    Add(add::ToolAddCommand),
+    New(new::ToolNewCommand),
+    Dev(dev::ToolDevCommand),
+    Build(build::ToolBuildCommand),
+    List(list::ToolListCommand),
+    Show(show::ToolShowCommand),
+    Logs(logs::ToolLogsCommand),
+    Search(search::ToolSearchCommand),
+    Diff(diff::ToolDiffCommand),
+    Classify(classify::ToolClassifyCommand),
+    Scan(scan::ToolScanCommand),
+    Deprecate(lifecycle::ToolDeprecateCommand),
+    Sunset(lifecycle::ToolSunsetCommand),
+    Restore(lifecycle::ToolRestoreCommand),
+    Remove(lifecycle::ToolRemoveCommand),
+    Quarantine(quarantine::QuarantineCommand),
+    Release(quarantine::ToolReleaseCommand),
 }
 
-impl Tool {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ToolCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Scan(command) => return command.run(context).await,
             Self::Dev(command) => return command.run(context).await,
@@ -66,6 +66,6 @@ impl Tool {
             Self::Quarantine(command) => command.run(context).await?,
             Self::Release(command) => command.run(context).await?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }

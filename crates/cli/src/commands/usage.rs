@@ -5,8 +5,8 @@ use contract::ids::{Subject, TenantId, ToolId};
 use serde_json::Value;
 
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::Printer;
 
 /// Show use and cost
@@ -14,7 +14,7 @@ use crate::printer::Printer;
 /// gantry usage --from 2027-01-01 --by agent,tool
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Usage {
+pub(crate) struct UsageCommand {
     /// The first day, YYYY-MM-DD in UTC [default: 30 days before the last]
     #[arg(long, value_name = "DAY")]
     from: Option<String>,
@@ -41,8 +41,8 @@ pub(crate) struct Usage {
     page: u32,
 }
 
-impl Usage {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl UsageCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get(&self.path()).await?;
         context.printer.answer(&answer, |printer| table(printer, &answer));
         Ok(())
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_filter_is_in_the_question() {
-        let usage = Usage {
+        let usage = UsageCommand {
             from: Some("2027-01-01".into()),
             to: None,
             tool: Some("demo.echo".parse().unwrap()),

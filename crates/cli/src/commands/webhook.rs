@@ -4,31 +4,31 @@ use clap::{Args, Subcommand};
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::Outcome;
-use super::import::bringing_in::in_tenant;
+use super::CommandOutcome;
+use super::import::server_intake::in_tenant;
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 /// Look after webhooks: who is called back, and what was sent
 #[derive(Debug, Subcommand)]
-pub(crate) enum Webhook {
-    Add(Add),
-    List(List),
-    Remove(One),
+pub(crate) enum WebhookCommand {
+    Add(WebhookAddCommand),
+    List(WebhookListCommand),
+    Remove(WebhookRemoveCommand),
     /// Replace the secret; the former one signs too for a while
-    Rotate(Rotate),
+    Rotate(WebhookRotateCommand),
     /// Send a test event once, now
-    Test(One),
-    Deliveries(Deliveries),
+    Test(WebhookRemoveCommand),
+    Deliveries(WebhookDeliveriesCommand),
     /// Send a delivery again that was given up
-    Resend(One),
+    Resend(WebhookRemoveCommand),
 }
 
 /// Subscribe an address to the ends of calls
 #[derive(Debug, Args)]
-pub(crate) struct Add {
+pub(crate) struct WebhookAddCommand {
     /// An https address
     url: String,
     /// What it is told: invocation.completed, invocation.failed, … (repeatable) [default: everything]
@@ -44,7 +44,7 @@ pub(crate) struct Add {
 
 /// List who is called back
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct WebhookListCommand {
     /// For whom [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -52,7 +52,7 @@ pub(crate) struct List {
 
 /// End a subscription
 #[derive(Debug, Args)]
-pub(crate) struct One {
+pub(crate) struct WebhookRemoveCommand {
     /// Its id
     id: String,
     /// For whom [default: the token's own tenant]
@@ -61,7 +61,7 @@ pub(crate) struct One {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Rotate {
+pub(crate) struct WebhookRotateCommand {
     /// The webhook's id
     id: String,
     /// A credential of the tenant that signs from now on [default: a secret is made and shown once]
@@ -77,7 +77,7 @@ pub(crate) struct Rotate {
 
 /// List what was sent, newest first; with an id, every attempt of one delivery
 #[derive(Debug, Args)]
-pub(crate) struct Deliveries {
+pub(crate) struct WebhookDeliveriesCommand {
     /// One delivery
     id: Option<String>,
     /// Only those to this webhook
@@ -97,8 +97,8 @@ pub(crate) struct Deliveries {
     tenant: Option<TenantId>,
 }
 
-impl Webhook {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl WebhookCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         match self {
             Self::Add(command) => command.run(context).await?,
             Self::List(command) => command.run(context).await?,
@@ -108,12 +108,12 @@ impl Webhook {
             Self::Deliveries(command) => command.run(context).await?,
             Self::Resend(command) => command.resend(context).await?,
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     }
 }
 
-impl Add {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl WebhookAddCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut body = json!({ "url": self.url, "events": self.events });
         if let (Some(name), Some(members)) = (self.secret, body.as_object_mut()) {
             members.insert("secret".to_owned(), json!(name));
@@ -124,16 +124,16 @@ impl Add {
     }
 }
 
-impl List {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl WebhookListCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.get(&path("", "", self.tenant.as_ref())).await?;
         context.printer.answer(&answer, |printer| subscriptions(printer, &answer));
         Ok(())
     }
 }
 
-impl Rotate {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl WebhookRotateCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut body = json!({ "overlap_seconds": u64::from(self.overlap_hours) * 3600 });
         if let (Some(name), Some(members)) = (self.secret, body.as_object_mut()) {
             members.insert("secret".to_owned(), json!(name));
@@ -147,21 +147,21 @@ impl Rotate {
     }
 }
 
-impl One {
-    async fn remove(self, context: &Context) -> Result<(), Failure> {
+impl WebhookRemoveCommand {
+    async fn remove(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = context.client()?.delete(&path(&self.id, "", self.tenant.as_ref())).await?;
         context.printer.answer(&answer, |_| format!("{} gets nothing more", visible(&self.id)));
         Ok(())
     }
 
-    async fn test(self, context: &Context) -> Result<Outcome, Failure> {
+    async fn test(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let answer = context.client()?.post(&path(&self.id, "/test", self.tenant.as_ref()), &json!({})).await?;
         context.printer.answer(&answer, |_| tried(&answer));
         let delivered = answer.get("delivered").and_then(Value::as_bool).unwrap_or_default();
-        Ok(if delivered { Outcome::Done } else { Outcome::Unfit })
+        Ok(if delivered { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 
-    async fn resend(self, context: &Context) -> Result<(), Failure> {
+    async fn resend(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let path = format!("/v1/webhooks/deliveries/{}/resend{}", segment(&self.id), in_tenant(self.tenant.as_ref()));
         let answer = context.client()?.post(&path, &json!({})).await?;
         context.printer.answer(&answer, |_| format!("{} is sent again", text(&answer, "id")));
@@ -169,8 +169,8 @@ impl One {
     }
 }
 
-impl Deliveries {
-    async fn run(self, context: &Context) -> Result<(), Failure> {
+impl WebhookDeliveriesCommand {
+    async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let tenant = in_tenant(self.tenant.as_ref());
         if let Some(id) = &self.id {
             let answer = context.client()?.get(&format!("/v1/webhooks/deliveries/{}{tenant}", segment(id))).await?;
@@ -284,11 +284,11 @@ fn attempts(printer: &Printer, answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn what_people_read_says_what_came_of_it() {
-        let printer = Printer::new(Wishes::default());
+        let printer = Printer::new(PrinterOptions::default());
         let made = json!({ "id": "a", "secret": "whsec_1" });
         assert!(subscribed(&made).contains("whsec_1") && subscribed(&made).contains("not shown again"));
         assert!(subscriptions(&printer, &json!({ "webhooks": [] })).contains("gantry webhook add"));

@@ -5,10 +5,10 @@
 
 use clap::Args;
 
-use super::Outcome;
-use super::serve::Serve;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::CommandOutcome;
+use super::serve::ServeCommand;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Do jobs in a process of its own (needs a store that several processes can write)
 ///
@@ -16,13 +16,13 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 // It is one without saying so.
 #[command(mut_arg("worker_only", |arg| arg.hide(true)))]
-pub(crate) struct Worker {
+pub(crate) struct WorkerLinkCommand {
     #[command(flatten)]
-    serve: Serve,
+    serve: ServeCommand,
 }
 
-impl Worker {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl WorkerLinkCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         Box::pin(self.serve.into_worker().run(context)).await
     }
 }

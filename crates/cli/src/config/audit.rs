@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 mod kafka_security;
 pub(crate) mod sinks;
@@ -11,10 +11,10 @@ pub(crate) mod sinks;
 use sinks::SinkTable;
 
 /// The directory of the log.
-pub(crate) const DIR: Key = Key {
+pub(crate) const DIR: ConfigKey = ConfigKey {
     section: "audit",
     name: "dir",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "`audit` in the data directory",
     doc: "Directory of the audit files `audit-000001.jsonl`, …. A call that cannot be recorded there does not run.",
@@ -22,10 +22,10 @@ pub(crate) const DIR: Key = Key {
 };
 
 /// A file to which checkpoints are copied.
-const WITNESS_FILE: Key = Key {
+const WITNESS_FILE: ConfigKey = ConfigKey {
     section: "audit",
     name: "witness_file",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "none",
     doc: "A file, best on a disk that others look after, to which every signed checkpoint of the audit log is appended. \
@@ -34,10 +34,10 @@ const WITNESS_FILE: Key = Key {
 };
 
 /// A service to which checkpoints are sent.
-const WITNESS_URL: Key = Key {
+const WITNESS_URL: ConfigKey = ConfigKey {
     section: "audit",
     name: "witness_url",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "none",
     doc: "A URL to which every signed checkpoint of the audit log is sent by POST, as text. A witness that does not answer \
@@ -46,10 +46,10 @@ const WITNESS_URL: Key = Key {
 };
 
 /// Where it is carried to.
-const SINKS: Key = Key {
+const SINKS: ConfigKey = ConfigKey {
     section: "audit",
     name: "sinks",
-    kind: Kind::Tables,
+    kind: KeyKind::Tables,
     default: Some(""),
     unset: "",
     doc: "Places that get every audit record as a CloudEvent, at least once and in order: `[[audit.sinks]]` with a `name` and `kind = \
@@ -59,17 +59,17 @@ const SINKS: Key = Key {
 };
 
 /// Said with all other problems, and by `gantry doctor`, and not at the first checkpoint.
-fn checked_url(url: &str, problems: &mut Vec<Problem>) -> String {
+fn checked_url(url: &str, problems: &mut Vec<ConfigProblem>) -> String {
     let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     if !url.parse::<reqwest::Url>().is_ok_and(|url| is_http(&url)) {
         let message = "must be the address of an HTTP service, for example `https://witness.example.com/checkpoints`";
-        problems.push(Problem::new(WITNESS_URL.title(), message));
+        problems.push(ConfigProblem::new(WITNESS_URL.title(), message));
     }
     url.to_owned()
 }
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIR, &WITNESS_FILE, &WITNESS_URL, &SINKS];
+pub(super) const KEYS: &[&ConfigKey] = &[&DIR, &WITNESS_FILE, &WITNESS_URL, &SINKS];
 
 /// The section's values.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct AuditSection {
 }
 
 impl AuditSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         Self {
             dir: settings.text(&DIR).map(PathBuf::from),
             witness_file: settings.text(&WITNESS_FILE).map(PathBuf::from),

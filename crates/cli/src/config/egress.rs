@@ -5,17 +5,17 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use sandbox::egress::{Bounds, Cidr, Rule};
+use sandbox::egress::{Cidr, EgressBounds, EgressRule};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "egress";
 
-const ALLOWED_HOSTS: Key = Key {
+const ALLOWED_HOSTS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allowed_hosts",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: None,
     unset: "any",
     doc: "Hosts and ports that tools may reach at most: `api.example.com`, `*.example.com:443`, `https://api.example.com`, \
@@ -25,10 +25,10 @@ const ALLOWED_HOSTS: Key = Key {
     since: "0.1",
 };
 
-const ALLOWED_NETWORKS: Key = Key {
+const ALLOWED_NETWORKS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allowed_networks",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: None,
     unset: "any",
     doc: "Ranges of addresses in which tools may reach anything at all, for example `203.0.113.0/24`; compared with the address \
@@ -37,10 +37,10 @@ const ALLOWED_NETWORKS: Key = Key {
     since: "0.1",
 };
 
-const OPEN_NETWORKS: Key = Key {
+const OPEN_NETWORKS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "open_networks",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Networks that are not public and into which a declared *name* may lead all the same, for example `10.1.0.0/16` for \
@@ -50,20 +50,20 @@ const OPEN_NETWORKS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&ALLOWED_HOSTS, &ALLOWED_NETWORKS, &OPEN_NETWORKS];
+pub(super) const KEYS: &[&ConfigKey] = &[&ALLOWED_HOSTS, &ALLOWED_NETWORKS, &OPEN_NETWORKS];
 
 /// The section's values.
 #[derive(Debug)]
 pub(crate) struct EgressSection {
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: EgressBounds,
     pub(crate) open_networks: Vec<Cidr>,
 }
 
 impl EgressSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         Self {
-            bounds: Bounds {
-                rules: all::<Rule>(settings, &ALLOWED_HOSTS, problems),
+            bounds: EgressBounds {
+                rules: all::<EgressRule>(settings, &ALLOWED_HOSTS, problems),
                 networks: all::<Cidr>(settings, &ALLOWED_NETWORKS, problems),
                 bytes_per_second: None,
             },
@@ -73,13 +73,17 @@ impl EgressSection {
 }
 
 /// Every text of a list; `None` if the key is unset. Each one that cannot be read is a problem of its own.
-fn all<T: FromStr<Err: Display>>(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Option<Vec<T>> {
+fn all<T: FromStr<Err: Display>>(
+    settings: &EffectiveSettings,
+    key: &ConfigKey,
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<Vec<T>> {
     settings.get(key)?;
     let mut read = Vec::new();
     for text in settings.list(key) {
         match text.parse() {
             Ok(value) => read.push(value),
-            Err(error) => problems.push(Problem::new(key.title(), format!("`{text}`: {error}"))),
+            Err(error) => problems.push(ConfigProblem::new(key.title(), format!("`{text}`: {error}"))),
         }
     }
     Some(read)
@@ -93,7 +97,7 @@ mod tests {
 
     fn read(text: &str) -> (EgressSection, Vec<String>) {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[egress]\n{text}") };
-        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = EgressSection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())
@@ -103,7 +107,7 @@ mod tests {
     fn what_is_unset_bounds_nothing_and_opens_nothing() {
         let (section, problems) = read("");
         assert!(problems.is_empty() && section.open_networks.is_empty());
-        assert_eq!(section.bounds, Bounds::default());
+        assert_eq!(section.bounds, EgressBounds::default());
         let (section, _) = read("allowed_hosts = []\nallowed_networks = []");
         assert_eq!((section.bounds.rules, section.bounds.networks), (Some(Vec::new()), Some(Vec::new())));
     }

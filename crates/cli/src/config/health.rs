@@ -5,48 +5,48 @@
 use std::time::Duration;
 
 use kernel::health::HealthSettings;
-use kernel::health::alerts::Hold;
+use kernel::health::alerts::AlertHold;
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
-const ERROR_PERCENT_MAX: Key = key(
+const ERROR_PERCENT_MAX: ConfigKey = key(
     "error_percent_max",
     1..=100,
     "10",
     "Percent of failed calls in the last 15 minutes that take the whole penalty for errors from the health score of a tool.",
 );
-const TIMEOUT_PERCENT_MAX: Key =
+const TIMEOUT_PERCENT_MAX: ConfigKey =
     key("timeout_percent_max", 1..=100, "5", "The same for calls that took longer than they may.");
-const ALERT_ERROR_PERCENT: Key =
+const ALERT_ERROR_PERCENT: ConfigKey =
     key("alert_error_percent", 1..=100, "5", "ToolDegraded is raised above this percentage of failed calls.");
-const ALERT_TIMEOUT_PERCENT: Key = key(
+const ALERT_TIMEOUT_PERCENT: ConfigKey = key(
     "alert_timeout_percent",
     1..=100,
     "2",
     "TimeoutClassMismatch is raised above this percentage of calls that took longer than they may.",
 );
-const LATENCY_PERCENT: Key = key(
+const LATENCY_PERCENT: ConfigKey = key(
     "latency_percent",
     110..=10_000,
     "200",
     "LatencyRegression is raised when the p99 is above this percentage of what is usual for the tool.",
 );
-const CALLS_MIN: Key =
+const CALLS_MIN: ConfigKey =
     key("calls_min", 1..=1_000_000, "20", "With fewer calls in the window, shares and percentiles raise nothing.");
-const RAISE_AFTER_SECONDS: Key =
+const RAISE_AFTER_SECONDS: ConfigKey =
     key("raise_after_seconds", 0..=3_600, "60", "Seconds for which it must be so before an alert is raised.");
-const RESOLVE_AFTER_SECONDS: Key = key(
+const RESOLVE_AFTER_SECONDS: ConfigKey = key(
     "resolve_after_seconds",
     0..=86_400,
     "300",
     "Seconds for which it must be well again, at four fifths of the threshold at most, before an alert is resolved.",
 );
-const APPROVALS_PENDING: Key =
+const APPROVALS_PENDING: ConfigKey =
     key("approvals_pending", 1..=1_000_000, "50", "ApprovalQueueBacklog is raised above so many pending approvals …");
-const APPROVALS_PENDING_SECONDS: Key =
+const APPROVALS_PENDING_SECONDS: ConfigKey =
     key("approvals_pending_seconds", 0..=604_800, "900", "… that have been so many for this many seconds.");
-const DISK_FREE_MB: Key = key(
+const DISK_FREE_MB: ConfigKey = key(
     "disk_free_mb",
     0..=1_000_000_000,
     "512",
@@ -54,7 +54,7 @@ const DISK_FREE_MB: Key = key(
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &ERROR_PERCENT_MAX,
     &TIMEOUT_PERCENT_MAX,
     &ALERT_ERROR_PERCENT,
@@ -73,8 +73,16 @@ const fn key(
     range: std::ops::RangeInclusive<u64>,
     default: &'static str,
     doc: &'static str,
-) -> Key {
-    Key { section: "health", name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.2" }
+) -> ConfigKey {
+    ConfigKey {
+        section: "health",
+        name,
+        kind: KeyKind::Integer(range),
+        default: Some(default),
+        unset: "",
+        doc,
+        since: "0.2",
+    }
 }
 
 /// The section's values.
@@ -85,9 +93,9 @@ pub(crate) struct HealthSection {
 }
 
 impl HealthSection {
-    pub(super) fn read(settings: &Settings) -> Self {
-        let share = |key: &Key| settings.integer(key) as f64 / 100.0;
-        let seconds = |key: &Key| Duration::from_secs(settings.integer(key));
+    pub(super) fn read(settings: &EffectiveSettings) -> Self {
+        let share = |key: &ConfigKey| settings.integer(key) as f64 / 100.0;
+        let seconds = |key: &ConfigKey| Duration::from_secs(settings.integer(key));
         Self {
             thresholds: HealthSettings {
                 error_rate_max: share(&ERROR_PERCENT_MAX),
@@ -96,7 +104,7 @@ impl HealthSection {
                 alert_timeout_rate: share(&ALERT_TIMEOUT_PERCENT),
                 latency_factor: share(&LATENCY_PERCENT),
                 calls_min: settings.integer(&CALLS_MIN),
-                hold: Hold {
+                hold: AlertHold {
                     raise_after: seconds(&RAISE_AFTER_SECONDS),
                     resolve_after: seconds(&RESOLVE_AFTER_SECONDS),
                 },
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_kernel() {
-        let settings = Settings::gather(None, &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &BTreeMap::new(), Vec::new()).unwrap();
         let section = HealthSection::read(&settings);
         assert_eq!(section.thresholds, HealthSettings::default());
         assert_eq!(section.disk_free_bytes, 512 << 20);

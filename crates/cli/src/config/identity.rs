@@ -8,37 +8,37 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use policy::{Minter, Role};
+use policy::{Role, TokenMinter};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "identity";
 
-const ISSUER: Key = Key {
+const ISSUER: ConfigKey = ConfigKey {
     section: SECTION,
     name: "issuer",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("gantry"),
     unset: "",
     doc: "What this server's own tokens say as `iss`. Changing it ends every token that was minted before.",
     since: "0.1",
 };
 
-const AUDIENCE: Key = Key {
+const AUDIENCE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "audience",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("gantry"),
     unset: "",
     doc: "What every token must say as `aud`. Give each installation its own, so that a token for one is none for the other.",
     since: "0.1",
 };
 
-const CLOCK_SKEW_SECONDS: Key = Key {
+const CLOCK_SKEW_SECONDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "clock_skew_seconds",
-    kind: Kind::Integer(0..=300),
+    kind: KeyKind::Integer(0..=300),
     default: Some("0"),
     unset: "",
     doc: "Seconds by which the clocks of issuer and server may differ. Tokens begin that much earlier and live that much \
@@ -46,20 +46,20 @@ const CLOCK_SKEW_SECONDS: Key = Key {
     since: "0.1",
 };
 
-const DELEGATION_DEPTH: Key = Key {
+const DELEGATION_DEPTH: ConfigKey = ConfigKey {
     section: SECTION,
     name: "delegation_depth",
-    kind: Kind::Integer(1..=10),
+    kind: KeyKind::Integer(1..=10),
     default: Some("5"),
     unset: "",
     doc: "How often a token may be handed on (`gantry token delegate`, `POST /oauth/token`). Longer chains are refused.",
     since: "0.1",
 };
 
-const REQUIRE_DID: Key = Key {
+const REQUIRE_DID: ConfigKey = ConfigKey {
     section: SECTION,
     name: "require_did",
-    kind: Kind::Flag,
+    kind: KeyKind::Flag,
     default: Some("false"),
     unset: "",
     doc: "Must the subject of every token be a known DID? Otherwise plain names will do, and only what looks like a DID is \
@@ -67,20 +67,20 @@ const REQUIRE_DID: Key = Key {
     since: "0.1",
 };
 
-const TRUSTED_ISSUER: Key = Key {
+const TRUSTED_ISSUER: ConfigKey = ConfigKey {
     section: SECTION,
     name: "trusted_issuer",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "the same as `issuer`",
     doc: "What tokens signed by the keys of `trusted_keys`, `jwks_file` or `jwks_url` must say as `iss`.",
     since: "0.1",
 };
 
-const TRUSTED_ROLES: Key = Key {
+const TRUSTED_ROLES: ConfigKey = ConfigKey {
     section: SECTION,
     name: "trusted_roles",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some("agent"),
     unset: "",
     doc: "Roles that tokens of the trusted issuer may give: `admin`, `operator`, `approver`, `auditor`, `tool_author`, \
@@ -89,10 +89,10 @@ const TRUSTED_ROLES: Key = Key {
 };
 
 /// Public keys of another issuer.
-pub(crate) const TRUSTED_KEYS: Key = Key {
+pub(crate) const TRUSTED_KEYS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "trusted_keys",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Files with public keys of the trusted issuer, one key each: `BEGIN PUBLIC KEY`, RSA of at least 2048 bits (RS256), \
@@ -102,10 +102,10 @@ pub(crate) const TRUSTED_KEYS: Key = Key {
 };
 
 /// A key set of another issuer, in a file.
-pub(crate) const JWKS_FILE: Key = Key {
+pub(crate) const JWKS_FILE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "jwks_file",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "no key set is read from a file",
     doc: "File with the JWK set of the trusted issuer. Read again every `jwks_refresh_seconds`, and when a token names a key \
@@ -114,10 +114,10 @@ pub(crate) const JWKS_FILE: Key = Key {
 };
 
 /// A key set of another issuer, behind an address.
-pub(crate) const JWKS_URL: Key = Key {
+pub(crate) const JWKS_URL: ConfigKey = ConfigKey {
     section: SECTION,
     name: "jwks_url",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "no key set is fetched",
     doc: "Address of the JWK set of the trusted issuer: `https://…`, or `http://…` on this machine. Fetched again every \
@@ -126,10 +126,10 @@ pub(crate) const JWKS_URL: Key = Key {
     since: "0.1",
 };
 
-const JWKS_REFRESH_SECONDS: Key = Key {
+const JWKS_REFRESH_SECONDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "jwks_refresh_seconds",
-    kind: Kind::Integer(5..=86_400),
+    kind: KeyKind::Integer(5..=86_400),
     default: Some("300"),
     unset: "",
     doc: "Seconds between two looks at the key set. A key that its issuer has withdrawn is trusted no longer than that.",
@@ -137,10 +137,10 @@ const JWKS_REFRESH_SECONDS: Key = Key {
 };
 
 /// Who may be asked for documents of DIDs.
-pub(crate) const DID_WEB_HOSTS: Key = Key {
+pub(crate) const DID_WEB_HOSTS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "did_web_hosts",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Hosts that may be asked for the documents of `did:web` subjects: `example.com`, `example.com:8443`, \
@@ -149,10 +149,10 @@ pub(crate) const DID_WEB_HOSTS: Key = Key {
     since: "0.1",
 };
 
-const AUTH_FAILURES_PER_MINUTE: Key = Key {
+const AUTH_FAILURES_PER_MINUTE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "auth_failures_per_minute",
-    kind: Kind::Integer(1..=1_000_000),
+    kind: KeyKind::Integer(1..=1_000_000),
     default: Some("600"),
     unset: "",
     doc: "Failed authentications per minute and source address. At the limit: E3003 with `Retry-After`. Tokens that were \
@@ -161,7 +161,7 @@ const AUTH_FAILURES_PER_MINUTE: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &ISSUER,
     &AUDIENCE,
     &CLOCK_SKEW_SECONDS,
@@ -210,12 +210,12 @@ pub(crate) enum KeySetPlace {
 }
 
 impl IdentitySection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
-        let name = |key: &Key, problems: &mut Vec<Problem>| {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
+        let name = |key: &ConfigKey, problems: &mut Vec<ConfigProblem>| {
             let text = settings.text(key).unwrap_or_default();
             // As tokens have it; an empty name would make every token that lacks one ours.
             if !(1..=256).contains(&text.len()) || text.chars().any(char::is_control) {
-                problems.push(Problem::new(key.title(), "must be 1 to 256 printable characters"));
+                problems.push(ConfigProblem::new(key.title(), "must be 1 to 256 printable characters"));
             }
             text.to_owned()
         };
@@ -234,23 +234,23 @@ impl IdentitySection {
     }
 
     /// In whose name and for whom this installation makes tokens.
-    pub(crate) fn minter(&self) -> Minter {
-        Minter { issuer: self.issuer.clone(), audience: self.audience.clone() }
+    pub(crate) fn minter(&self) -> TokenMinter {
+        TokenMinter { issuer: self.issuer.clone(), audience: self.audience.clone() }
     }
 }
 
-fn small(settings: &Settings, key: &Key) -> u32 {
+fn small(settings: &EffectiveSettings, key: &ConfigKey) -> u32 {
     u32::try_from(settings.integer(key)).unwrap_or(u32::MAX)
 }
 
-fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Option<TrustedIssuer> {
+fn trusted(settings: &EffectiveSettings, own: &str, problems: &mut Vec<ConfigProblem>) -> Option<TrustedIssuer> {
     let before = problems.len();
     let roles = roles(settings, problems);
     let roles_are_fine = problems.len() == before;
     let key_files: Vec<PathBuf> = settings.list(&TRUSTED_KEYS).iter().map(PathBuf::from).collect();
     let key_set = match (settings.text(&JWKS_FILE), settings.text(&JWKS_URL)) {
         (Some(_), Some(_)) => {
-            problems.push(Problem::new(JWKS_URL.title(), "not together with `jwks_file`: set one of the two"));
+            problems.push(ConfigProblem::new(JWKS_URL.title(), "not together with `jwks_file`: set one of the two"));
             None
         }
         (Some(file), None) => Some(KeySetPlace::File(file.into())),
@@ -261,7 +261,7 @@ fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Optio
     if key_files.is_empty() && key_set.is_none() {
         if name.is_some() {
             let message = "names an issuer without keys: set `trusted_keys`, `jwks_file` or `jwks_url` too";
-            problems.push(Problem::new(TRUSTED_ISSUER.title(), message));
+            problems.push(ConfigProblem::new(TRUSTED_ISSUER.title(), message));
         }
         let without = "keys of another issuer (`trusted_keys`, `jwks_file` or `jwks_url`)";
         // One problem of one setting is enough.
@@ -273,7 +273,7 @@ fn trusted(settings: &Settings, own: &str, problems: &mut Vec<Problem>) -> Optio
     Some(TrustedIssuer { name: name.unwrap_or(own).to_owned(), roles, key_files, key_set, refresh_every })
 }
 
-fn roles(settings: &Settings, problems: &mut Vec<Problem>) -> Vec<Role> {
+fn roles(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Vec<Role> {
     let mut roles = Vec::new();
     for text in settings.list(&TRUSTED_ROLES) {
         match Role::ALL.into_iter().find(|role| role.as_str() == text) {
@@ -281,7 +281,7 @@ fn roles(settings: &Settings, problems: &mut Vec<Problem>) -> Vec<Role> {
             None => {
                 let known: Vec<&str> = Role::ALL.into_iter().map(Role::as_str).collect();
                 let message = format!("there is no role `{text}`; use {}", known.join(", "));
-                problems.push(Problem::new(TRUSTED_ROLES.title(), message));
+                problems.push(ConfigProblem::new(TRUSTED_ROLES.title(), message));
             }
         }
     }
@@ -296,7 +296,7 @@ mod tests {
     fn read(variables: &[(&str, &str)]) -> (IdentitySection, Vec<String>) {
         let environment: BTreeMap<String, String> =
             variables.iter().map(|(k, v)| (format!("GANTRY_IDENTITY__{k}"), (*v).to_owned())).collect();
-        let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = IdentitySection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())

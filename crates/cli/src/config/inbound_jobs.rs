@@ -2,83 +2,83 @@
 
 use contract::ids::TenantId;
 use kernel::inbound_jobs::CallOutUrls;
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
 use policy::QstashReceiver;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "inbound_jobs";
 
-const fn key(name: &'static str, kind: Kind, unset: &'static str, doc: &'static str) -> Key {
-    Key { section: SECTION, name, kind, default: None, unset, doc, since: "0.2" }
+const fn key(name: &'static str, kind: KeyKind, unset: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { section: SECTION, name, kind, default: None, unset, doc, since: "0.2" }
 }
 
-const SIGNING_KEY: Key = key(
+const SIGNING_KEY: ConfigKey = key(
     "signing_key",
-    Kind::Secret,
+    KeyKind::Secret,
     "the door is closed: E3010",
     "The current signing key of QStash, or of whatever signs as it does (HS256). Better set by the variable than written into \
      a file.",
 );
 
-const NEXT_SIGNING_KEY: Key = key(
+const NEXT_SIGNING_KEY: ConfigKey = key(
     "next_signing_key",
-    Kind::Secret,
+    KeyKind::Secret,
     "none",
     "The next signing key, which is accepted too while keys are being rolled.",
 );
 
-const PUBLIC_URL: Key = key(
+const PUBLIC_URL: ConfigKey = key(
     "public_url",
-    Kind::Text,
+    KeyKind::Text,
     "needed when `signing_key` is set",
     "The address under which this server is called from outside, for example `https://gantry.example.com`: signatures are for \
      `{public_url}/jobs/{type}` and for no other address.",
 );
 
-const TENANT: Key = key("tenant", Kind::Text, "the home tenant", "For whom these jobs are done.");
+const TENANT: ConfigKey = key("tenant", KeyKind::Text, "the home tenant", "For whom these jobs are done.");
 
-const BYTES_MAX: Key = Key {
+const BYTES_MAX: ConfigKey = ConfigKey {
     default: Some("1048576"),
     ..key(
         "bytes_max",
-        Kind::Integer(1_024..=16_777_216),
+        KeyKind::Integer(1_024..=16_777_216),
         "",
         "Largest body of a job or a callback, in bytes; a larger one is refused before it is read.",
     )
 };
 
-const SECRET: Key = key(
+const SECRET: ConfigKey = key(
     "secret",
-    Kind::Secret,
+    KeyKind::Secret,
     "no service is called and no callback taken: E3408",
     "Signs what is sent to the services below (`Gantry-Signature`), and what workflows send back.",
 );
 
-const EMBEDDING_URL: Key = key(
+const EMBEDDING_URL: ConfigKey = key(
     "embedding_url",
-    Kind::Text,
+    KeyKind::Text,
     "`generate_embedding` is refused: E3408",
     "The service that makes and keeps embeddings.",
 );
 
-const WORKFLOW_URL: Key = key(
+const WORKFLOW_URL: ConfigKey = key(
     "workflow_url",
-    Kind::Text,
+    KeyKind::Text,
     "`execute_workflow` is refused: E3408",
     "The workflow engine; `/webhook/{workflowId}` is put behind it.",
 );
 
-const NOTIFICATION_URL: Key = key(
+const NOTIFICATION_URL: ConfigKey = key(
     "notification_url",
-    Kind::Text,
+    KeyKind::Text,
     "`send_notification` is refused: E3408",
     "The service that knows devices and sends to them.",
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &SIGNING_KEY,
     &NEXT_SIGNING_KEY,
     &PUBLIC_URL,
@@ -97,13 +97,13 @@ pub(crate) struct InboundSection {
     pub(crate) public_url: String,
     pub(crate) tenant: TenantId,
     pub(crate) bytes_max: usize,
-    pub(crate) secret: Option<Secret>,
+    pub(crate) secret: Option<SecretValue>,
     pub(crate) urls: CallOutUrls,
 }
 
 impl InboundSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Self> {
-        let text = |key: &Key| settings.text(key).map(str::to_owned).filter(|text| !text.is_empty());
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
+        let text = |key: &ConfigKey| settings.text(key).map(str::to_owned).filter(|text| !text.is_empty());
         let Some(current) = text(&SIGNING_KEY) else {
             let keys = KEYS.iter().copied().filter(|key| key.name != SIGNING_KEY.name).collect::<Vec<_>>();
             problems.extend(settings.idle(&keys, "`signing_key`, without which the door is closed"));
@@ -114,7 +114,7 @@ impl InboundSection {
         let public_url = text(&PUBLIC_URL).map(|url| url.trim_end_matches('/').to_owned());
         let is_url = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         let Some(public_url) = public_url.filter(is_url) else {
-            problems.push(Problem::new(
+            problems.push(ConfigProblem::new(
                 PUBLIC_URL.title(),
                 "must be an address such as `https://gantry.example.com` when `signing_key` is set",
             ));
@@ -123,7 +123,7 @@ impl InboundSection {
         let tenant = match text(&TENANT).map(|name| name.parse::<TenantId>()).transpose() {
             Ok(tenant) => tenant.unwrap_or_else(TenantId::home),
             Err(error) => {
-                problems.push(Problem::new(TENANT.title(), error.to_string()));
+                problems.push(ConfigProblem::new(TENANT.title(), error.to_string()));
                 return None;
             }
         };
@@ -132,7 +132,7 @@ impl InboundSection {
             public_url,
             tenant,
             bytes_max: usize::try_from(settings.integer(&BYTES_MAX)).unwrap_or(usize::MAX),
-            secret: text(&SECRET).and_then(Secret::new),
+            secret: text(&SECRET).and_then(SecretValue::new),
             urls: CallOutUrls {
                 embedding: text(&EMBEDDING_URL),
                 workflow: text(&WORKFLOW_URL),
@@ -152,7 +152,7 @@ mod tests {
     fn read(text: &str) -> (Option<InboundSection>, Vec<String>) {
         let file =
             ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[inbound_jobs]\n{text}") };
-        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = InboundSection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())

@@ -6,13 +6,13 @@
 use contract::manifest::Isolation;
 use kernel::{IsolationDemand, IsolationPolicy};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
-const DEMANDS: Key = Key {
+const DEMANDS: ConfigKey = ConfigKey {
     section: "isolation",
     name: "demands",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "The least isolation of calls: a level (`process`, `gvisor` or `microvm`) and, behind it, what the call must have for \
@@ -24,7 +24,7 @@ const DEMANDS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DEMANDS];
+pub(super) const KEYS: &[&ConfigKey] = &[&DEMANDS];
 
 /// The section's values.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub(crate) struct IsolationSection {
 }
 
 impl IsolationSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         let mut demands = Vec::new();
         for text in settings.list(&DEMANDS) {
             match demand(text) {
                 Ok(demand) => demands.push(demand),
-                Err(wrong) => problems.push(Problem::new(DEMANDS.title(), format!("`{text}`: {wrong}"))),
+                Err(wrong) => problems.push(ConfigProblem::new(DEMANDS.title(), format!("`{text}`: {wrong}"))),
             }
         }
         Self { demands }

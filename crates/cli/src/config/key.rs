@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 
 /// One key.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct ConfigKey {
     pub(crate) section: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     /// As it would be written in the environment; `None` means unset.
     pub(crate) default: Option<&'static str>,
     /// What holds when the key is unset.
@@ -23,7 +23,7 @@ pub(crate) struct Key {
 
 /// What values a key takes.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     Text,
     /// Text that is never shown.
     Secret,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 
 /// A value that fits its key.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum KeyValue {
     Text(String),
     Secret(String),
     Flag(bool),
@@ -49,7 +49,7 @@ pub(crate) enum Value {
     List(Vec<String>),
 }
 
-impl Key {
+impl ConfigKey {
     /// The variable that overrides the key.
     pub(crate) fn variable(&self) -> String {
         format!("GANTRY_{}__{}", self.section.to_uppercase(), self.name.to_uppercase())
@@ -61,60 +61,60 @@ impl Key {
     }
 
     /// From the environment or a default.
-    pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
+    pub(crate) fn parse(&self, text: &str) -> Result<KeyValue, String> {
         let wrong = || Err(format!("must be {}", self.kind));
         match &self.kind {
-            Kind::Text => Ok(Value::Text(text.to_owned())),
-            Kind::Secret => Ok(Value::Secret(text.to_owned())),
-            Kind::Flag => match text.to_ascii_lowercase().as_str() {
-                "true" | "1" | "yes" | "on" => Ok(Value::Flag(true)),
-                "false" | "0" | "no" | "off" => Ok(Value::Flag(false)),
+            KeyKind::Text => Ok(KeyValue::Text(text.to_owned())),
+            KeyKind::Secret => Ok(KeyValue::Secret(text.to_owned())),
+            KeyKind::Flag => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Ok(KeyValue::Flag(true)),
+                "false" | "0" | "no" | "off" => Ok(KeyValue::Flag(false)),
                 _ => wrong(),
             },
-            Kind::Integer(range) => match text.parse() {
-                Ok(number) if range.contains(&number) => Ok(Value::Integer(number)),
+            KeyKind::Integer(range) => match text.parse() {
+                Ok(number) if range.contains(&number) => Ok(KeyValue::Integer(number)),
                 _ => wrong(),
             },
-            Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-            Kind::Choice(_) => wrong(),
-            Kind::Named(_) => {
+            KeyKind::Choice(words) if words.contains(&text) => Ok(KeyValue::Text(text.to_owned())),
+            KeyKind::Choice(_) => wrong(),
+            KeyKind::Named(_) => {
                 let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
                 if parts.iter().any(|part| !part.contains('=')) {
                     return wrong();
                 }
-                Ok(Value::List(parts.into_iter().map(str::to_owned).collect()))
+                Ok(KeyValue::List(parts.into_iter().map(str::to_owned).collect()))
             }
-            Kind::Tables => match serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(text) {
-                Ok(tables) => Ok(Value::List(
+            KeyKind::Tables => match serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(text) {
+                Ok(tables) => Ok(KeyValue::List(
                     tables.into_iter().map(|table| serde_json::Value::Object(table).to_string()).collect(),
                 )),
-                Err(_) if text.is_empty() => Ok(Value::List(Vec::new())),
+                Err(_) if text.is_empty() => Ok(KeyValue::List(Vec::new())),
                 Err(_) => wrong(),
             },
-            Kind::List => {
+            KeyKind::List => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                Ok(Value::List(parts.map(str::to_owned).collect()))
+                Ok(KeyValue::List(parts.map(str::to_owned).collect()))
             }
         }
     }
 
     /// From a value of the file.
-    pub(crate) fn read(&self, value: &toml::Value) -> Result<Value, String> {
+    pub(crate) fn read(&self, value: &toml::Value) -> Result<KeyValue, String> {
         match (&self.kind, value) {
-            (Kind::Text | Kind::Secret | Kind::Choice(_), toml::Value::String(text)) => self.parse(text),
-            (Kind::Flag, toml::Value::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Integer(_), toml::Value::Integer(number)) => self.parse(&number.to_string()),
-            (Kind::List, toml::Value::Array(items)) => {
+            (KeyKind::Text | KeyKind::Secret | KeyKind::Choice(_), toml::Value::String(text)) => self.parse(text),
+            (KeyKind::Flag, toml::Value::Boolean(flag)) => Ok(KeyValue::Flag(*flag)),
+            (KeyKind::Integer(_), toml::Value::Integer(number)) => self.parse(&number.to_string()),
+            (KeyKind::List, toml::Value::Array(items)) => {
                 let texts = items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
-                texts.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
+                texts.map(KeyValue::List).ok_or_else(|| format!("must be {}", self.kind))
             }
-            (Kind::Named(member), toml::Value::Table(sets)) => {
+            (KeyKind::Named(member), toml::Value::Table(sets)) => {
                 let all = sets.iter().map(|(name, set)| named(name, set, member)).collect::<Option<Vec<_>>>();
-                all.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
+                all.map(KeyValue::List).ok_or_else(|| format!("must be {}", self.kind))
             }
-            (Kind::Tables, toml::Value::Array(tables)) if tables.iter().all(toml::Value::is_table) => {
+            (KeyKind::Tables, toml::Value::Array(tables)) if tables.iter().all(toml::Value::is_table) => {
                 let all = tables.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
-                all.map(Value::List).map_err(|_| format!("must be {}", self.kind))
+                all.map(KeyValue::List).map_err(|_| format!("must be {}", self.kind))
             }
             _ => Err(format!("must be {}", self.kind)),
         }
@@ -132,7 +132,7 @@ fn named(name: &str, set: &toml::Value, member: &str) -> Option<String> {
     Some(format!("{name}={}", texts.join("|")))
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyKind {
     /// Completes "must be …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,7 +147,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Value {
+impl KeyValue {
     /// Would part of it be hidden where settings are shown?
     pub(crate) fn holds_secret(&self) -> bool {
         match self {
@@ -159,7 +159,7 @@ impl Value {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for KeyValue {
     /// As `gantry doctor` shows it: secrets hidden, also those inside URLs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +176,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -233,26 +233,26 @@ fn without_credentials(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn key(kind: Kind) -> Key {
-        Key { section: "server", name: "x", kind, default: None, unset: "", doc: "", since: "0.1" }
+    fn key(kind: KeyKind) -> ConfigKey {
+        ConfigKey { section: "server", name: "x", kind, default: None, unset: "", doc: "", since: "0.1" }
     }
 
     #[test]
     fn values_are_taken_only_in_the_shape_the_key_has() {
         let cases = [
-            (Kind::Flag, "true", Some(Value::Flag(true))),
-            (Kind::Flag, "off", Some(Value::Flag(false))),
-            (Kind::Flag, "maybe", None),
-            (Kind::Integer(1..=10), "10", Some(Value::Integer(10))),
-            (Kind::Integer(1..=10), "11", None),
-            (Kind::Integer(1..=10), "-1", None),
-            (Kind::Integer(1..=10), "1.5", None),
-            (Kind::Choice(&["human", "json"]), "json", Some(Value::Text("json".into()))),
-            (Kind::Choice(&["human", "json"]), "JSON5", None),
-            (Kind::List, "a, b,,", Some(Value::List(vec!["a".into(), "b".into()]))),
-            (Kind::Tables, "", Some(Value::List(Vec::new()))),
-            (Kind::Tables, r#"[{"a": 1}, {}]"#, Some(Value::List(vec![r#"{"a":1}"#.into(), "{}".into()]))),
-            (Kind::Tables, r#"[1]"#, None),
+            (KeyKind::Flag, "true", Some(KeyValue::Flag(true))),
+            (KeyKind::Flag, "off", Some(KeyValue::Flag(false))),
+            (KeyKind::Flag, "maybe", None),
+            (KeyKind::Integer(1..=10), "10", Some(KeyValue::Integer(10))),
+            (KeyKind::Integer(1..=10), "11", None),
+            (KeyKind::Integer(1..=10), "-1", None),
+            (KeyKind::Integer(1..=10), "1.5", None),
+            (KeyKind::Choice(&["human", "json"]), "json", Some(KeyValue::Text("json".into()))),
+            (KeyKind::Choice(&["human", "json"]), "JSON5", None),
+            (KeyKind::List, "a, b,,", Some(KeyValue::List(vec!["a".into(), "b".into()]))),
+            (KeyKind::Tables, "", Some(KeyValue::List(Vec::new()))),
+            (KeyKind::Tables, r#"[{"a": 1}, {}]"#, Some(KeyValue::List(vec![r#"{"a":1}"#.into(), "{}".into()]))),
+            (KeyKind::Tables, r#"[1]"#, None),
         ];
         for (kind, text, expected) in cases {
             let key = key(kind);
@@ -262,16 +262,16 @@ mod tests {
 
     #[test]
     fn the_file_must_use_the_right_toml_type() {
-        assert!(key(Kind::Integer(0..=9)).read(&toml::Value::String("3".into())).is_err());
-        assert!(key(Kind::Flag).read(&toml::Value::Integer(1)).is_err());
-        assert!(key(Kind::List).read(&toml::Value::String("a".into())).is_err());
-        assert!(key(Kind::List).read(&toml::Value::Array(vec![toml::Value::Integer(1)])).is_err());
+        assert!(key(KeyKind::Integer(0..=9)).read(&toml::Value::String("3".into())).is_err());
+        assert!(key(KeyKind::Flag).read(&toml::Value::Integer(1)).is_err());
+        assert!(key(KeyKind::List).read(&toml::Value::String("a".into())).is_err());
+        assert!(key(KeyKind::List).read(&toml::Value::Array(vec![toml::Value::Integer(1)])).is_err());
     }
 
     #[test]
     fn secrets_are_never_shown() {
-        assert_eq!(Value::Secret("sk-123".into()).to_string(), "(hidden)");
-        assert_eq!(format!("{:?}", Value::Secret("sk-123".into())), "(hidden)");
+        assert_eq!(KeyValue::Secret("sk-123".into()).to_string(), "(hidden)");
+        assert_eq!(format!("{:?}", KeyValue::Secret("sk-123".into())), "(hidden)");
         for (url, shown) in [
             ("postgres://me:pw@host/db", "postgres://me:(hidden)@host/db"),
             ("redis://:pw@host:6379", "redis://:(hidden)@host:6379"),
@@ -286,10 +286,10 @@ mod tests {
                 r#"{"kind":"http","url":"https://x/y?token=(hidden)"}"#,
             ),
         ] {
-            let value = Value::Text(url.into());
+            let value = KeyValue::Text(url.into());
             assert_eq!(value.to_string(), shown);
             assert_eq!(value.holds_secret(), url != shown, "{url}");
-            assert_eq!(Value::List(vec!["plain".into(), url.into()]).holds_secret(), url != shown, "{url}");
+            assert_eq!(KeyValue::List(vec!["plain".into(), url.into()]).holds_secret(), url != shown, "{url}");
         }
     }
 }

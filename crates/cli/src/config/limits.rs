@@ -3,13 +3,13 @@
 //!
 //! Not here: what the server as a whole takes in (`[server]`), how many sandboxes live at once (`[sandbox]`).
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
-const CONCURRENT_CALLS_PER_AGENT: Key = Key {
+const CONCURRENT_CALLS_PER_AGENT: ConfigKey = ConfigKey {
     section: "limits",
     name: "concurrent_calls_per_agent",
-    kind: Kind::Integer(1..=10_000),
+    kind: KeyKind::Integer(1..=10_000),
     default: Some("4"),
     unset: "",
     doc: "Calls of tools that run here (`process`, `wasm`, `oci`) that one agent of one tenant may have running at once on \
@@ -18,10 +18,10 @@ const CONCURRENT_CALLS_PER_AGENT: Key = Key {
     since: "0.1",
 };
 
-const RESULT_BYTES_MAX: Key = Key {
+const RESULT_BYTES_MAX: ConfigKey = ConfigKey {
     section: "limits",
     name: "result_bytes_max",
-    kind: Kind::Integer(1_024..=33_554_432),
+    kind: KeyKind::Integer(1_024..=33_554_432),
     default: Some("1048576"),
     unset: "",
     doc: "Bytes of a result, as JSON, of a tool whose manifest has no `result_bytes_max`. A larger one is refused: E3414, 413. \
@@ -29,10 +29,10 @@ const RESULT_BYTES_MAX: Key = Key {
     since: "0.3",
 };
 
-const RESULT_BYTES_CEILING: Key = Key {
+const RESULT_BYTES_CEILING: ConfigKey = ConfigKey {
     section: "limits",
     name: "result_bytes_ceiling",
-    kind: Kind::Integer(1_024..=33_554_432),
+    kind: KeyKind::Integer(1_024..=33_554_432),
     default: Some("16777216"),
     unset: "",
     doc: "The most bytes that `result_bytes_max` of a manifest may ask for, and what tools of MCP servers have that say nothing \
@@ -42,7 +42,7 @@ const RESULT_BYTES_CEILING: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&CONCURRENT_CALLS_PER_AGENT, &RESULT_BYTES_MAX, &RESULT_BYTES_CEILING];
+pub(super) const KEYS: &[&ConfigKey] = &[&CONCURRENT_CALLS_PER_AGENT, &RESULT_BYTES_MAX, &RESULT_BYTES_CEILING];
 
 /// The section's values.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct LimitsSection {
 }
 
 impl LimitsSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings) -> Self {
         // INVARIANT: the range of the key fits the type.
         let calls = u32::try_from(settings.integer(&CONCURRENT_CALLS_PER_AGENT)).unwrap_or(u32::MAX);
         Self {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_default_is_that_of_the_kernel_and_the_environment_raises_it() {
         let read = |environment: &BTreeMap<String, String>| {
-            let read = LimitsSection::read(&Settings::gather(None, environment, Vec::new()).unwrap());
+            let read = LimitsSection::read(&EffectiveSettings::gather(None, environment, Vec::new()).unwrap());
             (read.concurrent_calls_per_agent, read.result_bytes, read.result_bytes_ceiling)
         };
         let usual = kernel::ResourceEnvelope::default();

@@ -2,14 +2,14 @@
 
 use telemetry::LogFormat;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 /// How lines look.
-pub(crate) const FORMAT: Key = Key {
+pub(crate) const FORMAT: ConfigKey = ConfigKey {
     section: "log",
     name: "format",
-    kind: Kind::Choice(&["auto", "human", "json"]),
+    kind: KeyKind::Choice(&["auto", "human", "json"]),
     default: Some("auto"),
     unset: "",
     doc: "`human` lines, one `json` object per line, or `auto`: human on a terminal, JSON elsewhere.",
@@ -17,10 +17,10 @@ pub(crate) const FORMAT: Key = Key {
 };
 
 /// How much is said.
-pub(crate) const LEVEL: Key = Key {
+pub(crate) const LEVEL: ConfigKey = ConfigKey {
     section: "log",
     name: "level",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("info"),
     unset: "",
     doc: "`error`, `warn`, `info`, `debug` or `trace`, or per module: `info,gantry_store=debug`.",
@@ -28,7 +28,7 @@ pub(crate) const LEVEL: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&FORMAT, &LEVEL];
+pub(super) const KEYS: &[&ConfigKey] = &[&FORMAT, &LEVEL];
 
 /// The section's values.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct LogSection {
 }
 
 impl LogSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         let format = match settings.text(&FORMAT) {
             Some("human") => LogFormat::Human,
             Some("json") => LogFormat::Json,
@@ -46,7 +46,7 @@ impl LogSection {
         };
         let level = settings.text(&LEVEL).unwrap_or("info").to_owned();
         if let Err(error) = telemetry::check_log_level(&level) {
-            problems.push(Problem::new(LEVEL.title(), error.to_string()));
+            problems.push(ConfigProblem::new(LEVEL.title(), error.to_string()));
         }
         Self { format, level }
     }

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use policy::ToolPattern;
-use server::{Exposure, McpConfig, McpMode};
+use server::{McpConfig, McpMode, ToolExposure};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "mcp";
 const DAY_MS: u64 = 86_400_000;
 
-const MODE: Key = Key {
+const MODE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "mode",
-    kind: Kind::Choice(&["full", "discovery"]),
+    kind: KeyKind::Choice(&["full", "discovery"]),
     default: Some("full"),
     unset: "",
     doc: "`full`: tools are found and called. `discovery`: they are found only; `tools/call` is not there.",
@@ -25,10 +25,10 @@ const MODE: Key = Key {
 };
 
 /// Stands in `[tools]`.
-pub(super) const EXPOSURE: Key = Key {
+pub(super) const EXPOSURE: ConfigKey = ConfigKey {
     section: "tools",
     name: "exposure",
-    kind: Kind::Choice(&["all", "lazy", "auto"]),
+    kind: KeyKind::Choice(&["all", "lazy", "auto"]),
     default: Some("auto"),
     unset: "",
     doc: "How MCP clients see tools: `all` lists each of them, `lazy` lists three that search, describe and call the others, \
@@ -36,10 +36,10 @@ pub(super) const EXPOSURE: Key = Key {
     since: "0.1",
 };
 
-const TOOLSETS: Key = Key {
+const TOOLSETS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "toolsets",
-    kind: Kind::Named("tools"),
+    kind: KeyKind::Named("tools"),
     default: Some(""),
     unset: "",
     doc: "Parts of the catalogue with a path of their own: `[mcp.toolsets.research]` with `tools = [\"web.*\", \"calculator\"]` is \
@@ -47,20 +47,20 @@ const TOOLSETS: Key = Key {
     since: "0.1",
 };
 
-const ALLOWED_ORIGINS: Key = Key {
+const ALLOWED_ORIGINS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allowed_origins",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Web pages that may talk to the MCP door, besides those on a loopback address: `https://app.example.com`.",
     since: "0.1",
 };
 
-const ALLOWED_HOSTS: Key = Key {
+const ALLOWED_HOSTS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allowed_hosts",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Names under which MCP clients find this server, besides the loopback ones and those of `[server] allowed_hosts`; without \
@@ -68,68 +68,68 @@ const ALLOWED_HOSTS: Key = Key {
     since: "0.1",
 };
 
-const AUTO_TOOLS_MAX: Key =
+const AUTO_TOOLS_MAX: ConfigKey =
     limit("auto_tools_max", 1..=100_000, "60", "Tools above which `exposure = \"auto\"` becomes lazy.");
-const AUTO_TOKENS_MAX: Key = limit(
+const AUTO_TOKENS_MAX: ConfigKey = limit(
     "auto_tokens_max",
     100..=100_000_000,
     "20000",
     "Tokens of the whole list, estimated, above which `exposure = \"auto\"` becomes lazy.",
 );
-const SEARCH_TOKENS_MAX: Key = limit(
+const SEARCH_TOKENS_MAX: ConfigKey = limit(
     "search_tokens_max",
     200..=1_000_000,
     "2000",
     "Tokens of one answer of `search_tools`. At the limit fewer hits are told.",
 );
-const PAGE_SIZE: Key = limit("page_size", 1..=100_000, "5000", "Tools on one page of `tools/list`.");
-const LIST_TTL_MS: Key = limit("list_ttl_ms", 0..=DAY_MS, "60000", "Milliseconds that clients may keep a list.");
-const SESSIONS_MAX: Key = limit(
+const PAGE_SIZE: ConfigKey = limit("page_size", 1..=100_000, "5000", "Tools on one page of `tools/list`.");
+const LIST_TTL_MS: ConfigKey = limit("list_ttl_ms", 0..=DAY_MS, "60000", "Milliseconds that clients may keep a list.");
+const SESSIONS_MAX: ConfigKey = limit(
     "sessions_max",
     1..=1_000_000,
     "1000",
     "Sessions of older clients, of one tenant alone three quarters. At the limit a new one is refused: E3001.",
 );
-const SESSIONS_PER_PRINCIPAL_MAX: Key = limit(
+const SESSIONS_PER_PRINCIPAL_MAX: ConfigKey = limit(
     "sessions_per_principal_max",
     1..=1_000_000,
     "100",
     "Of these, those of one agent, names it made by token exchange included. At the limit a new one is refused: E3003.",
 );
-const SESSION_IDLE_MS: Key =
+const SESSION_IDLE_MS: ConfigKey =
     limit("session_idle_ms", 100..=DAY_MS, "1800000", "Milliseconds after which a session that nobody uses is closed.");
-const LISTENERS_MAX: Key = limit(
+const LISTENERS_MAX: ConfigKey = limit(
     "listeners_max",
     1..=1_000_000,
     "1000",
     "Streams that only listen, of one tenant alone three quarters. At the limit a new one is refused: E3001.",
 );
-const LISTENERS_PER_PRINCIPAL_MAX: Key = limit(
+const LISTENERS_PER_PRINCIPAL_MAX: ConfigKey = limit(
     "listeners_per_principal_max",
     1..=1_000_000,
     "100",
     "Of these, those of one agent, names it made by token exchange included. At the limit a new one is refused: E3003.",
 );
-const QUESTIONS_MAX: Key = limit(
+const QUESTIONS_MAX: ConfigKey = limit(
     "questions_max",
     1..=100_000,
     "256",
     "Calls that wait for an answer of their caller. At the limit no more is asked: E3001.",
 );
-const ANSWER_MS: Key = limit(
+const ANSWER_MS: ConfigKey = limit(
     "answer_ms",
     100..=DAY_MS,
     "300000",
     "Milliseconds that a caller has to answer what a tool asks. At the limit the call is cancelled.",
 );
-const RESULT_BYTES_MAX: Key = limit(
+const RESULT_BYTES_MAX: ConfigKey = limit(
     "result_bytes_max",
     1024..=67_108_864,
     "262144",
     "Bytes of texts and structure of a result that are given at once. A part that does not fit becomes a preview and a link to the \
      whole of it. A call can say another number (`_meta`, `dev.gantry/result_bytes`).",
 );
-const MEDIA_BYTES_MAX: Key = Key {
+const MEDIA_BYTES_MAX: ConfigKey = ConfigKey {
     since: "0.3",
     ..limit(
         "media_bytes_max",
@@ -139,19 +139,19 @@ const MEDIA_BYTES_MAX: Key = Key {
          becomes a link to the whole of it, with its type; it is never cut.",
     )
 };
-const PARKED_BYTES_MAX: Key = limit(
+const PARKED_BYTES_MAX: ConfigKey = limit(
     "parked_bytes_max",
     0..=17_179_869_184,
     "67108864",
     "Bytes of all results that wait to be fetched. At the limit the oldest of the agent that holds most, in the tenant that \
      does, make room.",
 );
-const PARKED_MS: Key = limit("parked_ms", 100..=DAY_MS, "900000", "Milliseconds that such a result waits.");
+const PARKED_MS: ConfigKey = limit("parked_ms", 100..=DAY_MS, "900000", "Milliseconds that such a result waits.");
 
-const TASKS_AT_ONCE: Key = Key {
+const TASKS_AT_ONCE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "tasks_at_once",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Tools (`video.*`, `render`) whose calls are MCP tasks from the beginning, for clients that can take them. Other calls \
@@ -159,10 +159,10 @@ const TASKS_AT_ONCE: Key = Key {
           are not of an MCP server are always here.",
     since: "0.1",
 };
-const TASKS_REQUIRED: Key = Key {
+const TASKS_REQUIRED: ConfigKey = ConfigKey {
     section: SECTION,
     name: "tasks_required",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "The same, and an MCP client that cannot take a task is refused instead of kept waiting.",
@@ -170,7 +170,7 @@ const TASKS_REQUIRED: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &MODE,
     &TOOLSETS,
     &ALLOWED_ORIGINS,
@@ -195,19 +195,27 @@ pub(super) const KEYS: &[&Key] = &[
     &TASKS_REQUIRED,
 ];
 
-const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> Key {
-    Key { section: SECTION, name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.1" }
+const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey {
+        section: SECTION,
+        name,
+        kind: KeyKind::Integer(range),
+        default: Some(default),
+        unset: "",
+        doc,
+        since: "0.1",
+    }
 }
 
 /// The section's values.
-pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> McpConfig {
-    let size = |key: &Key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
+pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> McpConfig {
+    let size = |key: &ConfigKey| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
     let config = McpConfig {
         mode: if settings.text(&MODE) == Some("discovery") { McpMode::Discovery } else { McpMode::Full },
         exposure: match settings.text(&EXPOSURE) {
-            Some("all") => Exposure::All,
-            Some("lazy") => Exposure::Lazy,
-            _ => Exposure::Auto,
+            Some("all") => ToolExposure::All,
+            Some("lazy") => ToolExposure::Lazy,
+            _ => ToolExposure::Auto,
         },
         auto_tools_max: size(&AUTO_TOOLS_MAX),
         auto_tokens_max: size(&AUTO_TOKENS_MAX),
@@ -232,19 +240,19 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> McpConfi
         tasks_required: patterns(settings, &TASKS_REQUIRED, problems),
     };
     if let Err(error) = config.validate() {
-        problems.push(Problem::new(format!("[{SECTION}]"), error.to_string()));
+        problems.push(ConfigProblem::new(format!("[{SECTION}]"), error.to_string()));
     }
     config
 }
 
 /// The patterns of a list; each that is none is a problem of its own.
-fn patterns(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Vec<ToolPattern> {
+fn patterns(settings: &EffectiveSettings, key: &ConfigKey, problems: &mut Vec<ConfigProblem>) -> Vec<ToolPattern> {
     let mut patterns = Vec::new();
     for text in settings.list(key) {
         match text.parse() {
             Ok(pattern) => patterns.push(pattern),
             Err(error) => {
-                problems.push(Problem::new(format!("[{SECTION}] {}", key.name), format!("`{text}`: {error}")))
+                problems.push(ConfigProblem::new(format!("[{SECTION}] {}", key.name), format!("`{text}`: {error}")))
             }
         }
     }
@@ -252,7 +260,7 @@ fn patterns(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Vec<
 }
 
 /// Each name with its patterns; each pattern that is none is a problem of its own.
-fn toolsets(settings: &Settings, problems: &mut Vec<Problem>) -> BTreeMap<String, Vec<ToolPattern>> {
+fn toolsets(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> BTreeMap<String, Vec<ToolPattern>> {
     let mut sets: BTreeMap<String, Vec<ToolPattern>> = BTreeMap::new();
     for entry in settings.list(&TOOLSETS) {
         let (name, patterns) = entry.split_once('=').unwrap_or((entry, ""));
@@ -260,9 +268,8 @@ fn toolsets(settings: &Settings, problems: &mut Vec<Problem>) -> BTreeMap<String
         for text in patterns.split('|').map(str::trim).filter(|text| !text.is_empty()) {
             match text.parse() {
                 Ok(pattern) => set.push(pattern),
-                Err(error) => {
-                    problems.push(Problem::new(format!("[mcp.toolsets.{name}] tools"), format!("`{text}`: {error}")))
-                }
+                Err(error) => problems
+                    .push(ConfigProblem::new(format!("[mcp.toolsets.{name}] tools"), format!("`{text}`: {error}"))),
             }
         }
     }
@@ -276,7 +283,7 @@ mod tests {
 
     fn config(text: &str) -> (McpConfig, Vec<String>) {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let settings = match Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()) {
+        let settings = match EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()) {
             Ok(settings) => settings,
             Err(problems) => return (McpConfig::default(), problems.iter().map(ToString::to_string).collect()),
         };
@@ -299,7 +306,7 @@ mod tests {
         assert_eq!(read.toolsets["research"].len(), 2);
         let environment =
             BTreeMap::from([("GANTRY_MCP__TOOLSETS".to_owned(), "a=web.*|calculator, b=demo.*".to_owned())]);
-        let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
         assert_eq!(toolsets(&settings, &mut Vec::new())["a"].len(), 2);
     }
 

@@ -4,15 +4,15 @@
 //! model, and what needs one says so.
 
 use executors::ModelConfig;
-use executors::model::{ModelProvider, Secret};
+use executors::model::{ModelProvider, ModelSecret};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
-const PROVIDER: Key = Key {
+const PROVIDER: ConfigKey = ConfigKey {
     section: "model",
     name: "provider",
-    kind: Kind::Choice(&["openai", "ollama"]),
+    kind: KeyKind::Choice(&["openai", "ollama"]),
     default: Some("openai"),
     unset: "",
     doc: "How the endpoint is spoken to: `openai` for anything with `/v1/chat/completions`, `ollama` for `/api/chat`.",
@@ -20,60 +20,60 @@ const PROVIDER: Key = Key {
 };
 
 /// Where the model is.
-pub(crate) const BASE_URL: Key = Key {
+pub(crate) const BASE_URL: ConfigKey = ConfigKey {
     section: "model",
     name: "base_url",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "no model: `deep_reasoning`, translation and abstractive summaries answer E3408",
     doc: "Address of the endpoint, for example `http://127.0.0.1:11434` or `https://api.example.com/v1`.",
     since: "0.1",
 };
 
-const MODEL: Key = Key {
+const MODEL: ConfigKey = ConfigKey {
     section: "model",
     name: "model",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "needed when `base_url` is set",
     doc: "Model for translation, summaries and extraction.",
     since: "0.1",
 };
 
-const REASONING_MODEL: Key = Key {
+const REASONING_MODEL: ConfigKey = ConfigKey {
     section: "model",
     name: "reasoning_model",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "the same as `model`",
     doc: "Model for `deep_reasoning`.",
     since: "0.1",
 };
 
-const API_KEY: Key = Key {
+const API_KEY: ConfigKey = ConfigKey {
     section: "model",
     name: "api_key",
-    kind: Kind::Secret,
+    kind: KeyKind::Secret,
     default: None,
     unset: "none is sent",
     doc: "Key sent as bearer token. Better set by the variable than written into a file.",
     since: "0.1",
 };
 
-const TIMEOUT_MS: Key = Key {
+const TIMEOUT_MS: ConfigKey = ConfigKey {
     section: "model",
     name: "timeout_ms",
-    kind: Kind::Integer(1_000..=600_000),
+    kind: KeyKind::Integer(1_000..=600_000),
     default: Some("120000"),
     unset: "",
     doc: "Milliseconds an answer may take at most. A call's own deadline may be sooner.",
     since: "0.1",
 };
 
-const MAX_RESPONSE_BYTES: Key = Key {
+const MAX_RESPONSE_BYTES: ConfigKey = ConfigKey {
     section: "model",
     name: "max_response_bytes",
-    kind: Kind::Integer(1_024..=67_108_864),
+    kind: KeyKind::Integer(1_024..=67_108_864),
     default: Some("4194304"),
     unset: "",
     doc: "Bytes an answer may have at most.",
@@ -81,20 +81,20 @@ const MAX_RESPONSE_BYTES: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] =
+pub(super) const KEYS: &[&ConfigKey] =
     &[&PROVIDER, &BASE_URL, &MODEL, &REASONING_MODEL, &API_KEY, &TIMEOUT_MS, &MAX_RESPONSE_BYTES];
 
 /// The model, if one is set.
-pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<ModelConfig> {
+pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<ModelConfig> {
     let config = from(settings);
     if let Err(error) = config.validate() {
-        problems.push(Problem::new("[model]", error.to_string()));
+        problems.push(ConfigProblem::new("[model]", error.to_string()));
         return None;
     }
     config.base_url.is_some().then_some(config)
 }
 
-fn from(settings: &Settings) -> ModelConfig {
+fn from(settings: &EffectiveSettings) -> ModelConfig {
     let text = |key| settings.text(key).map(str::to_owned);
     ModelConfig {
         provider: match settings.text(&PROVIDER) {
@@ -104,7 +104,7 @@ fn from(settings: &Settings) -> ModelConfig {
         base_url: text(&BASE_URL),
         model: text(&MODEL).unwrap_or_default(),
         reasoning_model: text(&REASONING_MODEL),
-        api_key: settings.text(&API_KEY).map(Secret::new),
+        api_key: settings.text(&API_KEY).map(ModelSecret::new),
         timeout_ms: settings.integer(&TIMEOUT_MS),
         max_response_bytes: usize::try_from(settings.integer(&MAX_RESPONSE_BYTES)).unwrap_or(usize::MAX),
     }
@@ -115,9 +115,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn settings(variables: &[(&str, &str)]) -> Settings {
+    fn settings(variables: &[(&str, &str)]) -> EffectiveSettings {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
-        Settings::gather(None, &environment, Vec::new()).unwrap()
+        EffectiveSettings::gather(None, &environment, Vec::new()).unwrap()
     }
 
     #[test]

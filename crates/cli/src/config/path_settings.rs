@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use store::postgres;
 
-use super::key::{Key, Value};
-use super::settings::{Settings, all_keys};
+use super::key::{ConfigKey, KeyValue};
+use super::settings::{EffectiveSettings, all_keys};
 
 /// What a file or folder is to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ const PATH_SETTINGS: &[PathSetting] = &[
 ];
 
 /// Every path in force that has this role, as it stands in the configuration.
-pub(crate) fn paths_in(settings: &Settings, role: PathRole) -> Vec<PathBuf> {
+pub(crate) fn paths_in(settings: &EffectiveSettings, role: PathRole) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for setting in PATH_SETTINGS.iter().filter(|setting| setting.role == role) {
         let key = all_keys().find(|key| setting.is_of(key));
@@ -108,7 +108,7 @@ pub(crate) fn paths_in(settings: &Settings, role: PathRole) -> Vec<PathBuf> {
 }
 
 /// The value with every relative path in it resolved against a folder (PATHS-1).
-pub(crate) fn resolved(key: &Key, value: Value, folder: &Path) -> Value {
+pub(crate) fn resolved(key: &ConfigKey, value: KeyValue, folder: &Path) -> KeyValue {
     let mut to_folder = |path: &str| match Path::new(path).is_absolute() {
         true => path.to_owned(),
         // A folder whose name is no text cannot stand in a value; it is refused before (`ConfigFile`).
@@ -122,24 +122,26 @@ pub(crate) fn resolved(key: &Key, value: Value, folder: &Path) -> Value {
 }
 
 /// Does the key name files?
-pub(crate) fn names_files(key: &Key) -> bool {
+pub(crate) fn names_files(key: &ConfigKey) -> bool {
     PATH_SETTINGS.iter().any(|setting| setting.is_of(key))
 }
 
 impl PathSetting {
-    fn is_of(&self, key: &Key) -> bool {
+    fn is_of(&self, key: &ConfigKey) -> bool {
         (self.section, self.name) == (key.section, key.name)
     }
 }
 
 impl PathShape {
     /// The value with each path in it replaced. An empty path is none: it stands for an unset key.
-    fn map(self, value: Value, replace: &mut impl FnMut(&str) -> String) -> Value {
+    fn map(self, value: KeyValue, replace: &mut impl FnMut(&str) -> String) -> KeyValue {
         match value {
-            Value::Text(text) => Value::Text(self.map_text(text, replace)),
-            Value::Secret(text) => Value::Secret(self.map_text(text, replace)),
-            Value::List(items) => Value::List(items.into_iter().map(|item| self.map_text(item, replace)).collect()),
-            Value::Flag(_) | Value::Integer(_) => value,
+            KeyValue::Text(text) => KeyValue::Text(self.map_text(text, replace)),
+            KeyValue::Secret(text) => KeyValue::Secret(self.map_text(text, replace)),
+            KeyValue::List(items) => {
+                KeyValue::List(items.into_iter().map(|item| self.map_text(item, replace)).collect())
+            }
+            KeyValue::Flag(_) | KeyValue::Integer(_) => value,
         }
     }
 
@@ -191,7 +193,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::super::audit::sinks;
-    use super::super::key::Kind;
+    use super::super::key::KeyKind;
     use super::super::settings::ConfigFile;
     use super::*;
 
@@ -248,25 +250,25 @@ mod tests {
         "[usage] network_gib_price",
     ];
 
-    fn gather(text: &str, folder: &str, variables: &[(&str, &str)]) -> Settings {
+    fn gather(text: &str, folder: &str, variables: &[(&str, &str)]) -> EffectiveSettings {
         let file = ConfigFile { name: "gantry.toml".into(), folder: folder.into(), text: text.into() };
         let environment: BTreeMap<_, _> = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Settings::gather(Some(&file), &environment, Vec::new()).unwrap()
+        EffectiveSettings::gather(Some(&file), &environment, Vec::new()).unwrap()
     }
 
     #[test]
     fn every_key_that_takes_a_text_is_listed_with_its_role_or_is_said_to_be_no_path() {
-        let takes_text = |key: &&Key| match key.kind {
-            Kind::Text | Kind::Secret | Kind::List | Kind::Named(_) | Kind::Tables => true,
-            Kind::Flag | Kind::Integer(_) | Kind::Choice(_) => false,
+        let takes_text = |key: &&ConfigKey| match key.kind {
+            KeyKind::Text | KeyKind::Secret | KeyKind::List | KeyKind::Named(_) | KeyKind::Tables => true,
+            KeyKind::Flag | KeyKind::Integer(_) | KeyKind::Choice(_) => false,
         };
         let unclassified: Vec<String> = all_keys()
             .filter(takes_text)
             .filter(|key| names_files(key) == NO_PATHS.contains(&key.title().as_str()))
-            .map(Key::title)
+            .map(ConfigKey::title)
             .collect();
         assert!(unclassified.is_empty(), "say in this file what they are: {unclassified:#?}");
-        let known: BTreeSet<String> = all_keys().map(Key::title).collect();
+        let known: BTreeSet<String> = all_keys().map(ConfigKey::title).collect();
         let listed = PATH_SETTINGS.iter().map(|setting| format!("[{}] {}", setting.section, setting.name));
         let gone: Vec<String> = listed
             .chain(NO_PATHS.iter().map(|&title| title.to_owned()))
@@ -336,7 +338,7 @@ mod tests {
     /// The members of a table, as the refusal of an unknown one names them.
     fn members_told_by(text: &str) -> Vec<String> {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let problems = super::super::Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap_err();
+        let problems = super::super::GantryConfig::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap_err();
         let said = problems[0].to_string();
         let (_, names) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{said}"));
         names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -369,8 +371,8 @@ dir = "events"
         let of = |section: &str, name: &str| {
             let key = all_keys().find(|key| (key.section, key.name) == (section, name)).unwrap();
             match settings.get(key).unwrap().0 {
-                Value::Text(text) | Value::Secret(text) => vec![text.clone()],
-                Value::List(items) => items.clone(),
+                KeyValue::Text(text) | KeyValue::Secret(text) => vec![text.clone()],
+                KeyValue::List(items) => items.clone(),
                 other => panic!("{other:?}"),
             }
         };
@@ -392,10 +394,12 @@ dir = "events"
     fn a_databases_roots_are_a_file_too_and_its_password_stays_as_it_is() {
         let key = all_keys().find(|key| (key.section, key.name) == ("store", "url")).unwrap();
         let url = "postgres://me:a%2Fb@h/d?sslmode=require&sslrootcert=ca.pem";
-        let Value::Secret(full) = resolved(key, Value::Secret(url.to_owned()), Path::new("/etc/g")) else { panic!() };
+        let KeyValue::Secret(full) = resolved(key, KeyValue::Secret(url.to_owned()), Path::new("/etc/g")) else {
+            panic!()
+        };
         assert_eq!(full, "postgres://me:a%2Fb@h/d?sslmode=require&sslrootcert=/etc/g/ca.pem");
         for same in ["postgres://me:pw@h/d", "sqlite::memory:", "sqlite:", "mysql://x"] {
-            let value = Value::Secret(same.to_owned());
+            let value = KeyValue::Secret(same.to_owned());
             assert_eq!(resolved(key, value.clone(), Path::new("/etc/g")), value);
         }
     }

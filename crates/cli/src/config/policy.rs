@@ -7,16 +7,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "policy";
 
 /// Where the platform's policies are.
-pub(crate) const FILE: Key = Key {
+pub(crate) const FILE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "file",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "policies come by the API only",
     doc: "A `.cedar` file, or a folder whose `.cedar` files are read in the order of their names: the policies of the \
@@ -26,20 +26,20 @@ pub(crate) const FILE: Key = Key {
     since: "0.1",
 };
 
-const ENVIRONMENT: Key = Key {
+const ENVIRONMENT: ConfigKey = ConfigKey {
     section: SECTION,
     name: "environment",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("local"),
     unset: "",
     doc: "The name of this installation's environment: what policies see as `context.environment`, for example `production`.",
     since: "0.1",
 };
 
-const ENGINE: Key = Key {
+const ENGINE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "engine",
-    kind: Kind::Choice(&["none", "authorize", "check_permission", "opa"]),
+    kind: KeyKind::Choice(&["none", "authorize", "check_permission", "opa"]),
     default: Some("none"),
     unset: "",
     doc: "A policy engine that is asked by HTTP after Gantry's own policies have allowed a call: `authorize` \
@@ -49,10 +49,10 @@ const ENGINE: Key = Key {
 };
 
 /// Where the engine is.
-pub(crate) const ENGINE_URL: Key = Key {
+pub(crate) const ENGINE_URL: ConfigKey = ConfigKey {
     section: SECTION,
     name: "engine_url",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "needed when `engine` is set",
     doc: "Address of the engine, without the path of its API: `https://abac.example.com`, or `http://127.0.0.1:8181` on this \
@@ -61,20 +61,20 @@ pub(crate) const ENGINE_URL: Key = Key {
 };
 
 /// Where OPA's decision is.
-pub(crate) const ENGINE_PATH: Key = Key {
+pub(crate) const ENGINE_PATH: ConfigKey = ConfigKey {
     section: SECTION,
     name: "engine_path",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "needed when `engine` is `opa`",
     doc: "Path of the decision in OPA's data: package and rule, for example `gantry/authz`.",
     since: "0.1",
 };
 
-const ENGINE_TIMEOUT_MS: Key = Key {
+const ENGINE_TIMEOUT_MS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "engine_timeout_ms",
-    kind: Kind::Integer(50..=10_000),
+    kind: KeyKind::Integer(50..=10_000),
     default: Some("500"),
     unset: "",
     doc: "Milliseconds a decision of the engine may take. At the limit: E3205.",
@@ -82,20 +82,20 @@ const ENGINE_TIMEOUT_MS: Key = Key {
 };
 
 /// What is shown to the engine.
-pub(crate) const ENGINE_TOKEN: Key = Key {
+pub(crate) const ENGINE_TOKEN: ConfigKey = ConfigKey {
     section: SECTION,
     name: "engine_token",
-    kind: Kind::Secret,
+    kind: KeyKind::Secret,
     default: None,
     unset: "none is sent",
     doc: "Token sent to the engine as bearer token. Better set by the variable than written into a file.",
     since: "0.1",
 };
 
-const DECISION_CACHE_SECONDS: Key = Key {
+const DECISION_CACHE_SECONDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "decision_cache_seconds",
-    kind: Kind::Integer(0..=3_600),
+    kind: KeyKind::Integer(0..=3_600),
     default: Some("300"),
     unset: "",
     doc: "Seconds a decision is remembered at most; 0 remembers none. A change of policies, activations, tenants or agents \
@@ -104,7 +104,7 @@ const DECISION_CACHE_SECONDS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &FILE,
     &ENVIRONMENT,
     &ENGINE,
@@ -147,10 +147,10 @@ impl fmt::Debug for EngineChoice {
 }
 
 impl PolicySection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         let environment = settings.text(&ENVIRONMENT).unwrap_or_default();
         if environment.is_empty() {
-            problems.push(Problem::new(ENVIRONMENT.title(), "must not be empty: policies compare it"));
+            problems.push(ConfigProblem::new(ENVIRONMENT.title(), "must not be empty: policies compare it"));
         }
         Self {
             file: settings.text(&FILE).map(PathBuf::from),
@@ -161,24 +161,28 @@ impl PolicySection {
     }
 }
 
-fn engine(settings: &Settings, problems: &mut Vec<Problem>) -> Option<EngineChoice> {
+fn engine(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<EngineChoice> {
     let (url, path) = (settings.text(&ENGINE_URL), settings.text(&ENGINE_PATH));
     let shape = match (settings.text(&ENGINE), path) {
         (Some("authorize"), None) => EngineShape::Authorize,
         (Some("check_permission"), None) => EngineShape::CheckPermission,
         (Some("opa"), Some(path)) => EngineShape::Opa { path: path.to_owned() },
         (Some("opa"), None) => {
-            problems.push(Problem::new(ENGINE_PATH.title(), "is needed for `opa`, for example gantry/authz"));
+            problems.push(ConfigProblem::new(ENGINE_PATH.title(), "is needed for `opa`, for example gantry/authz"));
             return None;
         }
         (Some("authorize" | "check_permission"), Some(_)) => {
-            problems.push(Problem::new(ENGINE_PATH.title(), "is for `opa` only; the path of this engine is fixed"));
+            problems
+                .push(ConfigProblem::new(ENGINE_PATH.title(), "is for `opa` only; the path of this engine is fixed"));
             return None;
         }
         _ => {
             for key in [&ENGINE_URL, &ENGINE_PATH, &ENGINE_TOKEN] {
                 if settings.text(key).is_some() {
-                    problems.push(Problem::new(key.title(), "is set, but `engine` is none, so nobody would be asked"));
+                    problems.push(ConfigProblem::new(
+                        key.title(),
+                        "is set, but `engine` is none, so nobody would be asked",
+                    ));
                 }
             }
             problems.extend(settings.idle(&[&ENGINE_TIMEOUT_MS], "`engine`"));
@@ -186,7 +190,7 @@ fn engine(settings: &Settings, problems: &mut Vec<Problem>) -> Option<EngineChoi
         }
     };
     let Some(url) = url else {
-        problems.push(Problem::new(ENGINE_URL.title(), "is needed when `engine` is set"));
+        problems.push(ConfigProblem::new(ENGINE_URL.title(), "is needed when `engine` is set"));
         return None;
     };
     Some(EngineChoice {
@@ -205,7 +209,7 @@ mod tests {
     fn read(variables: &[(&str, &str)]) -> (PolicySection, Vec<String>) {
         let environment: BTreeMap<String, String> =
             variables.iter().map(|(k, v)| (format!("GANTRY_POLICY__{k}"), (*v).to_owned())).collect();
-        let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = PolicySection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())

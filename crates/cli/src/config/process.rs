@@ -1,13 +1,13 @@
 //! `[process]`: tools that are programs.
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
 /// Run programs without a sandbox.
-pub(crate) const UNSANDBOXED: Key = Key {
+pub(crate) const UNSANDBOXED: ConfigKey = ConfigKey {
     section: "process",
     name: "unsandboxed",
-    kind: Kind::Flag,
+    kind: KeyKind::Flag,
     default: Some("false"),
     unset: "",
     doc: "Run process tools without the sandbox, as plain children of the server with its rights. The sandbox is the default; \
@@ -18,7 +18,7 @@ pub(crate) const UNSANDBOXED: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&UNSANDBOXED];
+pub(super) const KEYS: &[&ConfigKey] = &[&UNSANDBOXED];
 
 /// The section's values.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct ProcessSection {
 }
 
 impl ProcessSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings) -> Self {
         Self { unsandboxed: settings.flag(&UNSANDBOXED) }
     }
 }

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use contract::ids::TenantId;
-use redaction::{Additions, Engine};
+use redaction::{RedactionAdditions, RedactionEngine};
 use serde::Deserialize;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 /// Rules at most.
 const RULES_MAX: usize = 64;
@@ -22,10 +22,10 @@ const PATTERNS_MAX: usize = 16;
 const CHARS_MAX: usize = 512;
 
 /// The rules.
-const RULES: Key = Key {
+const RULES: ConfigKey = ConfigKey {
     section: "redaction",
     name: "rules",
-    kind: Kind::Tables,
+    kind: KeyKind::Tables,
     default: Some(""),
     unset: "",
     doc: "What is redacted besides what is always: `[[redaction.rules]]` with `names` of members whose value goes (`*` at the \
@@ -35,7 +35,7 @@ const RULES: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&RULES];
+pub(super) const KEYS: &[&ConfigKey] = &[&RULES];
 
 /// The section's values.
 #[derive(Debug, Default)]
@@ -55,20 +55,22 @@ struct Rule {
 }
 
 impl RedactionSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         Self::of(settings.list(&RULES), problems)
     }
 
     /// Reads the tables, each in JSON. Everything wrong is a problem, and a table with one is left out.
-    pub(crate) fn of(tables: &[String], problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn of(tables: &[String], problems: &mut Vec<ConfigProblem>) -> Self {
         if tables.len() > RULES_MAX {
-            problems.push(Problem::new("[[redaction.rules]]", format!("there are more than {RULES_MAX}")));
+            problems.push(ConfigProblem::new("[[redaction.rules]]", format!("there are more than {RULES_MAX}")));
         }
         let mut rules = Vec::new();
         for (index, text) in tables.iter().take(RULES_MAX).enumerate() {
             match one(text) {
                 Ok(rule) => rules.push(rule),
-                Err(wrong) => problems.push(Problem::new(format!("[[redaction.rules]] number {}", index + 1), wrong)),
+                Err(wrong) => {
+                    problems.push(ConfigProblem::new(format!("[[redaction.rules]] number {}", index + 1), wrong))
+                }
             }
         }
         Self { rules }
@@ -81,8 +83,8 @@ impl RedactionSection {
     }
 
     /// What the rules add that belong to those for whom `wanted` says so; without a tenant, a rule is everybody's.
-    pub(crate) fn additions(&self, wanted: impl Fn(Option<&TenantId>) -> bool) -> Additions {
-        let mut added = Additions::default();
+    pub(crate) fn additions(&self, wanted: impl Fn(Option<&TenantId>) -> bool) -> RedactionAdditions {
+        let mut added = RedactionAdditions::default();
         for rule in self.rules.iter().filter(|rule| wanted(rule.tenant.as_ref())) {
             added.names.extend(rule.names.iter().cloned());
             added.patterns.extend(rule.patterns.iter().cloned());
@@ -117,8 +119,8 @@ fn one(text: &str) -> Result<Rule, String> {
     if let Some(name) = rule.names.iter().find(has_inner_star) {
         return Err(format!("`{name}`: `*` stands at the start or the end of a name only; use a pattern for the rest"));
     }
-    let added = Additions { patterns: rule.patterns.clone(), ..Additions::default() };
-    match Engine::new(&added) {
+    let added = RedactionAdditions { patterns: rule.patterns.clone(), ..RedactionAdditions::default() };
+    match RedactionEngine::new(&added) {
         Ok(engine) if engine.has_only_solid_patterns() => Ok(rule),
         Ok(_) => Err("a pattern matches a text without anything in it".to_owned()),
         Err(error) => Err(error.to_string()),

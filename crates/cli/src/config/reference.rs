@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::KEYS;
-use super::key::{Key, Kind};
+use super::key::{ConfigKey, KeyKind};
 
 const HEAD: &str = "\
 # Configuration
@@ -39,19 +39,22 @@ pub(crate) fn page() -> String {
     page
 }
 
-fn facts(key: &Key) -> String {
+fn facts(key: &ConfigKey) -> String {
     let default = match (key.default, &key.kind) {
         (None, _) => format!("unset ({})", key.unset),
         (Some(""), _) => "empty".to_owned(),
-        (Some(text), Kind::Text | Kind::Choice(_)) => format!("`\"{text}\"`"),
-        (Some(text), Kind::Secret | Kind::Flag | Kind::Integer(_) | Kind::List | Kind::Named(_) | Kind::Tables) => {
+        (Some(text), KeyKind::Text | KeyKind::Choice(_)) => format!("`\"{text}\"`"),
+        (
+            Some(text),
+            KeyKind::Secret | KeyKind::Flag | KeyKind::Integer(_) | KeyKind::List | KeyKind::Named(_) | KeyKind::Tables,
+        ) => {
             format!("`{text}`")
         }
     };
     format!(
         "- value: {}\n- default: {default}\n- variable: `{}`\n- since: {}",
         match key.kind {
-            Kind::Secret => "text, never shown".to_owned(),
+            KeyKind::Secret => "text, never shown".to_owned(),
             ref kind => kind.to_string(),
         },
         key.variable(),

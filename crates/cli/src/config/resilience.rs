@@ -5,91 +5,93 @@
 
 use std::time::Duration;
 
-use kernel::resilience::{Quota, ResilienceSettings, SettingsDraft};
+use kernel::resilience::{RateQuota, ResilienceSettings, SettingsDraft};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
-const FAILURE_THRESHOLD: Key = key(
+const FAILURE_THRESHOLD: ConfigKey = key(
     "failure_threshold",
     0..=100_000,
     Some("5"),
     "Failures within the window that open a breaker. 0: only the percentages below.",
 );
-const FAILURE_PERCENT: Key =
+const FAILURE_PERCENT: ConfigKey =
     key("failure_percent", 1..=100, None, "Percent of calls in the window that failed from which on a breaker opens.");
-const SLOW_PERCENT: Key =
+const SLOW_PERCENT: ConfigKey =
     key("slow_percent", 1..=100, None, "Percent of calls in the window that were slow from which on a breaker opens.");
-const SLOW_AFTER_MS: Key =
+const SLOW_AFTER_MS: ConfigKey =
     key("slow_after_ms", 1..=86_400_000, Some("60000"), "Milliseconds after which a call counts as slow.");
-const MINIMUM_CALLS: Key =
+const MINIMUM_CALLS: ConfigKey =
     key("minimum_calls", 1..=100_000, Some("100"), "Calls in the window below which percentages mean nothing.");
-const WINDOW_SECONDS: Key = key("window_seconds", 1..=3_600, Some("60"), "Seconds of calls that a breaker judges by.");
-const WINDOW_CALLS: Key = key(
+const WINDOW_SECONDS: ConfigKey =
+    key("window_seconds", 1..=3_600, Some("60"), "Seconds of calls that a breaker judges by.");
+const WINDOW_CALLS: ConfigKey = key(
     "window_calls",
     1..=1_000,
     None,
     "The last so many calls that a breaker judges by, in place of `window_seconds`.",
 );
-const OPEN_MS: Key = key(
+const OPEN_MS: ConfigKey = key(
     "open_ms",
     1..=2_592_000_000,
     Some("60000"),
     "Milliseconds for which an open breaker refuses calls (E3501) before it lets some through to try.",
 );
-const OPEN_GROWTH_PERCENT: Key = key(
+const OPEN_GROWTH_PERCENT: ConfigKey = key(
     "open_growth_percent",
     101..=10_000,
     None,
     "How long it stays open when it opens again without having been closed, in percent of the time before.",
 );
-const OPEN_MAX_MS: Key = key("open_max_ms", 1..=2_592_000_000, Some("3600000"), "The longest that this may grow to.");
-const HALF_OPEN_MAX_CALLS: Key =
+const OPEN_MAX_MS: ConfigKey =
+    key("open_max_ms", 1..=2_592_000_000, Some("3600000"), "The longest that this may grow to.");
+const HALF_OPEN_MAX_CALLS: ConfigKey =
     key("half_open_max_calls", 1..=1_000, Some("10"), "Calls that a half-open breaker lets through at once to try.");
-const SUCCESS_THRESHOLD: Key = key(
+const SUCCESS_THRESHOLD: ConfigKey = key(
     "success_threshold",
     0..=1_000,
     Some("3"),
     "Of those, so many successes close it and one failure opens it again. 0: the percentages over `half_open_max_calls` decide.",
 );
-const CANARY_PERCENT: Key = key(
+const CANARY_PERCENT: ConfigKey = key(
     "canary_percent",
     1..=100,
     None,
     "Percent of the calls that a half-open breaker lets through at first; unset, as many as it has places for.",
 );
-const CANARY_STEP_PERCENT: Key =
+const CANARY_STEP_PERCENT: ConfigKey =
     key("canary_step_percent", 1..=100, Some("10"), "By how many percent each success raises that share.");
-const HALF_OPEN_MAX_MS: Key = key(
+const HALF_OPEN_MAX_MS: ConfigKey = key(
     "half_open_max_ms",
     0..=2_592_000_000,
     Some("0"),
     "Milliseconds after which a half-open breaker opens again without a result. 0: it waits.",
 );
-const CALLS_PER_SECOND: Key =
+const CALLS_PER_SECOND: ConfigKey =
     key("calls_per_second", 1..=10_000, None, "Calls that the whole installation takes per second. One more: E3003.");
-const TENANT_CALLS_PER_MINUTE: Key =
+const TENANT_CALLS_PER_MINUTE: ConfigKey =
     key("tenant_calls_per_minute", 1..=600_000, None, "Calls that one tenant may make per minute. One more: E3003.");
-const SERVICE_CALLS_PER_MINUTE: Key = key(
+const SERVICE_CALLS_PER_MINUTE: ConfigKey = key(
     "service_calls_per_minute",
     1..=600_000,
     None,
     "Calls that one service behind tools gets per minute. One more: E3504.",
 );
-const RETRY_FIRST_MS: Key = key(
+const RETRY_FIRST_MS: ConfigKey = key(
     "retry_first_ms",
     1..=60_000,
     Some("500"),
     "The longest wait in milliseconds before a call is tried again for the first time; chance picks one from nothing up to it.",
 );
-const RETRIES_PER_MINUTE: Key = key(
+const RETRIES_PER_MINUTE: ConfigKey = key(
     "retries_per_minute",
     1..=600_000,
     Some("60"),
     "Times per minute that calls to one service are tried again, all callers together. One more: E3411.",
 );
 
-const HISTORY_DAYS: Key = key(
+const HISTORY_DAYS: ConfigKey = key(
     "history_days",
     1..=3_650,
     Some("90"),
@@ -97,7 +99,7 @@ const HISTORY_DAYS: Key = key(
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &FAILURE_THRESHOLD,
     &FAILURE_PERCENT,
     &SLOW_PERCENT,
@@ -126,15 +128,15 @@ const fn key(
     range: std::ops::RangeInclusive<u64>,
     default: Option<&'static str>,
     doc: &'static str,
-) -> Key {
+) -> ConfigKey {
     let unset = if default.is_some() { "" } else { "no such bound" };
-    Key { section: "resilience", name, kind: Kind::Integer(range), default, unset, doc, since: "0.2" }
+    ConfigKey { section: "resilience", name, kind: KeyKind::Integer(range), default, unset, doc, since: "0.2" }
 }
 
 /// The section's values.
-pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> ResilienceSettings {
-    let number = |key: &Key| i64::try_from(settings.integer(key)).ok();
-    let percent = |key: &Key| settings.integer_if_set(key).map(|percent| percent as f64);
+pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> ResilienceSettings {
+    let number = |key: &ConfigKey| i64::try_from(settings.integer(key)).ok();
+    let percent = |key: &ConfigKey| settings.integer_if_set(key).map(|percent| percent as f64);
     let growth = percent(&OPEN_GROWTH_PERCENT).map(|percent| percent / 100.0);
     let window_calls = settings.integer_if_set(&WINDOW_CALLS).and_then(|calls| i64::try_from(calls).ok());
     let draft = SettingsDraft {
@@ -157,12 +159,14 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Resilien
         ..SettingsDraft::default()
     };
     let breaker = draft.checked().unwrap_or_else(|error| {
-        problems.push(Problem::new("[resilience]", error.to_string()));
+        problems.push(ConfigProblem::new("[resilience]", error.to_string()));
         kernel::resilience::BreakerSettings::default()
     });
-    let mut quota = |key: &Key, period: Duration| {
+    let mut quota = |key: &ConfigKey, period: Duration| {
         let limit = u32::try_from(settings.integer_if_set(key)?).unwrap_or(u32::MAX);
-        Quota::new(limit, period).map_err(|error| problems.push(Problem::new(key.title(), error.to_string()))).ok()
+        RateQuota::new(limit, period)
+            .map_err(|error| problems.push(ConfigProblem::new(key.title(), error.to_string())))
+            .ok()
     };
     let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
     ResilienceSettings {
@@ -180,15 +184,15 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Resilien
 mod tests {
     use std::collections::BTreeMap;
 
-    use kernel::resilience::{Canary, HalfOpenRule, OpenWait, WindowKind};
+    use kernel::resilience::{CanaryShare, HalfOpenRule, OpenWait, WindowKind};
 
     use super::*;
 
-    fn read_from(pairs: &[(&str, &str)]) -> (ResilienceSettings, Vec<Problem>) {
+    fn read_from(pairs: &[(&str, &str)]) -> (ResilienceSettings, Vec<ConfigProblem>) {
         let name = |key: &str| format!("GANTRY_RESILIENCE__{}", key.to_uppercase());
         let environment: BTreeMap<String, String> =
             pairs.iter().map(|(key, value)| (name(key), (*value).to_owned())).collect();
-        let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
         let mut problems = Vec::new();
         let values = read(&settings, &mut problems);
         (values, problems)
@@ -218,7 +222,7 @@ mod tests {
         assert_eq!((breaker.window, breaker.half_open_rule), (WindowKind::Count { calls: 20 }, HalfOpenRule::Rates));
         let grown = OpenWait::Exponential { first_ms: 5_000, factor: 1.5, max_ms: 3_600_000 };
         assert_eq!(breaker.open_wait, grown);
-        assert_eq!(breaker.canary, Some(Canary { first_percent: 5, step_percent: 10 }));
+        assert_eq!(breaker.canary, Some(CanaryShare { first_percent: 5, step_percent: 10 }));
         assert_eq!(values.platform_quota.unwrap().burst, 100);
     }
 

@@ -6,38 +6,38 @@ use std::time::Duration;
 
 use kernel::ports::record_archive::Retention;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "retention";
 const DAY: Duration = Duration::from_hours(24);
 /// A century: longer is for ever.
 const DAYS_MAX: u32 = 36_500;
 
-const AUDIT: Key = text(
+const AUDIT: ConfigKey = text(
     "audit",
     "400d",
     "PostgreSQL only: days for which the archive keeps audit records of all instances, as `400d`, or `forever`. Whole months \
      are dropped, once their last day is older. The audit files of each instance stay.",
 );
-const INVOCATIONS: Key = text(
+const INVOCATIONS: ConfigKey = text(
     "invocations",
     "90d",
     "PostgreSQL only: days for which the table of calls that came to their end is kept, as `90d`, or `forever`.",
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&AUDIT, &INVOCATIONS];
+pub(super) const KEYS: &[&ConfigKey] = &[&AUDIT, &INVOCATIONS];
 
-const fn text(name: &'static str, default: &'static str, doc: &'static str) -> Key {
-    Key { section: SECTION, name, kind: Kind::Text, default: Some(default), unset: "", doc, since: "0.2" }
+const fn text(name: &'static str, default: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { section: SECTION, name, kind: KeyKind::Text, default: Some(default), unset: "", doc, since: "0.2" }
 }
 
 /// The section's values.
-pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Retention {
-    let mut kept = |key: &Key| {
+pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Retention {
+    let mut kept = |key: &ConfigKey| {
         parse(settings.text(key).unwrap_or_default()).unwrap_or_else(|message| {
-            problems.push(Problem::new(key.title(), message));
+            problems.push(ConfigProblem::new(key.title(), message));
             None
         })
     };

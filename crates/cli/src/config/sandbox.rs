@@ -10,15 +10,15 @@ use std::path::{Component, Path, PathBuf};
 
 use kernel::ResourceEnvelope;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "sandbox";
 
-const SANDBOXES: Key = Key {
+const SANDBOXES: ConfigKey = ConfigKey {
     section: SECTION,
     name: "sandboxes",
-    kind: Kind::Integer(1..=10_000),
+    kind: KeyKind::Integer(1..=10_000),
     default: Some("256"),
     unset: "",
     doc: "Sandboxes of processes that may live at once, warm ones included. Tenants share them: one alone holds at most three \
@@ -26,20 +26,20 @@ const SANDBOXES: Key = Key {
     since: "0.1",
 };
 
-const PIDS: Key = Key {
+const PIDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "pids",
-    kind: Kind::Integer(1..=32_768),
+    kind: KeyKind::Integer(1..=32_768),
     default: Some("128"),
     unset: "",
     doc: "Processes and threads of one call. Starting one more fails inside the sandbox.",
     since: "0.1",
 };
 
-const OPEN_FILES: Key = Key {
+const OPEN_FILES: ConfigKey = ConfigKey {
     section: SECTION,
     name: "open_files",
-    kind: Kind::Integer(16..=65_536),
+    kind: KeyKind::Integer(16..=65_536),
     default: Some("1024"),
     unset: "",
     doc: "Open files and sockets of one process, of a tool or of an MCP server. Opening one more fails inside (`EMFILE`, \"Too many \
@@ -47,10 +47,10 @@ const OPEN_FILES: Key = Key {
     since: "0.1",
 };
 
-const CPU_MILLICORES: Key = Key {
+const CPU_MILLICORES: ConfigKey = ConfigKey {
     section: SECTION,
     name: "cpu_millicores",
-    kind: Kind::Integer(10..=1_024_000),
+    kind: KeyKind::Integer(10..=1_024_000),
     default: Some("4000"),
     unset: "",
     doc: "The most CPU one call may have, in thousandths of a core. A manifest or a request that asks for more is refused: \
@@ -58,10 +58,10 @@ const CPU_MILLICORES: Key = Key {
     since: "0.1",
 };
 
-const MEMORY_MB: Key = Key {
+const MEMORY_MB: ConfigKey = ConfigKey {
     section: SECTION,
     name: "memory_mb",
-    kind: Kind::Integer(16..=4_194_304),
+    kind: KeyKind::Integer(16..=4_194_304),
     default: Some("8192"),
     unset: "",
     doc: "The most memory one call may have, in MiB, its scratch space included. A manifest or a request that asks for more \
@@ -69,10 +69,10 @@ const MEMORY_MB: Key = Key {
     since: "0.1",
 };
 
-const NETWORK_MBPS: Key = Key {
+const NETWORK_MBPS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "network_mbps",
-    kind: Kind::Integer(1..=1_000_000),
+    kind: KeyKind::Integer(1..=1_000_000),
     default: Some("100"),
     unset: "",
     doc: "The most network one call may use, in megabits a second, both directions together. A request that asks for more \
@@ -80,10 +80,10 @@ const NETWORK_MBPS: Key = Key {
     since: "0.1",
 };
 
-const SCRATCH_MB: Key = Key {
+const SCRATCH_MB: ConfigKey = ConfigKey {
     section: SECTION,
     name: "scratch_mb",
-    kind: Kind::Integer(1..=4_194_304),
+    kind: KeyKind::Integer(1..=4_194_304),
     default: Some("10240"),
     unset: "",
     doc: "The most scratch space (`/tmp`) one call may have, in MiB. It is memory and counted as such, so it is also never \
@@ -91,10 +91,10 @@ const SCRATCH_MB: Key = Key {
     since: "0.1",
 };
 
-const IO_BYTES_PER_SECOND: Key = Key {
+const IO_BYTES_PER_SECOND: ConfigKey = ConfigKey {
     section: SECTION,
     name: "io_bytes_per_second",
-    kind: Kind::Integer(65_536..=1_099_511_627_776),
+    kind: KeyKind::Integer(65_536..=1_099_511_627_776),
     default: None,
     unset: "not limited",
     doc: "Bytes a second that one call may read from, and write to, the disks behind its writable paths. Kept by control \
@@ -102,10 +102,10 @@ const IO_BYTES_PER_SECOND: Key = Key {
     since: "0.1",
 };
 
-const ALLOWED_PATHS: Key = Key {
+const ALLOWED_PATHS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allowed_paths",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: None,
     unset: "everywhere that is not blocked, except in homes",
     doc: "Where the paths that tools declare (`filesystem:read:…`, `filesystem:write:…`) may lie. A tool that declares another \
@@ -115,10 +115,10 @@ const ALLOWED_PATHS: Key = Key {
     since: "0.1",
 };
 
-const BLOCKED_PATHS: Key = Key {
+const BLOCKED_PATHS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "blocked_paths",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some("/etc,/var"),
     unset: "",
     doc: "Where they may not, with everything above and below; wins over `allowed_paths`. Always blocked are the data directory \
@@ -129,10 +129,10 @@ const BLOCKED_PATHS: Key = Key {
     since: "0.1",
 };
 
-const SYSTEM_PATHS: Key = Key {
+const SYSTEM_PATHS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "system_paths",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: None,
     unset: "what interpreters and libraries usually need: `/usr`, `/bin`, `/lib`…, certificates, the dynamic linker's files",
     doc: "System directories and files that every process tool sees read-only under the same name. Those that are not there \
@@ -141,7 +141,7 @@ const SYSTEM_PATHS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &SANDBOXES,
     &PIDS,
     &OPEN_FILES,
@@ -170,14 +170,14 @@ pub(crate) struct SandboxSection {
 }
 
 impl SandboxSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         // INVARIANT: the ranges of the keys fit the types; saturating is what a range beyond them would deserve.
-        let small = |key: &Key| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
+        let small = |key: &ConfigKey| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
         let system = paths(settings, &SYSTEM_PATHS, problems);
         if let Some(relative) = system.iter().flatten().find(|path| path.is_relative()) {
             let message =
                 format!("`{}` must begin with `/`: it is seen inside under the same name", relative.display());
-            problems.push(Problem::new(SYSTEM_PATHS.title(), message));
+            problems.push(ConfigProblem::new(SYSTEM_PATHS.title(), message));
         }
         Self {
             sandboxes: usize::try_from(settings.integer(&SANDBOXES)).unwrap_or(usize::MAX),
@@ -199,14 +199,14 @@ impl SandboxSection {
 }
 
 /// `None` if the key is unset. A path that climbs is refused: what it means depends on links, and this is a fence.
-fn paths(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
+fn paths(settings: &EffectiveSettings, key: &ConfigKey, problems: &mut Vec<ConfigProblem>) -> Option<Vec<PathBuf>> {
     settings.get(key)?;
     let climbs = |text: &str| Path::new(text).components().any(|part| part == Component::ParentDir);
     for text in settings.list(key) {
         if text.is_empty() {
-            problems.push(Problem::new(key.title(), "has a path without a name"));
+            problems.push(ConfigProblem::new(key.title(), "has a path without a name"));
         } else if climbs(text) {
-            problems.push(Problem::new(key.title(), format!("`{text}` must not contain `..`")));
+            problems.push(ConfigProblem::new(key.title(), format!("`{text}` must not contain `..`")));
         }
     }
     Some(settings.list(key).iter().map(PathBuf::from).collect())
@@ -220,7 +220,7 @@ mod tests {
 
     fn read(text: &str) -> (SandboxSection, Vec<String>) {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[sandbox]\n{text}") };
-        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = SandboxSection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())
@@ -231,7 +231,7 @@ mod tests {
         let (section, problems) = read("");
         assert!(problems.is_empty());
         assert_eq!(section.envelope, ResourceEnvelope::default());
-        let usual = executors::Reach::default();
+        let usual = executors::OperatorReach::default();
         assert_eq!(
             (section.pids, section.open_files, section.system_paths),
             (usual.pids, usual.open_files, usual.system)

@@ -1,12 +1,12 @@
 //! `[scan]`: what becomes of a tool of an MCP server in whose definition something was found that should not be there.
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
-const ACTION: Key = Key {
+const ACTION: ConfigKey = ConfigKey {
     section: "scan",
     name: "action",
-    kind: Kind::Choice(&["report", "block"]),
+    kind: KeyKind::Choice(&["report", "block"]),
     default: Some("report"),
     unset: "",
     doc: "What a scan of a tool's definition does when it is sure: `report` shows the findings (`gantry server review`, \
@@ -16,7 +16,7 @@ const ACTION: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&ACTION];
+pub(super) const KEYS: &[&ConfigKey] = &[&ACTION];
 
 /// The section's values.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct ScanSection {
 }
 
 impl ScanSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings) -> Self {
         Self { blocks: settings.text(&ACTION) == Some("block") }
     }
 }

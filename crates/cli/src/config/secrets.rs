@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
-const DIR: Key = Key {
+const DIR: ConfigKey = ConfigKey {
     section: "secrets",
     name: "dir",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "`secrets` in the data directory",
     doc: "Folder with the credentials of tools: the file `<tenant>/<name>` is what `credentials:name` gives to a tool that a \
@@ -17,7 +17,7 @@ const DIR: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIR];
+pub(super) const KEYS: &[&ConfigKey] = &[&DIR];
 
 /// The section's values.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct SecretsSection {
 }
 
 impl SecretsSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings) -> Self {
         Self { dir: settings.text(&DIR).map(PathBuf::from) }
     }
 

@@ -8,15 +8,15 @@ use std::path::PathBuf;
 
 use server::ServerConfig;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 use crate::tls_files::TlsFiles;
 
 /// Where to listen.
-pub(crate) const LISTEN: Key = Key {
+pub(crate) const LISTEN: ConfigKey = ConfigKey {
     section: "server",
     name: "listen",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("127.0.0.1:7300"),
     unset: "",
     doc: "Address and port to listen on; port 0 picks a free one and prints it. Flag: `--listen`. Anything but a loopback \
@@ -25,7 +25,7 @@ pub(crate) const LISTEN: Key = Key {
 };
 
 /// The certificate.
-pub(crate) const TLS_CERT: Key = tls(
+pub(crate) const TLS_CERT: ConfigKey = tls(
     "tls_cert",
     "the doors speak in the clear",
     "PEM file with the server's certificate, followed by those that lead to its authority. With `tls_key` the doors speak TLS \
@@ -34,7 +34,7 @@ pub(crate) const TLS_CERT: Key = tls(
 );
 
 /// Its private key.
-pub(crate) const TLS_KEY: Key = tls(
+pub(crate) const TLS_KEY: ConfigKey = tls(
     "tls_key",
     "needed when `tls_cert` is set",
     "PEM file with the private key of that certificate (PKCS #8, PKCS #1 or SEC 1, without a passphrase). A file that every \
@@ -42,7 +42,7 @@ pub(crate) const TLS_KEY: Key = tls(
 );
 
 /// Whose certificates clients must show.
-pub(crate) const TLS_CLIENT_CA: Key = tls(
+pub(crate) const TLS_CLIENT_CA: ConfigKey = tls(
     "tls_client_ca",
     "clients need no certificate",
     "PEM file with authorities: every client, probes included, must show a certificate of one of them before it can say anything; \
@@ -50,10 +50,10 @@ pub(crate) const TLS_CLIENT_CA: Key = tls(
 );
 
 /// Plain HTTP to the world.
-pub(crate) const INSECURE_PLAINTEXT: Key = Key {
+pub(crate) const INSECURE_PLAINTEXT: ConfigKey = ConfigKey {
     section: "server",
     name: "insecure_plaintext",
-    kind: Kind::Flag,
+    kind: KeyKind::Flag,
     default: Some("false"),
     unset: "",
     doc: "Allow a non-loopback address without TLS: tokens then cross the network in the clear, so put a TLS proxy in \
@@ -62,10 +62,10 @@ pub(crate) const INSECURE_PLAINTEXT: Key = Key {
 };
 
 /// No doors for calls.
-pub(crate) const WORKER_ONLY: Key = Key {
+pub(crate) const WORKER_ONLY: ConfigKey = ConfigKey {
     section: "server",
     name: "worker_only",
-    kind: Kind::Flag,
+    kind: KeyKind::Flag,
     default: Some("false"),
     unset: "",
     doc: "Take no calls: do jobs, deliver webhooks and keep the books beside other servers on the same PostgreSQL. Only \
@@ -74,10 +74,10 @@ pub(crate) const WORKER_ONLY: Key = Key {
 };
 
 /// Metrics without a token.
-const METRICS_PUBLIC: Key = Key {
+const METRICS_PUBLIC: ConfigKey = ConfigKey {
     section: "server",
     name: "metrics_public",
-    kind: Kind::Flag,
+    kind: KeyKind::Flag,
     default: None,
     unset: "true on a loopback address for requests to a name of the machine itself, false elsewhere",
     doc: "May `/metrics` be read without a token? Otherwise only by a token of the home tenant that may look at the use of \
@@ -85,10 +85,10 @@ const METRICS_PUBLIC: Key = Key {
     since: "0.1",
 };
 
-const ALLOWED_HOSTS: Key = Key {
+const ALLOWED_HOSTS: ConfigKey = ConfigKey {
     section: "server",
     name: "allowed_hosts",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Names under which clients find this server, besides the loopback ones; in lower case and without port. A server on a \
@@ -98,7 +98,7 @@ const ALLOWED_HOSTS: Key = Key {
     since: "0.1",
 };
 
-const CONNECTIONS_MAX: Key = limit(
+const CONNECTIONS_MAX: ConfigKey = limit(
     "connections_max",
     1..=1_000_000,
     "4096",
@@ -106,21 +106,21 @@ const CONNECTIONS_MAX: Key = limit(
      address that has most. If every connection has a request under way, new ones wait. Connections without a good token \
      hold half of them, and a quarter from one address, before their idle ones are closed.",
 );
-const CALLS_MAX: Key = limit(
+const CALLS_MAX: ConfigKey = limit(
     "calls_max",
     1..=1_000_000,
     "1024",
     "Calls that run at the same time. Tenants share them: one alone holds at most three quarters, and within a tenant its \
      agents share again. Further calls wait for their turn, within their own time.",
 );
-const CALLS_WAITING_MAX: Key = limit(
+const CALLS_WAITING_MAX: ConfigKey = limit(
     "calls_waiting_max",
     0..=1_000_000,
     "1024",
     "Calls that wait for their turn, of one tenant three quarters. At the limit, or when the time of a call is over: E3001 \
      with `retry_after_ms`.",
 );
-const REQUESTS_MAX: Key = limit(
+const REQUESTS_MAX: ConfigKey = limit(
     "requests_max",
     1..=100_000,
     "32",
@@ -128,58 +128,58 @@ const REQUESTS_MAX: Key = limit(
      changes. Tenants share them: one alone holds at most three quarters, and within a tenant its agents share again. \
      Further ones wait for their turn.",
 );
-const REQUESTS_WAITING_MAX: Key = limit(
+const REQUESTS_WAITING_MAX: ConfigKey = limit(
     "requests_waiting_max",
     0..=1_000_000,
     "1024",
     "Requests other than calls that wait for their turn, of one tenant three quarters. At the limit: E3001 with \
      `retry_after_ms`.",
 );
-const REQUEST_WAIT_MS: Key = limit(
+const REQUEST_WAIT_MS: ConfigKey = limit(
     "request_wait_ms",
     10..=600_000,
     "10000",
     "Milliseconds that a request other than a call waits for its turn. At the limit: E3001 with `retry_after_ms`.",
 );
-const BODY_BYTES_MAX: Key =
+const BODY_BYTES_MAX: ConfigKey =
     limit("body_bytes_max", 1024..=67_108_864, "1048576", "Bytes of one request body. At the limit: E3005.");
-const HEADERS_MAX: Key = limit("headers_max", 8..=100, "64", "Header lines of one request. At the limit: E3004.");
-const HEADER_BYTES_MAX: Key = limit(
+const HEADERS_MAX: ConfigKey = limit("headers_max", 8..=100, "64", "Header lines of one request. At the limit: E3004.");
+const HEADER_BYTES_MAX: ConfigKey = limit(
     "header_bytes_max",
     4096..=262_144,
     "32768",
     "Bytes of request line and headers together. At the limit the connection is closed.",
 );
-const HEADER_READ_TIMEOUT_MS: Key = limit(
+const HEADER_READ_TIMEOUT_MS: ConfigKey = limit(
     "header_read_timeout_ms",
     10..=600_000,
     "10000",
     "Milliseconds for the headers of a request. At the limit the connection is closed.",
 );
-const BODY_READ_TIMEOUT_MS: Key =
+const BODY_READ_TIMEOUT_MS: ConfigKey =
     limit("body_read_timeout_ms", 10..=600_000, "30000", "Milliseconds for the whole body. At the limit: E3009.");
-const IDLE_TIMEOUT_MS: Key =
+const IDLE_TIMEOUT_MS: ConfigKey =
     limit("idle_timeout_ms", 10..=3_600_000, "75000", "Milliseconds a connection may be idle between two requests.");
-const TLS_HANDSHAKES_MAX: Key = limit(
+const TLS_HANDSHAKES_MAX: ConfigKey = limit(
     "tls_handshakes_max",
     1..=100_000,
     "256",
     "TLS handshakes under way; a connection counts against `connections_max` only after its handshake. At the limit new ones \
      wait, and the oldest that has taken more than a second makes room.",
 );
-const TLS_HANDSHAKE_TIMEOUT_MS: Key = limit(
+const TLS_HANDSHAKE_TIMEOUT_MS: ConfigKey = limit(
     "tls_handshake_timeout_ms",
     10..=600_000,
     "10000",
     "Milliseconds for a TLS handshake. At the limit the connection is closed.",
 );
-const DRAIN_TIMEOUT_MS: Key = limit(
+const DRAIN_TIMEOUT_MS: ConfigKey = limit(
     "drain_timeout_ms",
     0..=3_600_000,
     "30000",
     "Milliseconds that calls have to finish once shutdown began. At the limit they are ended, and have five more seconds to be answered.",
 );
-const LAME_DUCK_MS: Key = limit(
+const LAME_DUCK_MS: ConfigKey = limit(
     "lame_duck_ms",
     0..=600_000,
     "0",
@@ -188,7 +188,7 @@ const LAME_DUCK_MS: Key = limit(
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[
+pub(super) const KEYS: &[&ConfigKey] = &[
     &LISTEN,
     &TLS_CERT,
     &TLS_KEY,
@@ -215,12 +215,20 @@ pub(super) const KEYS: &[&Key] = &[
     &LAME_DUCK_MS,
 ];
 
-const fn tls(name: &'static str, unset: &'static str, doc: &'static str) -> Key {
-    Key { section: "server", name, kind: Kind::Text, default: None, unset, doc, since: "0.2" }
+const fn tls(name: &'static str, unset: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { section: "server", name, kind: KeyKind::Text, default: None, unset, doc, since: "0.2" }
 }
 
-const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> Key {
-    Key { section: "server", name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.1" }
+const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey {
+        section: "server",
+        name,
+        kind: KeyKind::Integer(range),
+        default: Some(default),
+        unset: "",
+        doc,
+        since: "0.1",
+    }
 }
 
 /// The section's values.
@@ -234,10 +242,10 @@ pub(crate) struct ServerSection {
 }
 
 impl ServerSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
         let listen = settings.text(&LISTEN).unwrap_or_default();
         let Some(listen) = address(listen) else {
-            problems.push(Problem::new(
+            problems.push(ConfigProblem::new(
                 LISTEN.title(),
                 format!("`{listen}` is not an address and port; write for example 127.0.0.1:7300 or [::1]:7300"),
             ));
@@ -251,9 +259,9 @@ impl ServerSection {
     }
 
     /// DESIGN §3: nothing but loopback without TLS, unless somebody says that they mean it.
-    fn validate(&self, problems: &mut Vec<Problem>) {
+    fn validate(&self, problems: &mut Vec<ConfigProblem>) {
         if !self.listen.ip().is_loopback() && self.tls.is_none() && !self.insecure_plaintext {
-            problems.push(Problem::new(
+            problems.push(ConfigProblem::new(
                 LISTEN.title(),
                 format!(
                     "{} can be reached from other machines: give --tls-cert and --tls-key; or put a TLS proxy in front and say \
@@ -263,13 +271,13 @@ impl ServerSection {
             ));
         }
         if let Err(error) = self.limits.validate() {
-            problems.push(Problem::new("[server]", error.to_string()));
+            problems.push(ConfigProblem::new("[server]", error.to_string()));
         }
     }
 }
 
 /// All of TLS, or nothing of it: half of it would be the clear by accident.
-fn tls_files(settings: &Settings, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
+fn tls_files(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<TlsFiles> {
     let file = |key| settings.text(key).filter(|path| !path.is_empty()).map(PathBuf::from);
     let (certificates, private_key, client_authorities) = (file(&TLS_CERT), file(&TLS_KEY), file(&TLS_CLIENT_CA));
     match (certificates, private_key) {
@@ -277,14 +285,14 @@ fn tls_files(settings: &Settings, problems: &mut Vec<Problem>) -> Option<TlsFile
             return Some(TlsFiles { certificates, private_key, client_authorities });
         }
         (None, None) if client_authorities.is_none() => {}
-        (None, None) => problems.push(Problem::new(TLS_CLIENT_CA.title(), "needs `tls_cert` and `tls_key`")),
-        (Some(_), None) => problems.push(Problem::new(TLS_CERT.title(), "needs `tls_key`, its private key")),
-        (None, Some(_)) => problems.push(Problem::new(TLS_KEY.title(), "needs `tls_cert`, its certificate")),
+        (None, None) => problems.push(ConfigProblem::new(TLS_CLIENT_CA.title(), "needs `tls_cert` and `tls_key`")),
+        (Some(_), None) => problems.push(ConfigProblem::new(TLS_CERT.title(), "needs `tls_key`, its private key")),
+        (None, Some(_)) => problems.push(ConfigProblem::new(TLS_KEY.title(), "needs `tls_cert`, its certificate")),
     }
     None
 }
 
-fn limits(settings: &Settings) -> ServerConfig {
+fn limits(settings: &EffectiveSettings) -> ServerConfig {
     let size = |key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
     ServerConfig {
         connections_max: size(&CONNECTIONS_MAX),
@@ -371,7 +379,7 @@ mod tests {
             (&["TLS_CLIENT_CA"], false),
         ] {
             let environment = names.iter().map(|name| (format!("GANTRY_SERVER__{name}"), "x".to_owned())).collect();
-            let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+            let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
             let mut problems = Vec::new();
             assert_eq!(tls_files(&settings, &mut problems).is_some(), fine, "{names:?}");
             assert_eq!(problems.is_empty(), fine, "{names:?}");
@@ -380,7 +388,7 @@ mod tests {
 
     #[test]
     fn defaults_here_are_the_defaults_of_the_server() {
-        let settings = Settings::gather(None, &std::collections::BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &std::collections::BTreeMap::new(), Vec::new()).unwrap();
         assert_eq!(limits(&settings), ServerConfig::default());
     }
 }

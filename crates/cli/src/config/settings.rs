@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use contract::nearest::nearest;
 
-use super::key::{Key, Kind, Value};
+use super::key::{ConfigKey, KeyKind, KeyValue};
 use super::path_settings::resolved;
 use super::{KEYS, is_section, sections};
 
@@ -18,14 +18,14 @@ const PREFIX: &str = "GANTRY_";
 
 /// Which source a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ValueOrigin {
     Default,
     File,
     Environment,
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Default => "default",
@@ -39,12 +39,12 @@ impl fmt::Display for Origin {
 /// Something wrong with the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
-pub(crate) struct Problem {
+pub(crate) struct ConfigProblem {
     pub(crate) place: String,
     pub(crate) message: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// At a place.
     pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self { place: place.into(), message: message.into() }
@@ -63,25 +63,25 @@ pub(crate) struct ConfigFile {
 
 /// Every key with its value in force.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    values: BTreeMap<(&'static str, &'static str), (Value, Origin)>,
+pub(crate) struct EffectiveSettings {
+    values: BTreeMap<(&'static str, &'static str), (KeyValue, ValueOrigin)>,
     /// Variables that look like a slip but are none of our business to refuse.
     pub(crate) suspicions: Vec<String>,
 }
 
-impl Settings {
+impl EffectiveSettings {
     /// Merges the sources.
     pub(crate) fn gather(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static Key, Value)>,
-    ) -> Result<Self, Vec<Problem>> {
+        flags: Vec<(&'static ConfigKey, KeyValue)>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
         let mut settings = Self { values: BTreeMap::new(), suspicions: Vec::new() };
         let mut problems = Vec::new();
         for key in KEYS.iter().flat_map(|section| section.iter()) {
             // INVARIANT: every default parses; a test keeps it so.
             if let Some(Ok(value)) = key.default.map(|text| key.parse(text)) {
-                settings.set(key, value, Origin::Default);
+                settings.set(key, value, ValueOrigin::Default);
             }
         }
         if let Some(file) = file {
@@ -89,69 +89,69 @@ impl Settings {
         }
         settings.take_environment(environment, &mut problems);
         for (key, value) in flags {
-            settings.set(key, value, Origin::Flag);
+            settings.set(key, value, ValueOrigin::Flag);
         }
         if problems.is_empty() { Ok(settings) } else { Err(problems) }
     }
 
     /// The value in force and its source, if the key is set.
-    pub(crate) fn get(&self, key: &Key) -> Option<(&Value, Origin)> {
+    pub(crate) fn get(&self, key: &ConfigKey) -> Option<(&KeyValue, ValueOrigin)> {
         self.values.get(&(key.section, key.name)).map(|(value, origin)| (value, *origin))
     }
 
     /// A text, choice or secret; an empty one counts as unset.
-    pub(crate) fn text(&self, key: &Key) -> Option<&str> {
+    pub(crate) fn text(&self, key: &ConfigKey) -> Option<&str> {
         match self.get(key)?.0 {
-            Value::Text(text) | Value::Secret(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
-            Value::Flag(_) | Value::Integer(_) | Value::List(_) => None,
+            KeyValue::Text(text) | KeyValue::Secret(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            KeyValue::Flag(_) | KeyValue::Integer(_) | KeyValue::List(_) => None,
         }
     }
 
     /// Settings that somebody has made and that do nothing without another one, which nobody has.
-    pub(crate) fn idle(&self, keys: &[&Key], without: &str) -> Vec<Problem> {
-        let is_made = |key: &&&Key| self.get(key).is_some_and(|(_, origin)| origin != Origin::Default);
-        let problem = |key: &&Key| {
-            Problem::new(key.title(), format!("does nothing without {without}: set that, or leave this out"))
+    pub(crate) fn idle(&self, keys: &[&ConfigKey], without: &str) -> Vec<ConfigProblem> {
+        let is_made = |key: &&&ConfigKey| self.get(key).is_some_and(|(_, origin)| origin != ValueOrigin::Default);
+        let problem = |key: &&ConfigKey| {
+            ConfigProblem::new(key.title(), format!("does nothing without {without}: set that, or leave this out"))
         };
         keys.iter().filter(is_made).map(problem).collect()
     }
 
     /// A flag.
-    pub(crate) fn flag(&self, key: &Key) -> bool {
-        matches!(self.get(key), Some((Value::Flag(true), _)))
+    pub(crate) fn flag(&self, key: &ConfigKey) -> bool {
+        matches!(self.get(key), Some((KeyValue::Flag(true), _)))
     }
 
     /// A number. The key must have a default.
-    pub(crate) fn integer(&self, key: &Key) -> u64 {
+    pub(crate) fn integer(&self, key: &ConfigKey) -> u64 {
         match self.get(key) {
-            Some((Value::Integer(number), _)) => *number,
+            Some((KeyValue::Integer(number), _)) => *number,
             _ => 0,
         }
     }
 
     /// A number, if the key is set.
-    pub(crate) fn integer_if_set(&self, key: &Key) -> Option<u64> {
+    pub(crate) fn integer_if_set(&self, key: &ConfigKey) -> Option<u64> {
         match self.get(key)?.0 {
-            Value::Integer(number) => Some(*number),
-            Value::Text(_) | Value::Secret(_) | Value::Flag(_) | Value::List(_) => None,
+            KeyValue::Integer(number) => Some(*number),
+            KeyValue::Text(_) | KeyValue::Secret(_) | KeyValue::Flag(_) | KeyValue::List(_) => None,
         }
     }
 
     /// A list.
-    pub(crate) fn list(&self, key: &Key) -> &[String] {
+    pub(crate) fn list(&self, key: &ConfigKey) -> &[String] {
         match self.get(key) {
-            Some((Value::List(items), _)) => items,
+            Some((KeyValue::List(items), _)) => items,
             _ => &[],
         }
     }
 
     // --------------------------------------------------------------------------------------------------- private parts
 
-    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
+    fn set(&mut self, key: &'static ConfigKey, value: KeyValue, origin: ValueOrigin) {
         self.values.insert((key.section, key.name), (value, origin));
     }
 
-    fn take_file(&mut self, file: &ConfigFile, problems: &mut Vec<Problem>) {
+    fn take_file(&mut self, file: &ConfigFile, problems: &mut Vec<ConfigProblem>) {
         let table = match toml::from_str::<toml::Table>(&file.text) {
             Ok(table) => table,
             Err(error) => {
@@ -161,37 +161,37 @@ impl Settings {
                     .and_then(|span| file.text.get(..span.start))
                     .map(|before| before.lines().count().max(1));
                 let place = line.map_or_else(|| file.name.clone(), |line| format!("{} line {line}", file.name));
-                problems.push(Problem::new(place, format!("not valid TOML: {}", error.message())));
+                problems.push(ConfigProblem::new(place, format!("not valid TOML: {}", error.message())));
                 return;
             }
         };
         for (section, members) in &table {
             let place = format!("{} [{section}]", file.name);
             if !is_section(section) {
-                problems.push(Problem::new(
+                problems.push(ConfigProblem::new(
                     place,
                     format!("there is no such section{}", did_you_mean(nearest(section, sections()))),
                 ));
                 continue;
             }
             let toml::Value::Table(members) = members else {
-                problems.push(Problem::new(place, "must be a section with keys, not a single value"));
+                problems.push(ConfigProblem::new(place, "must be a section with keys, not a single value"));
                 continue;
             };
             for (name, value) in members {
                 let place = format!("{} [{section}] {name}", file.name);
                 match find(section, name) {
-                    None => problems.push(Problem::new(place, unknown_key(section, name))),
+                    None => problems.push(ConfigProblem::new(place, unknown_key(section, name))),
                     Some(key) => match key.read(value) {
-                        Ok(value) => self.set(key, resolved(key, value, &file.folder), Origin::File),
-                        Err(wrong) => problems.push(Problem::new(place, wrong)),
+                        Ok(value) => self.set(key, resolved(key, value, &file.folder), ValueOrigin::File),
+                        Err(wrong) => problems.push(ConfigProblem::new(place, wrong)),
                     },
                 }
             }
         }
     }
 
-    fn take_environment(&mut self, environment: &BTreeMap<String, String>, problems: &mut Vec<Problem>) {
+    fn take_environment(&mut self, environment: &BTreeMap<String, String>, problems: &mut Vec<ConfigProblem>) {
         for (variable, text) in environment {
             let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
             let Some((section, name)) = rest.split_once("__") else {
@@ -201,13 +201,14 @@ impl Settings {
             let (section, name) = (section.to_lowercase(), name.to_lowercase());
             match find(&section, &name) {
                 Some(key) => match key.parse(text) {
-                    Ok(value) => self.set(key, value, Origin::Environment),
-                    Err(wrong) => problems.push(Problem::new(variable, wrong)),
+                    Ok(value) => self.set(key, value, ValueOrigin::Environment),
+                    Err(wrong) => problems.push(ConfigProblem::new(variable, wrong)),
                 },
                 None => {
-                    let variables: Vec<String> = all_keys().map(Key::variable).collect();
+                    let variables: Vec<String> = all_keys().map(ConfigKey::variable).collect();
                     let near = nearest(variable, variables.iter().map(String::as_str));
-                    problems.push(Problem::new(variable, format!("there is no such setting{}", did_you_mean(near))));
+                    problems
+                        .push(ConfigProblem::new(variable, format!("there is no such setting{}", did_you_mean(near))));
                 }
             }
         }
@@ -223,21 +224,21 @@ impl Settings {
 }
 
 /// All keys in the order of the reference page.
-pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
+pub(crate) fn all_keys() -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().flat_map(|section| section.iter().copied())
 }
 
 /// The key that this variable sets.
-pub(crate) fn key_of(variable: &str) -> Option<&'static Key> {
+pub(crate) fn key_of(variable: &str) -> Option<&'static ConfigKey> {
     all_keys().find(|key| key.variable().eq_ignore_ascii_case(variable))
 }
 
 /// May the value of this key be a secret, by itself or in part? A table can hold one.
-pub(crate) fn may_be_secret(key: &Key) -> bool {
-    matches!(key.kind, Kind::Secret | Kind::Tables)
+pub(crate) fn may_be_secret(key: &ConfigKey) -> bool {
+    matches!(key.kind, KeyKind::Secret | KeyKind::Tables)
 }
 
-fn find(section: &str, name: &str) -> Option<&'static Key> {
+fn find(section: &str, name: &str) -> Option<&'static ConfigKey> {
     all_keys().find(|key| key.section == section && key.name == name)
 }
 
@@ -264,10 +265,10 @@ mod tests {
     use super::super::{log, server, store};
     use super::*;
 
-    fn gather(file: &str, variables: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {
+    fn gather(file: &str, variables: &[(&str, &str)]) -> Result<EffectiveSettings, Vec<ConfigProblem>> {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: file.into() };
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Settings::gather(Some(&file), &environment, Vec::new())
+        EffectiveSettings::gather(Some(&file), &environment, Vec::new())
     }
 
     #[test]
@@ -278,13 +279,13 @@ mod tests {
             text: "[server]\nlisten = '127.0.0.1:1'".into(),
         };
         let environment = BTreeMap::from([("GANTRY_SERVER__LISTEN".to_owned(), "127.0.0.1:2".to_owned())]);
-        let flag = || vec![(&server::LISTEN, Value::Text("127.0.0.1:3".into()))];
+        let flag = || vec![(&server::LISTEN, KeyValue::Text("127.0.0.1:3".into()))];
         let none = BTreeMap::new();
         for (settings, listen, origin) in [
-            (Settings::gather(None, &none, vec![]), "127.0.0.1:7300", Origin::Default),
-            (Settings::gather(Some(&file), &none, vec![]), "127.0.0.1:1", Origin::File),
-            (Settings::gather(Some(&file), &environment, vec![]), "127.0.0.1:2", Origin::Environment),
-            (Settings::gather(Some(&file), &environment, flag()), "127.0.0.1:3", Origin::Flag),
+            (EffectiveSettings::gather(None, &none, vec![]), "127.0.0.1:7300", ValueOrigin::Default),
+            (EffectiveSettings::gather(Some(&file), &none, vec![]), "127.0.0.1:1", ValueOrigin::File),
+            (EffectiveSettings::gather(Some(&file), &environment, vec![]), "127.0.0.1:2", ValueOrigin::Environment),
+            (EffectiveSettings::gather(Some(&file), &environment, flag()), "127.0.0.1:3", ValueOrigin::Flag),
         ] {
             let settings = settings.unwrap();
             assert_eq!(settings.text(&server::LISTEN), Some(listen));

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use ::shared_state::{FallbackSettings, RedisSettings, RedisSettingsError};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "shared_state";
 
 /// Which shared state.
-pub(crate) const URL: Key = Key {
+pub(crate) const URL: ConfigKey = ConfigKey {
     section: SECTION,
     name: "url",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some("memory:"),
     unset: "",
     doc: "`memory:` for one server, `redis://[user:password@]host[:port][/database]` for several, `rediss://…` with TLS. \
@@ -25,10 +25,10 @@ pub(crate) const URL: Key = Key {
     since: "0.1",
 };
 
-const NAMESPACE: Key = Key {
+const NAMESPACE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "namespace",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: Some(""),
     unset: "",
     doc: "Put before every key and channel in Redis. Installations that use one Redis need one each, also with databases of \
@@ -36,19 +36,19 @@ const NAMESPACE: Key = Key {
     since: "0.3",
 };
 
-const CONNECT_TIMEOUT_MS: Key = integer(
+const CONNECT_TIMEOUT_MS: ConfigKey = integer(
     "connect_timeout_ms",
     5..=30_000,
     "1000",
     "Milliseconds for a connection to Redis to be made. No call waits for it.",
 );
-const OPERATION_TIMEOUT_MS: Key = integer(
+const OPERATION_TIMEOUT_MS: ConfigKey = integer(
     "operation_timeout_ms",
     5..=30_000,
     "100",
     "Milliseconds for one operation on Redis. After one that takes longer, Redis counts as away until it answers again.",
 );
-const FALLBACK_REPLICAS: Key = integer(
+const FALLBACK_REPLICAS: ConfigKey = integer(
     "fallback_replicas",
     1..=10_000,
     "4",
@@ -57,15 +57,24 @@ const FALLBACK_REPLICAS: Key = integer(
 );
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&URL, &NAMESPACE, &CONNECT_TIMEOUT_MS, &OPERATION_TIMEOUT_MS, &FALLBACK_REPLICAS];
+pub(super) const KEYS: &[&ConfigKey] =
+    &[&URL, &NAMESPACE, &CONNECT_TIMEOUT_MS, &OPERATION_TIMEOUT_MS, &FALLBACK_REPLICAS];
 
 const fn integer(
     name: &'static str,
     range: std::ops::RangeInclusive<u64>,
     default: &'static str,
     doc: &'static str,
-) -> Key {
-    Key { section: SECTION, name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.3" }
+) -> ConfigKey {
+    ConfigKey {
+        section: SECTION,
+        name,
+        kind: KeyKind::Integer(range),
+        default: Some(default),
+        unset: "",
+        doc,
+        since: "0.3",
+    }
 }
 
 /// The section's values.
@@ -100,13 +109,13 @@ impl fmt::Debug for RedisSection {
 impl SharedStateSection {
     /// What is wrong is a problem; the section is then in memory, and not used. Messages do not repeat the URL: it may hold
     /// a password.
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         let url = settings.text(&URL).unwrap_or("memory:");
         if url == "memory:" {
             return Self::Memory;
         }
         if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-            problems.push(Problem::new(URL.title(), "must be memory: or redis://host[:port]"));
+            problems.push(ConfigProblem::new(URL.title(), "must be memory: or redis://host[:port]"));
             return Self::Memory;
         }
         let redis = RedisSettings {
@@ -122,7 +131,7 @@ impl SharedStateSection {
                 RedisSettingsError::Timeout => &OPERATION_TIMEOUT_MS,
                 RedisSettingsError::Url | RedisSettingsError::Replica => &URL,
             };
-            problems.push(Problem::new(key.title(), error.to_string()));
+            problems.push(ConfigProblem::new(key.title(), error.to_string()));
             return Self::Memory;
         }
         let replicas = u32::try_from(settings.integer(&FALLBACK_REPLICAS)).unwrap_or(u32::MAX);

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use store::postgres;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 use crate::data_dir;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::store_seal::StoreKey;
 
 const SECTION: &str = "store";
 
 /// Which store.
-pub(crate) const URL: Key = Key {
+pub(crate) const URL: ConfigKey = ConfigKey {
     section: SECTION,
     name: "url",
-    kind: Kind::Secret,
+    kind: KeyKind::Secret,
     default: None,
     unset: "`gantry.db` in the data directory",
     doc: "`sqlite:PATH`, a file on this machine's own disk, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, a database that \
@@ -26,20 +26,20 @@ pub(crate) const URL: Key = Key {
     since: "0.1",
 };
 
-const CONNECTIONS_MAX: Key = Key {
+const CONNECTIONS_MAX: ConfigKey = ConfigKey {
     section: SECTION,
     name: "connections_max",
-    kind: Kind::Integer(1..=1_000),
+    kind: KeyKind::Integer(1..=1_000),
     default: Some("16"),
     unset: "",
     doc: "PostgreSQL only: most connections of this instance, besides one on which it hears of changes.",
     since: "0.2",
 };
 
-const CONNECTION_WAIT_SECONDS: Key = Key {
+const CONNECTION_WAIT_SECONDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "connection_wait_seconds",
-    kind: Kind::Integer(1..=300),
+    kind: KeyKind::Integer(1..=300),
     default: Some("5"),
     unset: "",
     doc: "PostgreSQL only: seconds that a piece of work waits for a connection, a new one included. After that it is \
@@ -47,20 +47,20 @@ const CONNECTION_WAIT_SECONDS: Key = Key {
     since: "0.2",
 };
 
-const STATEMENT_SECONDS: Key = Key {
+const STATEMENT_SECONDS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "statement_seconds",
-    kind: Kind::Integer(1..=3_600),
+    kind: KeyKind::Integer(1..=3_600),
     default: Some("10"),
     unset: "",
     doc: "PostgreSQL only: seconds that one statement may take before the server ends it.",
     since: "0.2",
 };
 
-const SEAL_KEY: Key = Key {
+const SEAL_KEY: ConfigKey = ConfigKey {
     section: SECTION,
     name: "seal_key",
-    kind: Kind::Secret,
+    kind: KeyKind::Secret,
     default: None,
     unset: "`keys/store.key` in the data directory, made at the first start; on PostgreSQL by the first instance, and the others \
             need a copy",
@@ -70,10 +70,10 @@ const SEAL_KEY: Key = Key {
     since: "0.2",
 };
 
-const SEAL_KEY_FILE: Key = Key {
+const SEAL_KEY_FILE: ConfigKey = ConfigKey {
     section: SECTION,
     name: "seal_key_file",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "see `seal_key`",
     doc: "A file with that key, which nobody else may be able to read.",
@@ -81,7 +81,7 @@ const SEAL_KEY_FILE: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] =
+pub(super) const KEYS: &[&ConfigKey] =
     &[&URL, &CONNECTIONS_MAX, &CONNECTION_WAIT_SECONDS, &STATEMENT_SECONDS, &SEAL_KEY, &SEAL_KEY_FILE];
 
 /// The section's values.
@@ -96,12 +96,12 @@ pub(crate) struct StoreSection {
 enum Place {
     /// `None`: in the data directory.
     File(Option<PathBuf>),
-    Database(Database),
+    Database(DatabaseConfig),
 }
 
 /// A database and how it is used.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Database {
+pub(crate) struct DatabaseConfig {
     /// With its password.
     pub(crate) url: String,
     connections_max: usize,
@@ -117,15 +117,15 @@ pub(crate) enum SealKeyPlace {
 }
 
 impl StoreSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
         let seal_key = match seal_key(settings.text(&SEAL_KEY), settings.text(&SEAL_KEY_FILE)) {
             Ok(place) => place,
             Err(message) => {
-                problems.push(Problem::new(SEAL_KEY.title(), message));
+                problems.push(ConfigProblem::new(SEAL_KEY.title(), message));
                 return None;
             }
         };
-        let database = |url: &str| Database {
+        let database = |url: &str| DatabaseConfig {
             url: url.to_owned(),
             connections_max: usize::try_from(settings.integer(&CONNECTIONS_MAX)).unwrap_or(usize::MAX),
             connection_wait: Duration::from_secs(settings.integer(&CONNECTION_WAIT_SECONDS)),
@@ -134,7 +134,7 @@ impl StoreSection {
         match parse(settings.text(&URL), database) {
             Ok(place) => Some(Self { place, seal_key }),
             Err(message) => {
-                problems.push(Problem::new(URL.title(), message));
+                problems.push(ConfigProblem::new(URL.title(), message));
                 None
             }
         }
@@ -147,7 +147,7 @@ impl StoreSection {
     }
 
     /// The database, if it is one.
-    pub(crate) fn database(&self) -> Option<&Database> {
+    pub(crate) fn database(&self) -> Option<&DatabaseConfig> {
         match &self.place {
             Place::File(_) => None,
             Place::Database(database) => Some(database),
@@ -163,15 +163,15 @@ impl StoreSection {
     }
 }
 
-impl Database {
+impl DatabaseConfig {
     /// The address for people: without the password.
     pub(crate) fn shown(&self) -> String {
         postgres::without_password(&self.url)
     }
 
     /// How it is opened.
-    pub(crate) fn options(&self) -> postgres::Options {
-        let mut options = postgres::Options::default();
+    pub(crate) fn options(&self) -> postgres::PostgresOptions {
+        let mut options = postgres::PostgresOptions::default();
         options.connections_max = self.connections_max;
         options.connection_wait = self.connection_wait;
         options.statement_max = self.statement_max;
@@ -179,7 +179,7 @@ impl Database {
     }
 }
 
-impl fmt::Debug for Database {
+impl fmt::Debug for DatabaseConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database").field("url", &self.shown()).finish_non_exhaustive()
     }
@@ -202,22 +202,23 @@ const NOT_A_KEY: &str = "must be 32 bytes, as 64 hexadecimal digits or in base64
 
 impl SealKeyPlace {
     /// The key itself.
-    pub(crate) fn key(&self) -> Result<StoreKey, Failure> {
+    pub(crate) fn key(&self) -> Result<StoreKey, CommandFailure> {
         let file = match self {
             Self::Given(key) => return Ok(key.clone()),
             Self::File(file) => file,
         };
         let found = data_dir::read(file)?.ok_or_else(|| {
-            Failure::new(format!("`{}` does not exist", file.display()))
+            CommandFailure::new(format!("`{}` does not exist", file.display()))
                 .hint("`[store] seal_key_file` names a file with the key that all instances have")
         })?;
-        StoreKey::parse(&found.text)
-            .ok_or_else(|| Failure::new(format!("`{}` holds no key", file.display())).hint(format!("it {NOT_A_KEY}")))
+        StoreKey::parse(&found.text).ok_or_else(|| {
+            CommandFailure::new(format!("`{}` holds no key", file.display())).hint(format!("it {NOT_A_KEY}"))
+        })
     }
 }
 
 /// Messages do not repeat the URL: it may hold a password.
-fn parse(url: Option<&str>, database: impl Fn(&str) -> Database) -> Result<Place, String> {
+fn parse(url: Option<&str>, database: impl Fn(&str) -> DatabaseConfig) -> Result<Place, String> {
     let Some(url) = url else { return Ok(Place::File(None)) };
     match url.strip_prefix("sqlite:") {
         Some("" | ":memory:") => {
@@ -236,8 +237,8 @@ fn parse(url: Option<&str>, database: impl Fn(&str) -> Database) -> Result<Place
 mod tests {
     use super::*;
 
-    fn database(url: &str) -> Database {
-        Database {
+    fn database(url: &str) -> DatabaseConfig {
+        DatabaseConfig {
             url: url.to_owned(),
             connections_max: 1,
             connection_wait: Duration::from_secs(1),

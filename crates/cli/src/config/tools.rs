@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use contract::ids::TenantId;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 /// Where tools are.
-pub(crate) const DIRS: Key = Key {
+pub(crate) const DIRS: ConfigKey = ConfigKey {
     section: "tools",
     name: "dirs",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Folders to load tools from and to watch: each is a tool folder itself or contains tool folders. In the \
@@ -21,10 +21,10 @@ pub(crate) const DIRS: Key = Key {
 };
 
 /// Which tenants may run tools of their own.
-const TENANTS: Key = Key {
+const TENANTS: ConfigKey = ConfigKey {
     section: "tools",
     name: "tenants",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "Which tenants may run process, WASM and OCI tools of their own, and from where: `acme=/srv/acme/tools` loads and \
@@ -36,7 +36,7 @@ const TENANTS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIRS, &TENANTS, &super::mcp::EXPOSURE];
+pub(super) const KEYS: &[&ConfigKey] = &[&DIRS, &TENANTS, &super::mcp::EXPOSURE];
 
 /// The section's values.
 #[derive(Debug)]
@@ -47,12 +47,12 @@ pub(crate) struct ToolsSection {
 }
 
 impl ToolsSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         let mut tenants: BTreeMap<TenantId, Vec<PathBuf>> = BTreeMap::new();
         for text in settings.list(&TENANTS) {
             match tenant_folder(text) {
                 Ok((tenant, dir)) => tenants.entry(tenant).or_default().push(dir),
-                Err(wrong) => problems.push(Problem::new(TENANTS.title(), format!("`{text}`: {wrong}"))),
+                Err(wrong) => problems.push(ConfigProblem::new(TENANTS.title(), format!("`{text}`: {wrong}"))),
             }
         }
         Self { dirs: settings.list(&DIRS).iter().map(PathBuf::from).collect(), tenants }

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use ::upstreams::{TenantList, TenantLists};
 use contract::ids::TenantId;
-use outbound::Opened;
+use outbound::OpenedNetworks;
 use serde::Deserialize;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 /// Tables at most.
 const TABLES_MAX: usize = 1_000;
 /// Every tenant without a table of its own.
 const OTHERS: &str = "*";
 
-const TENANTS: Key = Key {
+const TENANTS: ConfigKey = ConfigKey {
     section: "upstreams",
     name: "tenants",
-    kind: Kind::Tables,
+    kind: KeyKind::Tables,
     default: Some(""),
     unset: "",
     doc: "What administrators of a tenant may add as MCP servers besides servers at public hosts by https on port 443: \
@@ -34,10 +34,10 @@ const TENANTS: Key = Key {
     since: "0.2",
 };
 
-const REREAD_SECONDS: Key = Key {
+const REREAD_SECONDS: ConfigKey = ConfigKey {
     section: "upstreams",
     name: "reread_seconds",
-    kind: Kind::Integer(1..=86_400),
+    kind: KeyKind::Integer(1..=86_400),
     default: Some("30"),
     unset: "",
     doc: "Seconds after which a server that shares its store reads MCP servers and what was accepted of them again without having \
@@ -45,10 +45,10 @@ const REREAD_SECONDS: Key = Key {
     since: "0.3",
 };
 
-const PACKAGES_DIR: Key = Key {
+const PACKAGES_DIR: ConfigKey = ConfigKey {
     section: "upstreams",
     name: "packages_dir",
-    kind: Kind::Text,
+    kind: KeyKind::Text,
     default: None,
     unset: "`packages` in the data directory",
     doc: "Folder of the packages of npm and PyPI that MCP servers are started from, each installed once when its server is added. \
@@ -57,15 +57,15 @@ const PACKAGES_DIR: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&TENANTS, &REREAD_SECONDS, &PACKAGES_DIR];
+pub(super) const KEYS: &[&ConfigKey] = &[&TENANTS, &REREAD_SECONDS, &PACKAGES_DIR];
 
 /// Where packages are, if that is said.
-pub(super) fn packages_dir(settings: &Settings) -> Option<PathBuf> {
+pub(super) fn packages_dir(settings: &EffectiveSettings) -> Option<PathBuf> {
     settings.text(&PACKAGES_DIR).map(PathBuf::from)
 }
 
 /// How often what other instances have changed is read without a word of them.
-pub(super) fn reread(settings: &Settings) -> Duration {
+pub(super) fn reread(settings: &EffectiveSettings) -> Duration {
     Duration::from_secs(settings.integer(&REREAD_SECONDS))
 }
 
@@ -85,10 +85,10 @@ struct Table {
 }
 
 /// The section's values. Everything wrong is a problem, and a table with one is left out.
-pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> TenantLists {
+pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> TenantLists {
     let tables = settings.list(&TENANTS);
     if tables.len() > TABLES_MAX {
-        problems.push(Problem::new("[[upstreams.tenants]]", format!("there are more than {TABLES_MAX}")));
+        problems.push(ConfigProblem::new("[[upstreams.tenants]]", format!("there are more than {TABLES_MAX}")));
     }
     let mut lists = TenantLists::default();
     let mut others = false;
@@ -100,13 +100,13 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> TenantLi
             }
             Ok((Some(tenant), list)) => lists.by_tenant.insert(tenant, list).is_some(),
             Err(wrong) => {
-                problems.push(Problem::new(format!("[[upstreams.tenants]] number {}", index + 1), wrong));
+                problems.push(ConfigProblem::new(format!("[[upstreams.tenants]] number {}", index + 1), wrong));
                 false
             }
         };
         if twice {
             let message = "there is another table for the same tenant";
-            problems.push(Problem::new(format!("[[upstreams.tenants]] number {}", index + 1), message));
+            problems.push(ConfigProblem::new(format!("[[upstreams.tenants]] number {}", index + 1), message));
         }
     }
     lists
@@ -130,8 +130,8 @@ fn one(text: &str) -> Result<(Option<TenantId>, TenantList), String> {
     if commands.iter().any(Vec::is_empty) {
         return Err("a command must name a program".to_owned());
     }
-    let hosts =
-        Opened::read(table.hosts.iter().map(String::as_str)).map_err(|(text, error)| format!("`{text}`: {error}"))?;
+    let hosts = OpenedNetworks::read(table.hosts.iter().map(String::as_str))
+        .map_err(|(text, error)| format!("`{text}`: {error}"))?;
     Ok((tenant, TenantList { commands, variables: table.variables, paths: table.paths, hosts }))
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     fn lists(text: &str) -> (TenantLists, Vec<String>) {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let lists = read(&settings, &mut problems);
         (lists, problems.iter().map(ToString::to_string).collect())

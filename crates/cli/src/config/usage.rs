@@ -5,24 +5,24 @@
 use contract::cost::Prices;
 use contract::money::{Amount, Currency};
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "usage";
 
-const CURRENCY: Key = text("currency", "USD", "The currency of the prices here, as three capital letters.");
-const CPU_SECOND_PRICE: Key = text(
+const CURRENCY: ConfigKey = text("currency", "USD", "The currency of the prices here, as three capital letters.");
+const CPU_SECOND_PRICE: ConfigKey = text(
     "cpu_second_price",
     "0",
     "The price of one core for one second, as decimal text. Added to a call as `compute`, unless its tool charges in another \
      currency.",
 );
-const NETWORK_GIB_PRICE: Key =
+const NETWORK_GIB_PRICE: ConfigKey =
     text("network_gib_price", "0", "The price of a GiB sent or received through the egress proxy. Added as `network`.");
-const RETENTION_DAYS: Key = Key {
+const RETENTION_DAYS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "retention_days",
-    kind: Kind::Integer(1..=3_650),
+    kind: KeyKind::Integer(1..=3_650),
     default: Some("400"),
     unset: "",
     doc: "Days for which use by tenant, day, tool, agent and user is kept.",
@@ -30,10 +30,10 @@ const RETENTION_DAYS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&CURRENCY, &CPU_SECOND_PRICE, &NETWORK_GIB_PRICE, &RETENTION_DAYS];
+pub(super) const KEYS: &[&ConfigKey] = &[&CURRENCY, &CPU_SECOND_PRICE, &NETWORK_GIB_PRICE, &RETENTION_DAYS];
 
-const fn text(name: &'static str, default: &'static str, doc: &'static str) -> Key {
-    Key { section: SECTION, name, kind: Kind::Text, default: Some(default), unset: "", doc, since: "0.2" }
+const fn text(name: &'static str, default: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { section: SECTION, name, kind: KeyKind::Text, default: Some(default), unset: "", doc, since: "0.2" }
 }
 
 /// The section's values.
@@ -44,7 +44,7 @@ pub(crate) struct UsageSection {
 }
 
 impl UsageSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         Self {
             prices: Prices {
                 currency: read::<Currency>(&CURRENCY, settings, problems),
@@ -57,13 +57,13 @@ impl UsageSection {
 }
 
 fn read<T: std::str::FromStr<Err: std::fmt::Display> + Default>(
-    key: &Key,
-    settings: &Settings,
-    problems: &mut Vec<Problem>,
+    key: &ConfigKey,
+    settings: &EffectiveSettings,
+    problems: &mut Vec<ConfigProblem>,
 ) -> T {
     let given = settings.text(key).unwrap_or_default();
     given.parse().unwrap_or_else(|error| {
-        problems.push(Problem::new(key.title(), format!("{error}")));
+        problems.push(ConfigProblem::new(key.title(), format!("{error}")));
         T::default()
     })
 }
@@ -76,7 +76,7 @@ mod tests {
 
     fn read_with(name: &str, value: &str) -> (UsageSection, Vec<String>) {
         let environment = BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = UsageSection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())

@@ -2,13 +2,13 @@
 
 use policy::VisibilityDefault;
 
-use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::key::{ConfigKey, KeyKind};
+use super::settings::EffectiveSettings;
 
-const DEFAULT: Key = Key {
+const DEFAULT: ConfigKey = ConfigKey {
     section: "visibility",
     name: "default",
-    kind: Kind::Choice(&["enabled", "read_only", "disabled"]),
+    kind: KeyKind::Choice(&["enabled", "read_only", "disabled"]),
     default: None,
     unset: "`enabled` in the home tenant `local`, `read_only` elsewhere",
     doc: "What agents may use without an activation: `enabled` everything their token names, `read_only` only tools that \
@@ -17,10 +17,10 @@ const DEFAULT: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DEFAULT];
+pub(super) const KEYS: &[&ConfigKey] = &[&DEFAULT];
 
 /// The section's value.
-pub(super) fn read(settings: &Settings) -> Option<VisibilityDefault> {
+pub(super) fn read(settings: &EffectiveSettings) -> Option<VisibilityDefault> {
     match settings.text(&DEFAULT) {
         Some("enabled") => Some(VisibilityDefault::Enabled),
         Some("read_only") => Some(VisibilityDefault::ReadOnly),
@@ -36,13 +36,13 @@ mod tests {
 
     #[test]
     fn every_choice_means_something() {
-        let Kind::Choice(words) = &DEFAULT.kind else { panic!("a choice") };
+        let KeyKind::Choice(words) = &DEFAULT.kind else { panic!("a choice") };
         for word in *words {
             let environment = BTreeMap::from([("GANTRY_VISIBILITY__DEFAULT".to_owned(), (*word).to_owned())]);
-            let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+            let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
             let read = read(&settings).unwrap();
             assert_eq!(serde_json::to_value(read).unwrap(), *word);
         }
-        assert_eq!(read(&Settings::gather(None, &BTreeMap::new(), Vec::new()).unwrap()), None);
+        assert_eq!(read(&EffectiveSettings::gather(None, &BTreeMap::new(), Vec::new()).unwrap()), None);
     }
 }

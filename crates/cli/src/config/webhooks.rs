@@ -4,20 +4,20 @@
 
 use std::time::Duration;
 
-use executors::{CallTimes, Opened};
+use executors::{CallTimes, OpenedNetworks};
 use kernel::webhooks::WebhookSettings;
 
-use super::key::{Key, Kind};
-use super::settings::{Problem, Settings};
+use super::key::{ConfigKey, KeyKind};
+use super::settings::{ConfigProblem, EffectiveSettings};
 
 const SECTION: &str = "webhooks";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What is open beyond public https on port 443.
-const ALLOW: Key = Key {
+const ALLOW: ConfigKey = ConfigKey {
     section: SECTION,
     name: "allow",
-    kind: Kind::List,
+    kind: KeyKind::List,
     default: Some(""),
     unset: "",
     doc: "What may be called beyond public hosts by https on port 443: `hooks.example.com:8443` (another port), `10.0.0.7:8443` \
@@ -28,10 +28,10 @@ const ALLOW: Key = Key {
     since: "0.2",
 };
 
-const ATTEMPTS: Key = Key {
+const ATTEMPTS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "attempts",
-    kind: Kind::Integer(1..=32),
+    kind: KeyKind::Integer(1..=32),
     default: Some("8"),
     unset: "",
     doc: "How often a delivery is tried before it is given up (E3704). Eight attempts take about a day; each one more takes 14 \
@@ -39,30 +39,30 @@ const ATTEMPTS: Key = Key {
     since: "0.2",
 };
 
-const CONNECT_TIMEOUT_MS: Key = Key {
+const CONNECT_TIMEOUT_MS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "connect_timeout_ms",
-    kind: Kind::Integer(100..=60_000),
+    kind: KeyKind::Integer(100..=60_000),
     default: Some("5000"),
     unset: "",
     doc: "Milliseconds for resolving a receiver's name and connecting to it.",
     since: "0.2",
 };
 
-const TIMEOUT_MS: Key = Key {
+const TIMEOUT_MS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "timeout_ms",
-    kind: Kind::Integer(100..=300_000),
+    kind: KeyKind::Integer(100..=300_000),
     default: Some("15000"),
     unset: "",
     doc: "Milliseconds for one attempt as a whole.",
     since: "0.2",
 };
 
-const RETENTION_DAYS: Key = Key {
+const RETENTION_DAYS: ConfigKey = ConfigKey {
     section: SECTION,
     name: "retention_days",
-    kind: Kind::Integer(1..=365),
+    kind: KeyKind::Integer(1..=365),
     default: Some("7"),
     unset: "",
     doc: "Days for which deliveries are kept after their end. What was given up can be sent again as long.",
@@ -70,22 +70,23 @@ const RETENTION_DAYS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&ALLOW, &ATTEMPTS, &CONNECT_TIMEOUT_MS, &TIMEOUT_MS, &RETENTION_DAYS];
+pub(super) const KEYS: &[&ConfigKey] = &[&ALLOW, &ATTEMPTS, &CONNECT_TIMEOUT_MS, &TIMEOUT_MS, &RETENTION_DAYS];
 
 /// The section's values.
 #[derive(Debug)]
 pub(crate) struct WebhooksSection {
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedNetworks,
     pub(crate) times: CallTimes,
     pub(crate) settings: WebhookSettings,
 }
 
 impl WebhooksSection {
-    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
-        let opened = Opened::read(settings.list(&ALLOW).iter().map(String::as_str)).unwrap_or_else(|(text, error)| {
-            problems.push(Problem::new(ALLOW.title(), format!("`{text}`: {error}")));
-            Opened::default()
-        });
+    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
+        let opened =
+            OpenedNetworks::read(settings.list(&ALLOW).iter().map(String::as_str)).unwrap_or_else(|(text, error)| {
+                problems.push(ConfigProblem::new(ALLOW.title(), format!("`{text}`: {error}")));
+                OpenedNetworks::default()
+            });
         let millis = |key| Duration::from_millis(settings.integer(key));
         let days = u32::try_from(settings.integer(&RETENTION_DAYS)).unwrap_or(1);
         Self {
@@ -108,7 +109,7 @@ mod tests {
 
     fn read(text: &str) -> (WebhooksSection, Vec<String>) {
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[webhooks]\n{text}") };
-        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = WebhooksSection::read(&settings, &mut problems);
         (section, problems.iter().map(ToString::to_string).collect())
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn without_a_word_nothing_is_opened_and_patience_is_a_day() {
         let (section, problems) = read("");
-        assert!(problems.is_empty() && section.opened == Opened::default());
+        assert!(problems.is_empty() && section.opened == OpenedNetworks::default());
         assert_eq!(section.settings, WebhookSettings::default());
         assert_eq!(section.times, CallTimes::default());
     }
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn what_opens_nothing_is_named() {
         let (section, problems) = read("allow = ['hooks.example.com:8443', 'http://10.0.0.7:8080', '10.1.0.0/16']");
-        assert!(problems.is_empty() && section.opened != Opened::default(), "{problems:?}");
+        assert!(problems.is_empty() && section.opened != OpenedNetworks::default(), "{problems:?}");
         for text in ["10.0.0.1/8", "http:*", "host:0"] {
             let (_, problems) = read(&format!("allow = ['{text}']"));
             assert!(

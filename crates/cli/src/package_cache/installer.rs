@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::tree::{self, TreeSize};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// An installation that takes longer hangs.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(900);
@@ -48,13 +48,15 @@ pub(super) struct Step<'a> {
 }
 
 /// Runs it to its end. Answers whether it was content, and the end of what it said.
-pub(super) async fn run(step: Step<'_>, progress: &dyn InstallProgress) -> Result<(bool, String), Failure> {
+pub(super) async fn run(step: Step<'_>, progress: &dyn InstallProgress) -> Result<(bool, String), CommandFailure> {
     let Step { program, args, cwd, watched, input, remedy } = step;
     let mut command = Command::new(program);
     command.args(args).current_dir(cwd).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(format!("`{program}` is not installed on this machine")).hint(remedy),
-        _ => Failure::new(format!("`{program}` cannot be started: {error}")),
+        io::ErrorKind::NotFound => {
+            CommandFailure::new(format!("`{program}` is not installed on this machine")).hint(remedy)
+        }
+        _ => CommandFailure::new(format!("`{program}` cannot be started: {error}")),
     })?;
     let (mut stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let said = async {
@@ -90,10 +92,10 @@ pub(super) async fn run(step: Step<'_>, progress: &dyn InstallProgress) -> Resul
         () = too_large => return Err(oversized()),
     };
     let done = done.map_err(|_| {
-        Failure::new(format!("`{program}` was not done after {} minutes", INSTALL_TIME_MAX.as_secs() / 60))
+        CommandFailure::new(format!("`{program}` was not done after {} minutes", INSTALL_TIME_MAX.as_secs() / 60))
             .hint("try it again when the registry is quicker; what was fetched is kept by the tool itself")
     })?;
-    let done = done.map_err(|error| Failure::new(format!("`{program}` cannot be waited for: {error}")))?;
+    let done = done.map_err(|error| CommandFailure::new(format!("`{program}` cannot be waited for: {error}")))?;
     match tree::size(watched) {
         Ok(found) if !fits(found) => Err(oversized()),
         _ => Ok(done),
@@ -104,8 +106,8 @@ fn fits(found: TreeSize) -> bool {
     found.bytes <= PACKAGE_BYTES_MAX && found.entries <= PACKAGE_ENTRIES_MAX
 }
 
-fn oversized() -> Failure {
-    Failure::new(format!(
+fn oversized() -> CommandFailure {
+    CommandFailure::new(format!(
         "the package has more than {} GiB or {PACKAGE_ENTRIES_MAX} files with everything it needs",
         PACKAGE_BYTES_MAX >> 30
     ))
@@ -132,8 +134,8 @@ pub(super) fn first_lines(said: &str) -> Vec<String> {
 }
 
 /// The registry is away, as far as this text goes: what to say.
-pub(super) fn away(registry: &str, said: &str) -> Option<Failure> {
-    let failure = |what: &str| Failure::new(format!("the {registry} registry {what}"));
+pub(super) fn away(registry: &str, said: &str) -> Option<CommandFailure> {
+    let failure = |what: &str| CommandFailure::new(format!("the {registry} registry {what}"));
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&[
         "UNABLE_TO_GET_ISSUER_CERT",
@@ -154,7 +156,7 @@ pub(super) fn away(registry: &str, said: &str) -> Option<Failure> {
     }
     if has(&["code ENOSPC", "No space left on device"]) {
         return Some(
-            Failure::new("there is no room left for the package")
+            CommandFailure::new("there is no room left for the package")
                 .hint("`gantry server packages --prune` takes away what no server uses"),
         );
     }

@@ -9,7 +9,7 @@ use upstreams::import::PackageRequest;
 
 use super::installer::{InstallProgress, Step, away, first_lines, run};
 use super::{Installed, Unpacked, tree};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// What npm keeps of what it has resolved, with a digest for each package.
@@ -23,8 +23,9 @@ pub(super) async fn install(
     request: &PackageRequest,
     scripts: bool,
     progress: &dyn InstallProgress,
-) -> Result<Unpacked, Failure> {
-    let unusable = |error: std::io::Error| Failure::new(format!("a folder for the package cannot be made: {error}"));
+) -> Result<Unpacked, CommandFailure> {
+    let unusable =
+        |error: std::io::Error| CommandFailure::new(format!("a folder for the package cannot be made: {error}"));
     fs::create_dir(folder).map_err(unusable)?;
     // A name of its own, or that of the folder would stand in the lock file.
     let project = json!({ "name": "gantry-package", "private": true });
@@ -46,7 +47,7 @@ pub(super) async fn install_project(
     folder: &Path,
     scripts: bool,
     progress: &dyn InstallProgress,
-) -> Result<Installed, Failure> {
+) -> Result<Installed, CommandFailure> {
     let step = npm_step(folder, Vec::new(), scripts, "install Node.js with npm");
     let (content, said) = run(step, progress).await?;
     if !content {
@@ -75,12 +76,12 @@ fn npm_step<'a>(folder: &'a Path, words: Vec<OsString>, scripts: bool, remedy: &
     Step { program: "npm", args, cwd: folder, watched: folder, input: String::new(), remedy }
 }
 
-fn unread() -> Failure {
-    Failure::new("npm has left no lock file that can be read").hint("a newer npm may: version 7 or later")
+fn unread() -> CommandFailure {
+    CommandFailure::new("npm has left no lock file that can be read").hint("a newer npm may: version 7 or later")
 }
 
 /// What the digest of an installation is taken of: a folder of this machine has no digest in the lock file.
-fn with_digests(mut lock: Vec<u8>, packages: &Map<String, Value>, folder: &Path) -> Result<Vec<u8>, Failure> {
+fn with_digests(mut lock: Vec<u8>, packages: &Map<String, Value>, folder: &Path) -> Result<Vec<u8>, CommandFailure> {
     for (path, entry) in packages.iter().filter(|(path, entry)| !path.is_empty() && entry.get("integrity").is_none()) {
         let is_link = entry.get("link").is_some();
         let optional = entry.get("optional").is_some();
@@ -88,7 +89,7 @@ fn with_digests(mut lock: Vec<u8>, packages: &Map<String, Value>, folder: &Path)
             Ok(digest) => lock.extend(digest),
             // What is for another machine only is not there.
             Err(_) if is_link || optional => {}
-            Err(error) => return Err(Failure::new(format!("what npm has installed cannot be read: {error}"))),
+            Err(error) => return Err(CommandFailure::new(format!("what npm has installed cannot be read: {error}"))),
         }
     }
     Ok(lock)
@@ -102,7 +103,7 @@ fn skipped_scripts(packages: &Map<String, Value>, scripts: bool) -> Vec<String> 
 }
 
 /// What was installed.
-fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Unpacked, Failure> {
+fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Unpacked, CommandFailure> {
     let lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
     let document: Value = serde_json::from_slice(&lock).map_err(|_| unread())?;
     let packages = document.get("packages").and_then(Value::as_object).ok_or_else(unread)?;
@@ -116,21 +117,20 @@ fn unpacked(folder: &Path, request: &PackageRequest, scripts: bool) -> Result<Un
     let command = PathBuf::from("node_modules/.bin").join(command);
     if fs::metadata(folder.join(&command)).is_err() {
         let file = command.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        return Err(
-            Failure::new(format!("`{name}` {version} has no command `{file}`")).hint(commands_hint(&bins(entry)))
-        );
+        return Err(CommandFailure::new(format!("`{name}` {version} has no command `{file}`"))
+            .hint(commands_hint(&bins(entry))));
     }
     let skipped_scripts = skipped_scripts(packages, scripts);
     Ok(Unpacked { name, version, lock, command, leading: Vec::new(), skipped_scripts })
 }
 
 /// Which command of a package is meant, by the rule of `npx`: the only one, or the one with the name of the package.
-fn command(name: &str, entry: &Value, named: Option<&str>) -> Result<String, Failure> {
+fn command(name: &str, entry: &Value, named: Option<&str>) -> Result<String, CommandFailure> {
     if let Some(named) = named {
         return if is_command(named) {
             Ok(named.to_owned())
         } else {
-            Err(Failure::new(format!("`{}` is no command of a package", visible(named))))
+            Err(CommandFailure::new(format!("`{}` is no command of a package", visible(named))))
         };
     }
     let bins = bins(entry);
@@ -139,7 +139,7 @@ fn command(name: &str, entry: &Value, named: Option<&str>) -> Result<String, Fai
     scripts.dedup();
     let chosen = match bins.len() {
         0 => {
-            return Err(Failure::new(format!("`{name}` has no command: it is a library, and no server"))
+            return Err(CommandFailure::new(format!("`{name}` has no command: it is a library, and no server"))
                 .hint("look for the package's server in its documentation"));
         }
         _ if bins.contains_key(own) => Some(own),
@@ -147,7 +147,8 @@ fn command(name: &str, entry: &Value, named: Option<&str>) -> Result<String, Fai
         _ => None,
     };
     chosen.filter(|name| is_command(name)).map(str::to_owned).ok_or_else(|| {
-        Failure::new(format!("`{name}` has several commands, and none with its own name")).hint(commands_hint(&bins))
+        CommandFailure::new(format!("`{name}` has several commands, and none with its own name"))
+            .hint(commands_hint(&bins))
     })
 }
 
@@ -169,7 +170,7 @@ fn is_command(name: &str) -> bool {
 }
 
 /// What npm said of these packages, as what happened and what to do.
-fn refused(packages: &[String], said: &str) -> Failure {
+fn refused(packages: &[String], said: &str) -> CommandFailure {
     let wanted = packages.join(", ");
     let failed = failed_package(said);
     let is_wanted = |failed: &String| packages.iter().any(|wanted| bare_name(wanted) == bare_name(failed));
@@ -182,19 +183,21 @@ fn refused(packages: &[String], said: &str) -> Failure {
     );
     if said.contains("code E404") {
         return match needed {
-            Some(needed) => Failure::new(format!(
+            Some(needed) => CommandFailure::new(format!(
                 "`{wanted}` needs `{needed}`, and there is no such package on npm, or it is not yours to see"
             ))
             .hint(is_theirs),
-            None => Failure::new(format!("there is no package `{wanted}` on npm, or it is not yours to see"))
+            None => CommandFailure::new(format!("there is no package `{wanted}` on npm, or it is not yours to see"))
                 .hint("check its name; a private one needs `npm login`"),
         };
     }
     if said.contains("code ETARGET") || said.contains("code ENOVERSIONS") {
         return match needed {
-            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on npm"))
-                .hint(is_theirs),
-            None => Failure::new(format!("there is no such version: `{wanted}`"))
+            Some(needed) => {
+                CommandFailure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on npm"))
+                    .hint(is_theirs)
+            }
+            None => CommandFailure::new(format!("there is no such version: `{wanted}`"))
                 .hint(format!("`npm view {name} versions` shows those there are")),
         };
     }
@@ -203,7 +206,7 @@ fn refused(packages: &[String], said: &str) -> Failure {
     }
     let lines = said.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !line.trim().is_empty());
     let first = lines.filter(|line| !line.starts_with("A complete log")).take(3).collect::<Vec<_>>().join("; ");
-    Failure::new(format!("npm could not install `{wanted}`: {}", visible(&first)))
+    CommandFailure::new(format!("npm could not install `{wanted}`: {}", visible(&first)))
         .hint(format!("`npm install {wanted}` in an empty folder shows more"))
 }
 

@@ -12,7 +12,7 @@ use upstreams::import::PackageRequest;
 
 use super::installer::{InstallProgress, Step, away, first_lines, run};
 use super::{Installed, Unpacked};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// What was resolved, with a digest for each package.
@@ -27,7 +27,7 @@ pub(super) async fn install(
     request: &PackageRequest,
     scripts: bool,
     progress: &dyn InstallProgress,
-) -> Result<Unpacked, Failure> {
+) -> Result<Unpacked, CommandFailure> {
     let cwd = folder.parent().unwrap_or(folder);
     let mut args: Vec<OsString> = ["venv", "--quiet", "--no-project", "--relocatable"].map(Into::into).into();
     if let Some(version) = &request.python {
@@ -63,7 +63,7 @@ pub(super) async fn install_project(
     (python, target): (PathBuf, PathBuf),
     scripts: bool,
     progress: &dyn InstallProgress,
-) -> Result<Installed, Failure> {
+) -> Result<Installed, CommandFailure> {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let above = target.parent().unwrap_or(&target).to_owned();
     let lock = above.join(LOCK_FILE);
@@ -85,7 +85,7 @@ pub(super) async fn install_project(
         let named = failed_package(&said).map_or(names, |failed| vec![failed]);
         refused(&named, None, &said).reasons(first_lines(&said))
     })?;
-    let lock = fs::read(&lock).map_err(|_| Failure::new("uv has left no lock file that can be read"))?;
+    let lock = fs::read(&lock).map_err(|_| CommandFailure::new("uv has left no lock file that can be read"))?;
     // Nothing is built without leave, so there are no scripts that could have been left out.
     Ok(Installed { lock, skipped_scripts: Vec::new() })
 }
@@ -109,7 +109,7 @@ struct Resolution<'a> {
 
 impl Resolution<'_> {
     /// The inner error is what uv said.
-    async fn install(&self, progress: &dyn InstallProgress) -> Result<Result<(), String>, Failure> {
+    async fn install(&self, progress: &dyn InstallProgress) -> Result<Result<(), String>, CommandFailure> {
         let mut args: Vec<OsString> =
             ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"].map(Into::into).into();
         match self.files.as_slice() {
@@ -149,8 +149,8 @@ fn requirement(package: &str) -> String {
 }
 
 /// What was installed.
-fn unpacked(folder: &Path, request: &PackageRequest) -> Result<Unpacked, Failure> {
-    let unread = || Failure::new("uv has left no environment that can be read");
+fn unpacked(folder: &Path, request: &PackageRequest) -> Result<Unpacked, CommandFailure> {
+    let unread = || CommandFailure::new("uv has left no environment that can be read");
     let lock = fs::read(folder.join(LOCK_FILE)).map_err(|_| unread())?;
     let text = String::from_utf8_lossy(&lock).into_owned();
     let name = match request.package_name() {
@@ -182,11 +182,11 @@ fn unpacked(folder: &Path, request: &PackageRequest) -> Result<Unpacked, Failure
     Ok(Unpacked { name, version, lock, command, leading, skipped_scripts: Vec::new() })
 }
 
-fn no_command(name: &str, version: &str, wanted: &str, scripts: &[String]) -> Failure {
+fn no_command(name: &str, version: &str, wanted: &str, scripts: &[String]) -> CommandFailure {
     match scripts {
-        [] => Failure::new(format!("`{name}` {version} has no command: it is a library, and no server"))
+        [] => CommandFailure::new(format!("`{name}` {version} has no command: it is a library, and no server"))
             .hint("look for the package's server in its documentation"),
-        some => Failure::new(format!("`{name}` {version} has no command `{}`", visible(wanted)))
+        some => CommandFailure::new(format!("`{name}` {version} has no command `{}`", visible(wanted)))
             .hint(format!("name one: `uvx --from {name} COMMAND`; it has {}", visible(&some.join(", ")))),
     }
 }
@@ -216,7 +216,7 @@ fn normalized(name: &str) -> String {
 }
 
 /// What uv said of these packages, as what happened and what to do.
-fn refused(packages: &[String], python: Option<&str>, said: &str) -> Failure {
+fn refused(packages: &[String], python: Option<&str>, said: &str) -> CommandFailure {
     let wanted = packages.join(", ");
     if let Some(failure) = away("PyPI", said) {
         return failure;
@@ -235,31 +235,35 @@ fn refused(packages: &[String], python: Option<&str>, said: &str) -> Failure {
             None if failed.is_some() => format!("`{wanted}` has to be built"),
             None => format!("`{wanted}`, or something it needs, has to be built"),
         };
-        return Failure::new(format!("{which}, which runs its code outside of every sandbox"))
+        return CommandFailure::new(format!("{which}, which runs its code outside of every sandbox"))
             .hint("--allow-install-scripts lets it be built");
     }
     if said.contains("was not found in the package registry") || said.contains("not found in the cache") {
         return match needed {
-            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such package on PyPI"))
-                .hint(is_theirs),
-            None => Failure::new(format!("there is no package `{wanted}` on PyPI"))
+            Some(needed) => {
+                CommandFailure::new(format!("`{wanted}` needs `{needed}`, and there is no such package on PyPI"))
+                    .hint(is_theirs)
+            }
+            None => CommandFailure::new(format!("there is no package `{wanted}` on PyPI"))
                 .hint("check its name, and the index of uv for a private one"),
         };
     }
     if said.contains("there is no version of") || said.contains("there are no versions of") {
         return match needed {
-            Some(needed) => Failure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on PyPI"))
-                .hint(is_theirs),
-            None => Failure::new(format!("there is no such version: `{wanted}`"))
+            Some(needed) => {
+                CommandFailure::new(format!("`{wanted}` needs `{needed}`, and there is no such version on PyPI"))
+                    .hint(is_theirs)
+            }
+            None => CommandFailure::new(format!("there is no such version: `{wanted}`"))
                 .hint("PyPI's page of the package shows those there are"),
         };
     }
     if said.contains("No interpreter found") {
-        return Failure::new(format!("there is no Python {} for uv", python.unwrap_or_default()))
+        return CommandFailure::new(format!("there is no Python {} for uv", python.unwrap_or_default()))
             .hint("`uv python install VERSION` gets one");
     }
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
-    Failure::new(format!("uv could not install `{wanted}`: {}", visible(&lines)))
+    CommandFailure::new(format!("uv could not install `{wanted}`: {}", visible(&lines)))
         .hint(format!("`uv pip install {wanted}` in an environment of your own shows more"))
 }
 

@@ -27,7 +27,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{InstallProgress, Installed, digest_of, npm, pypi, scripts_warning, tree};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Where what Gantry installs is kept in the folder, apart from what Node.js wants elsewhere.
 const PACKAGES: &str = "gantry-packages";
@@ -45,7 +45,7 @@ pub(crate) struct BuildRecord {
     /// Of the lock files; another one is another environment.
     pub(crate) digest: String,
     /// The files that named packages, each with the digest of what it said.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<PackageFile>,
     /// Install scripts and builds were allowed.
     pub(crate) scripts: bool,
     /// The interpreter that the packages of Python are for.
@@ -56,7 +56,7 @@ pub(crate) struct BuildRecord {
 
 /// A file that names packages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Source {
+pub(crate) struct PackageFile {
     pub(crate) file: String,
     sha256: String,
 }
@@ -74,13 +74,13 @@ pub(crate) enum PackagesState {
 
 /// What was built.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltPackages {
     pub(crate) record: BuildRecord,
     pub(crate) warnings: Vec<String>,
 }
 
 /// How the packages of a folder stand.
-pub(crate) fn state(folder: &Path) -> Result<PackagesState, Failure> {
+pub(crate) fn state(folder: &Path) -> Result<PackagesState, CommandFailure> {
     let sources = sources(folder)?;
     if sources.is_empty() {
         return Ok(PackagesState::NoneNamed);
@@ -113,7 +113,7 @@ pub(crate) async fn build(
     manifest: &Manifest,
     scripts: bool,
     progress: &dyn InstallProgress,
-) -> Result<Option<Built>, Failure> {
+) -> Result<Option<BuiltPackages>, CommandFailure> {
     let folder = folder.canonicalize().map_err(|error| unusable(folder, &error))?;
     let sources = sources(&folder)?;
     if sources.is_empty() {
@@ -123,11 +123,11 @@ pub(crate) async fn build(
     fs::create_dir_all(&packages).map_err(|error| unusable(&packages, &error))?;
     let lock = File::create(packages.join(LOCK)).map_err(|error| unusable(&packages, &error))?;
     if lock.try_lock().is_err() {
-        return Err(Failure::new("the folder is being built by another command").hint("wait for its end"));
+        return Err(CommandFailure::new("the folder is being built by another command").hint("wait for its end"));
     }
     // TPKG-1.
     remove_file(&packages.join(RECORD)).map_err(|error| unusable(&packages, &error))?;
-    let is_node = |source: &Source| source.file == "package.json";
+    let is_node = |source: &PackageFile| source.file == "package.json";
     let of_python: Vec<PathBuf> =
         sources.iter().filter(|source| !is_node(source)).map(|source| PathBuf::from(&source.file)).collect();
     let mut installed = Vec::new();
@@ -157,7 +157,7 @@ pub(crate) async fn build(
     fs::write(packages.join(RECORD), text).map_err(|error| unusable(&packages, &error))?;
     tree::open_one(&packages.join(RECORD), None).map_err(|error| unusable(&packages, &error))?;
     let warnings = if skipped.is_empty() { Vec::new() } else { vec![scripts_warning(&skipped)] };
-    Ok(Some(Built { record, warnings }))
+    Ok(Some(BuiltPackages { record, warnings }))
 }
 
 /// Under another name first: a tool that runs meanwhile has the former packages until the new ones are whole.
@@ -167,7 +167,7 @@ async fn install_python(
     files: Vec<PathBuf>,
     python: PathBuf,
     (scripts, progress): (bool, &dyn InstallProgress),
-) -> Result<Installed, Failure> {
+) -> Result<Installed, CommandFailure> {
     let fresh = packages.join(FRESH);
     let unusable = |error: io::Error| unusable(packages, &error);
     tree::remove(&fresh).map_err(unusable)?;
@@ -206,7 +206,7 @@ fn interpreter(manifest: &Manifest) -> PathBuf {
 type NamesPackages = fn(&str) -> bool;
 
 /// The files of a folder that name packages, each with the digest of its text.
-fn sources(folder: &Path) -> Result<Vec<Source>, Failure> {
+fn sources(folder: &Path) -> Result<Vec<PackageFile>, CommandFailure> {
     let kinds: [(&str, NamesPackages); 3] = [
         ("requirements.txt", names_requirements),
         ("pyproject.toml", names_dependencies_in_toml),
@@ -219,13 +219,13 @@ fn sources(folder: &Path) -> Result<Vec<Source>, Failure> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(unusable(&path, &error)),
             Ok(about) if about.len() > SOURCE_BYTES_MAX => {
-                return Err(Failure::new(format!("`{file}` is larger than {SOURCE_BYTES_MAX} bytes")));
+                return Err(CommandFailure::new(format!("`{file}` is larger than {SOURCE_BYTES_MAX} bytes")));
             }
             Ok(_) => fs::read_to_string(&path).map_err(|error| unusable(&path, &error))?,
         };
         if names_some(&text) {
             let sha256 = lower_hex(&Sha256::digest(text.as_bytes()));
-            found.push(Source { file: file.to_owned(), sha256 });
+            found.push(PackageFile { file: file.to_owned(), sha256 });
         }
     }
     Ok(found)
@@ -255,8 +255,8 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-fn unusable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("`{}` cannot be used: {error}", path.display()))
+fn unusable(path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::new(format!("`{}` cannot be used: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::schema::document::{Document, Target, references, subschemas};
+use crate::schema::document::{ReferenceTarget, SchemaDocument, references, subschemas};
 
 /// A set of JSON types; whole numbers and the other numbers apart, so that `integer` is a part of `number`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,7 +111,7 @@ const SOMEWHERE: &str = "?";
 /// The demands of a schema, gathered.
 #[derive(Debug, Clone)]
 pub(super) struct Conjunction<'a> {
-    pub(super) document: &'a Document<'a>,
+    pub(super) document: &'a SchemaDocument<'a>,
     /// The schemas it was made of.
     pub(super) roots: Vec<&'a Value>,
     /// The schemas themselves, before they were taken apart; for finding the same one again.
@@ -125,7 +125,7 @@ pub(super) struct Conjunction<'a> {
 }
 
 impl<'a> Conjunction<'a> {
-    pub(super) fn of(document: &'a Document<'a>, schemas: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub(super) fn of(document: &'a SchemaDocument<'a>, schemas: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut conjunction = Self {
             document,
             roots: Vec::new(),
@@ -164,7 +164,7 @@ impl<'a> Conjunction<'a> {
             }
             for (_, reference) in references(map) {
                 // What lies outside is not known, and nothing is invented about it (CONJ-1).
-                if let Target::Local(_, target) = self.document.resolve(reference) {
+                if let ReferenceTarget::Local(_, target) = self.document.resolve(reference) {
                     work.push(target);
                 }
             }
@@ -271,18 +271,18 @@ pub(super) struct Mentions<'a> {
 
 impl<'a> Mentions<'a> {
     /// Adds what `schema` and everything in place of it mentions.
-    pub(super) fn add(&mut self, document: &'a Document<'a>, schema: &'a Value) {
+    pub(super) fn add(&mut self, document: &'a SchemaDocument<'a>, schema: &'a Value) {
         self.gather(document, schema, true);
     }
 
     /// Like `add`, but leaves the `unevaluatedProperties` of `schema` itself aside: it is the one who asks.
-    pub(super) fn below(document: &'a Document<'a>, schema: &'a Value) -> Self {
+    pub(super) fn below(document: &'a SchemaDocument<'a>, schema: &'a Value) -> Self {
         let mut mentions = Self::default();
         mentions.gather(document, schema, false);
         mentions
     }
 
-    fn gather(&mut self, document: &'a Document<'a>, schema: &'a Value, own: bool) {
+    fn gather(&mut self, document: &'a SchemaDocument<'a>, schema: &'a Value, own: bool) {
         let mut work = vec![schema];
         let mut seen: Vec<&Value> = Vec::new();
         while let Some(schema) = work.pop() {

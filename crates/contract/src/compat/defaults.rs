@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::effort::{COMPARISON_STEPS_MAX, of_each_with_each, weight};
 use super::objects::is_fragile;
-use super::{Reason, Verdict};
+use super::{CompatReason, CompatVerdict};
 use crate::schema::defaults::{effective, unconditional};
-use crate::schema::document::{BYTES_PER_STEP, Document, Key, Place, join, subschemas};
+use crate::schema::document::{BYTES_PER_STEP, SchemaDocument, SubschemaKey, SubschemaPlace, join, subschemas};
 
 /// Places looked at before giving up.
 const PLACES_MAX: usize = 5_000;
@@ -52,7 +52,7 @@ struct Spot<'a> {
 }
 
 impl<'a> DefaultMap<'a> {
-    pub(super) fn of(document: &'a Document<'a>, validators: Option<&ValidatorMap>) -> Self {
+    pub(super) fn of(document: &'a SchemaDocument<'a>, validators: Option<&ValidatorMap>) -> Self {
         let mut map = Self { complete: true, positions: document.positions().len(), ..Self::default() };
         let root = vec![(String::new(), document.root())];
         let mut work = vec![Spot { path: String::new(), places: root, way: Vec::new(), filled: true, fragile: false }];
@@ -70,7 +70,7 @@ impl<'a> DefaultMap<'a> {
 
     fn visit(
         &mut self,
-        document: &'a Document<'a>,
+        document: &'a SchemaDocument<'a>,
         validators: Option<&ValidatorMap>,
         spot: &Spot<'a>,
         work: &mut Vec<Spot<'a>>,
@@ -82,14 +82,21 @@ impl<'a> DefaultMap<'a> {
         for (at, map) in &members {
             for sub in subschemas(map) {
                 let (token, filled) = match (sub.place, sub.keyword, sub.key) {
-                    (Place::Child, "properties", Key::Name(name)) => (join("", name), true),
-                    (Place::Child, "items", _) => ("/*".to_owned(), true),
-                    (Place::Child, "prefixItems", Key::Index(index)) => (format!("/{index}"), true),
-                    (Place::Child, ..) => (sub.pointer("/"), false),
-                    (Place::Here, "anyOf" | "oneOf" | "then" | "else" | "dependentSchemas", _) => {
+                    (SubschemaPlace::Child, "properties", SubschemaKey::Name(name)) => (join("", name), true),
+                    (SubschemaPlace::Child, "items", _) => ("/*".to_owned(), true),
+                    (SubschemaPlace::Child, "prefixItems", SubschemaKey::Index(index)) => (format!("/{index}"), true),
+                    (SubschemaPlace::Child, ..) => (sub.pointer("/"), false),
+                    (SubschemaPlace::Here, "anyOf" | "oneOf" | "then" | "else" | "dependentSchemas", _) => {
                         (sub.pointer("/"), false)
                     }
-                    (Place::Here | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, ..) => {
+                    (
+                        SubschemaPlace::Here
+                        | SubschemaPlace::Question
+                        | SubschemaPlace::ChildQuestion
+                        | SubschemaPlace::Name
+                        | SubschemaPlace::Definition,
+                        ..,
+                    ) => {
                         continue;
                     }
                 };
@@ -125,7 +132,7 @@ impl<'a> DefaultMap<'a> {
 
     fn note(
         &mut self,
-        document: &'a Document<'a>,
+        document: &'a SchemaDocument<'a>,
         validators: Option<&ValidatorMap>,
         (path, places): (&str, &[(String, &'a Value)]),
         filled: bool,
@@ -143,13 +150,23 @@ impl<'a> DefaultMap<'a> {
 }
 
 /// What changed from `old` to `new`, for parameters.
-pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason> {
+pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<CompatReason> {
     let mut reasons = Vec::new();
-    let mut reason = |path: &str, change: &str, verdict: Verdict, message: &str| {
-        reasons.push(Reason { path: path.to_owned(), change: change.to_owned(), verdict, message: message.to_owned() });
+    let mut reason = |path: &str, change: &str, verdict: CompatVerdict, message: &str| {
+        reasons.push(CompatReason {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            verdict,
+            message: message.to_owned(),
+        });
     };
     if !old.complete || !new.complete {
-        reason("", "cannot_prove_compatible", Verdict::Major, "there are too many places to compare all defaults");
+        reason(
+            "",
+            "cannot_prove_compatible",
+            CompatVerdict::Major,
+            "there are too many places to compare all defaults",
+        );
     }
     for (path, before) in &old.entries {
         match new.entries.get(path) {
@@ -157,7 +174,7 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
                 reason(
                     path,
                     "default_changed",
-                    Verdict::Major,
+                    CompatVerdict::Major,
                     "the default is another one, so leaving it out means something else",
                 );
             }
@@ -165,7 +182,7 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
             None => reason(
                 path,
                 "default_removed",
-                Verdict::Major,
+                CompatVerdict::Major,
                 "the default is gone, so leaving it out means something else",
             ),
         }
@@ -173,7 +190,7 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
     for (path, after) in &new.entries {
         let before = old.entries.get(path);
         if before.is_none() {
-            reason(path, "default_added", Verdict::Minor, "there is a default now");
+            reason(path, "default_added", CompatVerdict::Minor, "there is a default now");
         }
         let newly_filled = after.filled && before.is_none_or(|before| !before.filled);
         // Without reliance a value is taken as it came when its defaults do not fit; with it that way is barred.
@@ -181,7 +198,7 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
             reason(
                 path,
                 "cannot_prove_compatible",
-                Verdict::Major,
+                CompatVerdict::Major,
                 "the default is filled in where other rules may refuse it",
             );
         }

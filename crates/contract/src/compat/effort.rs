@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use crate::schema::document::{BYTES_PER_STEP, Document};
+use crate::schema::document::{BYTES_PER_STEP, SchemaDocument};
 
 /// Steps of one comparison, some tenths of a second.
 pub const COMPARISON_STEPS_MAX: u64 = 1_000_000;
@@ -18,7 +18,7 @@ pub const COMPARISON_STEPS_MAX: u64 = 1_000_000;
 const PAIRS_PER_STEP: usize = 16;
 
 /// Whether no more is looked at.
-pub(super) fn spent(one: &Document<'_>, other: &Document<'_>) -> bool {
+pub(super) fn spent(one: &SchemaDocument<'_>, other: &SchemaDocument<'_>) -> bool {
     one.steps().saturating_add(other.steps()) > COMPARISON_STEPS_MAX
 }
 

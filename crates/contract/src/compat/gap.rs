@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 
-use super::{Reason, Verdict};
+use super::{CompatReason, CompatVerdict};
 
 /// One thing that stands against "everything the narrow side accepts, the wide side accepts".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Gap {
     }
 
     /// The gap as a reason; `wide_is_new` says which side is which.
-    pub(super) fn reason(&self, wide_is_new: bool, verdict: Verdict) -> Reason {
+    pub(super) fn reason(&self, wide_is_new: bool, verdict: CompatVerdict) -> CompatReason {
         let pick = |tighter: &str, looser: &str| if wide_is_new { tighter.to_owned() } else { looser.to_owned() };
         let change = match &self.what {
             What::Type => pick("type_narrowed", "type_widened"),
@@ -72,10 +72,10 @@ impl Gap {
             What::WideOnly(_) => pick("property_added", "property_removed"),
             What::Undeclared => pick("undeclared_properties_refused", "undeclared_properties_accepted"),
             What::Coercion => "coercion_changed".to_owned(),
-            What::Unproven(_) if verdict == Verdict::Major => "cannot_prove_compatible".to_owned(),
+            What::Unproven(_) if verdict == CompatVerdict::Major => "cannot_prove_compatible".to_owned(),
             What::Unproven(_) => "constraint_changed".to_owned(),
         };
-        Reason { path: self.path.clone(), change, verdict, message: self.message(wide_is_new) }
+        CompatReason { path: self.path.clone(), change, verdict, message: self.message(wide_is_new) }
     }
 
     fn message(&self, wide_is_new: bool) -> String {

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::effort::{of_each_with_each, spent, weight};
-use crate::schema::document::{Document, Target};
+use crate::schema::document::{ReferenceTarget, SchemaDocument};
 
 /// Keywords whose value is one schema, a list of schemas, or schemas by name.
 const ONE: [&str; 11] = [
@@ -57,8 +57,8 @@ const PLAIN: [&str; 17] = [
 /// without one everything that was met is alike. Each pair is looked at once, also of documents whose parts refer to one another
 /// in many ways, and there is no recursion.
 pub(super) struct Likeness<'l, 'r> {
-    left: &'l Document<'l>,
-    right: &'r Document<'r>,
+    left: &'l SchemaDocument<'l>,
+    right: &'r SchemaDocument<'r>,
     known: RefCell<HashMap<Pair, bool>>,
 }
 
@@ -72,7 +72,7 @@ type Work<'x> = Vec<(&'x Value, &'x Value)>;
 const PAIR_STEPS: usize = 4;
 
 impl<'l, 'r> Likeness<'l, 'r> {
-    pub(super) fn new(left: &'l Document<'l>, right: &'r Document<'r>) -> Self {
+    pub(super) fn new(left: &'l SchemaDocument<'l>, right: &'r SchemaDocument<'r>) -> Self {
         Self { left, right, known: RefCell::default() }
     }
 
@@ -138,12 +138,15 @@ impl<'l, 'r> Likeness<'l, 'r> {
             return true;
         };
         match (self.left.resolve(a), self.right.resolve(b)) {
-            (Target::Local(_, left), Target::Local(_, right)) => {
+            (ReferenceTarget::Local(_, left), ReferenceTarget::Local(_, right)) => {
                 work.push((left, right));
                 true
             }
-            (Target::Meta, Target::Meta) => a == b,
-            (Target::Local(..) | Target::Meta | Target::Missing | Target::Remote, _) => false,
+            (ReferenceTarget::Meta, ReferenceTarget::Meta) => a == b,
+            (
+                ReferenceTarget::Local(..) | ReferenceTarget::Meta | ReferenceTarget::Missing | ReferenceTarget::Remote,
+                _,
+            ) => false,
         }
     }
 

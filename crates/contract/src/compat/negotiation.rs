@@ -16,13 +16,13 @@ use super::gap::{Gap, What};
 use super::objects::list_len;
 use super::prover::{PATH_BYTES_PER_STEP, Prover, Rules, Spot};
 use super::tangled;
-use crate::schema::document::{Document, join};
+use crate::schema::document::{SchemaDocument, join};
 use crate::schema::{SchemaLimits, place_validators, readable, strict};
 
 /// How well a tool fits what a caller wants to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum NegotiationFit {
     /// The tool takes everything the caller has in mind and demands nothing more.
     FullMatch,
     /// Only optional parts are missing.
@@ -35,20 +35,20 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Negotiation {
     /// The answer.
-    pub outcome: Outcome,
+    pub outcome: NegotiationFit,
     /// Parts one side requires and the other has not got.
     pub missing_required: Vec<String>,
     /// Parts the caller could do without.
     pub missing_optional: Vec<String>,
     /// Parts both have, with types that do not fit.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<SchemaConflict>,
     /// Parts both have, where the tool is pickier about single values.
-    pub narrower: Vec<Conflict>,
+    pub narrower: Vec<SchemaConflict>,
 }
 
 /// A part that both sides know but do not agree on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Conflict {
+pub struct SchemaConflict {
     /// JSON pointer into the parameters.
     pub path: String,
     /// What does not fit.
@@ -73,12 +73,13 @@ pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {
     let mut read = |schema, whose: &str| match readable(schema, &limits, &[], true) {
         Ok(readable) => Some(strict::closed(&readable.schema)),
         Err(errors) => {
-            talk.conflicts.push(Conflict { path: String::new(), message: format!("the {whose} schema: {errors}") });
+            talk.conflicts
+                .push(SchemaConflict { path: String::new(), message: format!("the {whose} schema: {errors}") });
             None
         }
     };
     if let (Some(expected), Some(offered)) = (read(expected, "expected"), read(offered, "offered")) {
-        let (expected, offered) = (Document::new(&expected), Document::new(&offered));
+        let (expected, offered) = (SchemaDocument::new(&expected), SchemaDocument::new(&offered));
         let validators = place_validators(offered.root(), &limits);
         let defaults = DefaultMap::of(&offered, validators.as_ref()).filled;
         let mut prover = Prover::new(&expected, &offered, Rules { coercion: false, names_matter: false, defaults });
@@ -87,7 +88,7 @@ pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {
         if prover.is_spent() {
             // What was found by then is a part of it at the most, and which one nobody can tell.
             talk = Talk::default();
-            talk.conflicts.push(Conflict { path: String::new(), message: tangled() });
+            talk.conflicts.push(SchemaConflict { path: String::new(), message: tangled() });
         }
     }
     talk.concluded()
@@ -97,8 +98,8 @@ pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {
 struct Talk {
     missing_required: Vec<String>,
     missing_optional: Vec<String>,
-    conflicts: Vec<Conflict>,
-    narrower: Vec<Conflict>,
+    conflicts: Vec<SchemaConflict>,
+    narrower: Vec<SchemaConflict>,
 }
 
 /// Names that are looked through as quickly as one schema is looked at.
@@ -181,7 +182,7 @@ impl Talk {
 
     fn weigh(&mut self, gaps: &[Gap]) {
         for gap in gaps {
-            let reason = gap.reason(true, super::Verdict::Major);
+            let reason = gap.reason(true, super::CompatVerdict::Major);
             match &gap.what {
                 What::Required(_) => self.missing_required.push(gap.path.clone()),
                 What::Type | What::Values => {
@@ -189,7 +190,7 @@ impl Talk {
                         (Some(has), Some(takes)) => format!("the caller has `{has}`, the tool takes `{takes}`"),
                         _ => "the tool does not take every kind of value the caller has".to_owned(),
                     };
-                    self.conflicts.push(Conflict { path: gap.path.clone(), message });
+                    self.conflicts.push(SchemaConflict { path: gap.path.clone(), message });
                 }
                 What::NarrowOnly(_) => self.missing_optional.push(gap.path.clone()),
                 What::Bound(_)
@@ -199,7 +200,7 @@ impl Talk {
                 | What::Coercion
                 | What::Unproven(_) => {
                     let message = format!("the tool may refuse single values ({})", reason.change);
-                    self.narrower.push(Conflict { path: gap.path.clone(), message });
+                    self.narrower.push(SchemaConflict { path: gap.path.clone(), message });
                 }
             }
         }
@@ -211,11 +212,11 @@ impl Talk {
             list.dedup();
         }
         let outcome = if !self.missing_required.is_empty() || !self.conflicts.is_empty() {
-            Outcome::Incompatible
+            NegotiationFit::Incompatible
         } else if !self.missing_optional.is_empty() {
-            Outcome::PartialMatch
+            NegotiationFit::PartialMatch
         } else {
-            Outcome::FullMatch
+            NegotiationFit::FullMatch
         };
         let Self { missing_required, missing_optional, conflicts, narrower } = self;
         Negotiation { outcome, missing_required, missing_optional, conflicts, narrower }

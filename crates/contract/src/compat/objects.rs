@@ -13,7 +13,7 @@ use super::conjunction::{Conjunction, Mentions, Types, names_of};
 use super::effort::of_each_with_each;
 use super::gap::{Gap, What};
 use super::prover::{PATH_BYTES_PER_STEP, Prover, Spot};
-use crate::schema::document::{Document, join};
+use crate::schema::document::{SchemaDocument, join};
 
 /// Keywords that count or inspect properties, so that one more of them is not harmless.
 const FRAGILE: [&str; 13] = [
@@ -416,7 +416,7 @@ impl<'w> Covered<'w> {
     }
 
     /// Names that every one of the branches evaluates, whichever holds.
-    fn add_common(&mut self, document: &'w Document<'w>, branches: &'w [Value]) {
+    fn add_common(&mut self, document: &'w SchemaDocument<'w>, branches: &'w [Value]) {
         let mut common: Option<BTreeSet<&'w str>> = None;
         for branch in branches {
             let sure = Conjunction::of(document, [branch]);

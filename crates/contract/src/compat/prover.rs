@@ -24,7 +24,7 @@ use super::effort::{of_each_with_each, spent, weight};
 use super::gap::{Gap, What};
 use super::likeness::Likeness;
 use super::objects::is_fragile;
-use crate::schema::document::{Document, Target, join, references};
+use crate::schema::document::{ReferenceTarget, SchemaDocument, join, references};
 use crate::schema::{ASSERTED_FORMATS, SchemaLimits, place_validator};
 
 /// Proof steps before giving up.
@@ -88,8 +88,8 @@ struct Open {
 }
 
 pub(super) struct Prover<'n, 'w> {
-    pub(super) narrow: &'n Document<'n>,
-    pub(super) wide: &'w Document<'w>,
+    pub(super) narrow: &'n SchemaDocument<'n>,
+    pub(super) wide: &'w SchemaDocument<'w>,
     pub(super) rules: Rules,
     pub(super) likeness: Likeness<'n, 'w>,
     steps: usize,
@@ -100,7 +100,7 @@ pub(super) struct Prover<'n, 'w> {
 }
 
 impl<'n, 'w> Prover<'n, 'w> {
-    pub(super) fn new(narrow: &'n Document<'n>, wide: &'w Document<'w>, rules: Rules) -> Self {
+    pub(super) fn new(narrow: &'n SchemaDocument<'n>, wide: &'w SchemaDocument<'w>, rules: Rules) -> Self {
         let likeness = Likeness::new(narrow, wide);
         let (patterns, mentioned) = (HashMap::new(), HashMap::new());
         Self { narrow, wide, rules, likeness, steps: 0, open: Vec::new(), patterns, mentioned }
@@ -417,9 +417,9 @@ const JUDGING_NUMBERS: [&str; 11] = [
     "if",
 ];
 
-fn outside_reference(document: &Document<'_>, part: &Map<String, Value>) -> Option<&'static str> {
+fn outside_reference(document: &SchemaDocument<'_>, part: &Map<String, Value>) -> Option<&'static str> {
     references(part)
-        .find(|(_, reference)| !matches!(document.resolve(reference), Target::Local(..)))
+        .find(|(_, reference)| !matches!(document.resolve(reference), ReferenceTarget::Local(..)))
         .map(|(keyword, _)| keyword)
 }
 

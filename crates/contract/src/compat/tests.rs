@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 /// Old, new, change and verdict for parameters, change and verdict for results.
-fn check(old: &Value, new: &Value, direction: Direction, change: &str, verdict: Verdict) {
+fn check(old: &Value, new: &Value, direction: SchemaDirection, change: &str, verdict: CompatVerdict) {
     let found = compare(old, new, direction);
     assert_eq!(found.verdict, verdict, "{direction:?} {old} -> {new}: {found:#?}");
     let named =
@@ -19,7 +19,7 @@ fn object(properties: &Value, required: &Value) -> Value {
 
 #[test]
 fn single_keywords_are_read_in_both_directions() {
-    use Verdict::{Major, Minor};
+    use CompatVerdict::{Major, Minor};
     // Each row narrows; read backwards it widens.
     for (wide, narrow, narrowed, widened) in [
         (json!({ "type": "number" }), json!({ "type": "integer" }), "type_narrowed", "type_widened"),
@@ -99,17 +99,17 @@ fn single_keywords_are_read_in_both_directions() {
             "undeclared_properties_accepted",
         ),
     ] {
-        check(&wide, &narrow, Direction::Input, narrowed, Major);
-        check(&narrow, &wide, Direction::Input, widened, Minor);
-        check(&narrow, &wide, Direction::Output, widened, Major);
-        check(&wide, &narrow, Direction::Output, narrowed, Minor);
+        check(&wide, &narrow, SchemaDirection::Input, narrowed, Major);
+        check(&narrow, &wide, SchemaDirection::Input, widened, Minor);
+        check(&narrow, &wide, SchemaDirection::Output, widened, Major);
+        check(&wide, &narrow, SchemaDirection::Output, narrowed, Minor);
     }
 }
 
 #[test]
 fn properties_come_and_go() {
-    use Direction::{Input, Output};
-    use Verdict::{Major, Minor, Patch};
+    use CompatVerdict::{Major, Minor, Patch};
+    use SchemaDirection::{Input, Output};
     let string = json!({ "type": "string" });
     let one = object(&json!({ "a": string }), &json!([]));
     let two = object(&json!({ "a": string, "b": { "type": "integer" } }), &json!([]));
@@ -146,8 +146,8 @@ fn properties_come_and_go() {
 
 #[test]
 fn composition_is_seen_through_where_that_is_sound() {
-    use Direction::{Input, Output};
-    use Verdict::{Major, Minor, Patch};
+    use CompatVerdict::{Major, Minor, Patch};
+    use SchemaDirection::{Input, Output};
     let plain = object(&json!({ "a": { "type": "string" }, "b": { "type": "integer" } }), &json!(["a"]));
     let composed = json!({
         "type": "object",
@@ -229,24 +229,28 @@ fn composition_is_seen_through_where_that_is_sound() {
 #[test]
 fn strings_that_were_converted_must_still_be_read() {
     for (old, new, verdict) in [
-        (json!({ "type": "integer" }), json!({ "type": ["integer", "string"] }), Verdict::Minor),
-        (json!({ "type": "integer" }), json!({ "oneOf": [{ "type": "integer" }, { "type": "null" }] }), Verdict::Minor),
-        (json!({ "type": "boolean" }), json!({ "oneOf": [{}, { "type": "string" }] }), Verdict::Major),
+        (json!({ "type": "integer" }), json!({ "type": ["integer", "string"] }), CompatVerdict::Minor),
+        (
+            json!({ "type": "integer" }),
+            json!({ "oneOf": [{ "type": "integer" }, { "type": "null" }] }),
+            CompatVerdict::Minor,
+        ),
+        (json!({ "type": "boolean" }), json!({ "oneOf": [{}, { "type": "string" }] }), CompatVerdict::Major),
         (
             json!({ "type": "array", "items": { "type": "integer" }, "contains": { "type": "number" } }),
             json!({ "type": "array", "items": {}, "contains": { "type": "number" } }),
-            Verdict::Major,
+            CompatVerdict::Major,
         ),
         (
             json!({ "type": "boolean" }),
             json!({ "anyOf": [{ "type": "boolean" }, { "oneOf": [{ "type": "number" }, { "type": "integer" }] }] }),
-            Verdict::Major,
+            CompatVerdict::Major,
         ),
-        (json!({ "type": "integer" }), json!({ "type": ["integer", "string"], "maxLength": 1 }), Verdict::Major),
-        (json!({ "type": "integer", "enum": [1, 2] }), json!({ "enum": [1, 2] }), Verdict::Major),
-        (json!({ "type": "boolean" }), json!({ "type": ["boolean", "integer"], "minimum": 5 }), Verdict::Major),
+        (json!({ "type": "integer" }), json!({ "type": ["integer", "string"], "maxLength": 1 }), CompatVerdict::Major),
+        (json!({ "type": "integer", "enum": [1, 2] }), json!({ "enum": [1, 2] }), CompatVerdict::Major),
+        (json!({ "type": "boolean" }), json!({ "type": ["boolean", "integer"], "minimum": 5 }), CompatVerdict::Major),
     ] {
-        assert_eq!(compare(&old, &new, Direction::Input).verdict, verdict, "{old} -> {new}");
+        assert_eq!(compare(&old, &new, SchemaDirection::Input).verdict, verdict, "{old} -> {new}");
     }
 }
 
@@ -256,23 +260,23 @@ fn annotations_are_a_patch_and_sensitivity_is_more() {
     let reworded =
         json!({ "title": "b", "properties": { "p": { "type": "string", "description": "y", "x-token-cost": 3 } } });
     let marked = json!({ "title": "a", "properties": { "p": { "type": "string", "description": "x", "x-sensitivity": "PII" } } });
-    for direction in [Direction::Input, Direction::Output] {
-        check(&old, &reworded, direction, "annotation_changed", Verdict::Patch);
-        check(&old, &marked, direction, "sensitivity_changed", Verdict::Minor);
+    for direction in [SchemaDirection::Input, SchemaDirection::Output] {
+        check(&old, &reworded, direction, "annotation_changed", CompatVerdict::Patch);
+        check(&old, &marked, direction, "sensitivity_changed", CompatVerdict::Minor);
     }
     let guarded =
         json!({ "title": "a", "properties": { "p": { "type": "string", "description": "x", "x-guard": "path" } } });
-    check(&old, &guarded, Direction::Input, "guard_added", Verdict::Major);
-    check(&guarded, &old, Direction::Input, "guard_removed", Verdict::Minor);
-    check(&old, &guarded, Direction::Output, "annotation_changed", Verdict::Patch);
-    let text = serde_json::to_value(compare(&old, &marked, Direction::Input)).unwrap();
+    check(&old, &guarded, SchemaDirection::Input, "guard_added", CompatVerdict::Major);
+    check(&guarded, &old, SchemaDirection::Input, "guard_removed", CompatVerdict::Minor);
+    check(&old, &guarded, SchemaDirection::Output, "annotation_changed", CompatVerdict::Patch);
+    let text = serde_json::to_value(compare(&old, &marked, SchemaDirection::Input)).unwrap();
     assert_eq!((&text["verdict"], &text["reasons"][0]["verdict"]), (&json!("minor"), &json!("minor")));
 }
 
 #[test]
 fn what_cannot_be_compiled_cannot_be_proved() {
     let bad = json!({ "$ref": "https://example.com/x" });
-    check(&bad, &json!({}), Direction::Input, "cannot_prove_compatible", Verdict::Major);
+    check(&bad, &json!({}), SchemaDirection::Input, "cannot_prove_compatible", CompatVerdict::Major);
 }
 
 #[test]
@@ -375,7 +379,7 @@ fn circle(length: usize) -> Value {
 
 /// The steps that asking in both directions takes.
 fn steps(old: &Value, new: &Value) -> u64 {
-    let (old, new) = (Document::new(old), Document::new(new));
+    let (old, new) = (SchemaDocument::new(old), SchemaDocument::new(new));
     Prover::new(&old, &new, Rules { coercion: true, ..Rules::default() }).gaps();
     Prover::new(&new, &old, Rules::default()).gaps();
     old.steps() + new.steps()
@@ -384,7 +388,7 @@ fn steps(old: &Value, new: &Value) -> u64 {
 #[test]
 fn whether_tangled_schemas_are_alike_is_found_in_as_many_steps_as_they_have_pairs() {
     let alike = |old: &Value, new: &Value| {
-        let (old, new) = (Document::new(old), Document::new(new));
+        let (old, new) = (SchemaDocument::new(old), SchemaDocument::new(new));
         let found = super::likeness::Likeness::new(&old, &new).alike(old.root(), new.root());
         (found, old.steps() + new.steps())
     };
@@ -410,12 +414,12 @@ fn a_comparison_stops_at_its_bound_and_says_so() {
     let found = steps(&levels(90), &levels(91));
     assert!((COMPARISON_STEPS_MAX..2 * COMPARISON_STEPS_MAX).contains(&found), "{found}");
     for (old, new, direction) in [
-        (levels(90), levels(91), Direction::Output),
-        (many, other, Direction::Input),
-        (options("a"), options("b"), Direction::Input),
+        (levels(90), levels(91), SchemaDirection::Output),
+        (many, other, SchemaDirection::Input),
+        (options("a"), options("b"), SchemaDirection::Input),
     ] {
         let comparison = compare(&old, &new, direction);
-        assert_eq!(comparison.verdict, Verdict::Major);
+        assert_eq!(comparison.verdict, CompatVerdict::Major);
         let only = comparison.reasons.first().unwrap();
         assert!(only.message.contains("to be compared in"), "{only:?}");
     }
@@ -424,7 +428,7 @@ fn a_comparison_stops_at_its_bound_and_says_so() {
 #[test]
 fn what_cannot_be_compared_to_its_end_is_incompatible() {
     let found = negotiate(&levels(90), &levels(91));
-    assert_eq!(found.outcome, Outcome::Incompatible);
+    assert_eq!(found.outcome, NegotiationFit::Incompatible);
     assert!(found.conflicts[0].message.contains("to be compared in"), "{found:?}");
 }
 
@@ -440,8 +444,8 @@ fn versions_of_large_tools_are_compared_far_below_the_bound() {
         let base = json!({ "properties": { "user": { "type": "string" } } });
         json!({ "type": "object", "properties": names, "allOf": [{ "$ref": "#/$defs/base" }], "$defs": { "base": base } })
     };
-    let comparison = compare(&tool(250), &tool(251), Direction::Input);
-    assert_eq!(comparison.verdict, Verdict::Minor, "{:#?}", comparison.reasons.first());
+    let comparison = compare(&tool(250), &tool(251), SchemaDirection::Input);
+    assert_eq!(comparison.verdict, CompatVerdict::Minor, "{:#?}", comparison.reasons.first());
     let found = steps(&crate::schema::strict::closed(&tool(250)), &crate::schema::strict::closed(&tool(251)));
     assert!(found < COMPARISON_STEPS_MAX / 4, "{found}");
 }

@@ -22,13 +22,13 @@ const NUMBER_MAX: f64 = 1e12;
 
 /// A report; what was not said is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reported {
+pub struct ReportedCost {
     /// Stands in place of the manifest's prices.
     pub cost: Option<Money>,
     pub tokens: Option<u64>,
 }
 
-impl Reported {
+impl ReportedCost {
     /// The name of a report in the metadata of MCP.
     pub const META: &'static str = "gantry/usage";
 
@@ -36,7 +36,7 @@ impl Reported {
     /// JavaScript. Without a currency `USD` is meant.
     ///
     /// ```
-    /// use gantry_contract::cost::Reported;
+    /// use gantry_contract::cost::ReportedCost;
     /// let said = Reported::read(&serde_json::json!({ "costIncurred": "0.02", "currency": "EUR", "tokensUsed": 12 }));
     /// assert_eq!(said.cost.map(|cost| cost.amount.to_string()).as_deref(), Some("0.02"));
     /// assert_eq!(said.tokens, Some(12));
@@ -112,7 +112,7 @@ mod tests {
             (json!("0.1"), None, None),
             (json!(null), None, None),
         ] {
-            assert_eq!(Reported::read(&said), Reported { cost, tokens }, "{said}");
+            assert_eq!(ReportedCost::read(&said), ReportedCost { cost, tokens }, "{said}");
         }
     }
 
@@ -123,9 +123,9 @@ mod tests {
         )
         .unwrap();
         let result = json!({ "usage": { "cost": "0.25", "tokens": 40 }, "cost": "9" });
-        let expected = Reported { cost: money("0.25", "EUR"), tokens: Some(40) };
-        assert_eq!(Reported::in_result(Some(&config), &result), expected);
-        assert_eq!(Reported::in_result(Some(&config), &json!({ "usage": "none" })), Reported::default());
-        assert_eq!(Reported::in_result(None, &result), Reported::default());
+        let expected = ReportedCost { cost: money("0.25", "EUR"), tokens: Some(40) };
+        assert_eq!(ReportedCost::in_result(Some(&config), &result), expected);
+        assert_eq!(ReportedCost::in_result(Some(&config), &json!({ "usage": "none" })), ReportedCost::default());
+        assert_eq!(ReportedCost::in_result(None, &result), ReportedCost::default());
     }
 }

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Capability, ErrorKind, ErrorRow, Retry};
+use super::{Capability, ErrorKind, ErrorRow, Retryability};
 
 macro_rules! error_table {
     ($($code:ident $http:literal $retry:ident $name:literal $kind:ident [$($executor:literal),*] $capability:ident $meaning:literal => $resolution:literal;)*) => {
@@ -33,7 +33,7 @@ macro_rules! error_table {
                 code: ErrorCode::$code,
                 meaning: $meaning,
                 http: $http,
-                retry: Retry::$retry,
+                retry: Retryability::$retry,
                 name: $name,
                 kind: ErrorKind::$kind,
                 executor_names: &[$($executor,)*],

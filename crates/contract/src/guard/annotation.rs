@@ -9,14 +9,14 @@
 use serde_json::Value;
 
 use super::places::describing;
-use super::{Guard, GuardSet, Guards, KEYWORD};
+use super::{GuardKind, GuardSet, InputGuards, KEYWORD};
 use crate::nearest::nearest;
-use crate::schema::document::{Document, join};
+use crate::schema::document::{SchemaDocument, join};
 use crate::schema::{SchemaError, modern};
 
 /// The guards a schema object asks for.
 pub(super) fn guards_of(schema: &Value) -> GuardSet {
-    let one = |name: &Value| name.as_str().and_then(Guard::named).map_or(GuardSet::ALL, GuardSet::of);
+    let one = |name: &Value| name.as_str().and_then(GuardKind::named).map_or(GuardSet::ALL, GuardSet::of);
     match schema.get(KEYWORD) {
         None => GuardSet::default(),
         Some(Value::Array(names)) => names.iter().map(one).fold(GuardSet::default(), |sum, guard| sum | guard),
@@ -36,7 +36,7 @@ pub(super) fn guards_of(schema: &Value) -> GuardSet {
 /// ```
 pub fn misuses(parameters: &Value) -> Vec<SchemaError> {
     let parameters = modern(parameters);
-    let document = Document::new(&parameters);
+    let document = SchemaDocument::new(&parameters);
     let positions = document.positions();
     let annotated: Vec<_> = positions.iter().filter(|(_, schema)| schema.get(KEYWORD).is_some()).collect();
     if annotated.is_empty() {
@@ -54,7 +54,7 @@ pub fn misuses(parameters: &Value) -> Vec<SchemaError> {
             found.push(error(at, "has no effect here: guards look at text, and this is none".to_owned()));
         } else if let Some(default) = schema.get("default") {
             // Such a default would make every call without the parameter fail.
-            let own = Guards::compile(schema).check(default);
+            let own = InputGuards::compile(schema).check(default);
             if let Some(breach) = own.first() {
                 found.push(error(
                     join(pointer, "default"),
@@ -68,11 +68,11 @@ pub fn misuses(parameters: &Value) -> Vec<SchemaError> {
 }
 
 fn names(at: &str, value: &Value, found: &mut Vec<SchemaError>) {
-    let known = || Guard::ALL.map(Guard::as_str).map(|name| format!("`{name}`")).join(", ");
+    let known = || GuardKind::ALL.map(GuardKind::as_str).map(|name| format!("`{name}`")).join(", ");
     let mut one = |at: String, name: &Value| {
         let message = match name.as_str() {
-            Some(name) if Guard::named(name).is_some() => return,
-            Some(name) => match nearest(name, Guard::ALL.map(Guard::as_str)) {
+            Some(name) if GuardKind::named(name).is_some() => return,
+            Some(name) => match nearest(name, GuardKind::ALL.map(GuardKind::as_str)) {
                 Some(near) => format!("`{}` is no guard; did you mean `{near}`?", shortened(name)),
                 None => format!("`{}` is no guard; there are {}", shortened(name), known()),
             },

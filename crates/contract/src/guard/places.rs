@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::GuardSet;
 use super::annotation::guards_of;
 use crate::schema::defaults::unconditional;
-use crate::schema::document::{Document, Key, Place as Relation, Sub, join, subschemas};
+use crate::schema::document::{SchemaDocument, Subschema, SubschemaKey, SubschemaPlace as Relation, join, subschemas};
 use crate::schema::modern;
 
 /// Largest compiled pattern; what does not fit counts as matching every name.
@@ -189,7 +189,7 @@ impl Places {
     /// Reads the graph off a schema.
     pub(super) fn plan(schema: &Value) -> Self {
         let schema = modern(schema);
-        let document = Document::new(&schema);
+        let document = SchemaDocument::new(&schema);
         let annotated = document.positions().iter().any(|(_, schema)| !guards_of(schema).is_empty());
         if !annotated {
             return Self::default();
@@ -202,7 +202,7 @@ impl Places {
 }
 
 /// The pointers of the schema objects that describe values, and so of those where an annotation has an effect.
-pub(super) fn describing(document: &Document<'_>) -> HashSet<String> {
+pub(super) fn describing(document: &SchemaDocument<'_>) -> HashSet<String> {
     Planner::of(document).known.into_keys().collect()
 }
 
@@ -220,14 +220,14 @@ impl Place {
 }
 
 struct Planner<'d, 'a> {
-    document: &'d Document<'a>,
+    document: &'d SchemaDocument<'a>,
     places: Vec<Place>,
     known: HashMap<String, usize>,
     work: Vec<(usize, String, &'a Value)>,
 }
 
 impl<'d, 'a> Planner<'d, 'a> {
-    fn of(document: &'d Document<'a>) -> Self {
+    fn of(document: &'d SchemaDocument<'a>) -> Self {
         let mut planner = Self { document, places: Vec::new(), known: HashMap::new(), work: Vec::new() };
         planner.place(String::new(), document.root());
         while let Some((index, pointer, schema)) = planner.work.pop() {
@@ -266,13 +266,15 @@ impl<'d, 'a> Planner<'d, 'a> {
         place
     }
 
-    fn child(&mut self, place: &mut Place, pointer: &str, schema: &'a Value, sub: &Sub<'a>) {
+    fn child(&mut self, place: &mut Place, pointer: &str, schema: &'a Value, sub: &Subschema<'a>) {
         let below = self.place(sub.pointer(pointer), sub.schema);
         match (sub.keyword, sub.key) {
-            ("properties", Key::Name(name)) => {
+            ("properties", SubschemaKey::Name(name)) => {
                 place.properties.insert(name.to_owned(), Some(below));
             }
-            ("patternProperties", Key::Name(pattern)) => place.patterns.push((Pattern::new(pattern), Some(below))),
+            ("patternProperties", SubschemaKey::Name(pattern)) => {
+                place.patterns.push((Pattern::new(pattern), Some(below)))
+            }
             ("additionalProperties", _) => {
                 let own: Vec<&Map<String, Value>> = schema.as_object().into_iter().collect();
                 place.rest.push(all_but(&own, below));
@@ -281,7 +283,7 @@ impl<'d, 'a> Planner<'d, 'a> {
                 let certain = unconditional(self.document, pointer, schema);
                 place.rest.push(all_but(&certain.iter().map(|(_, map)| *map).collect::<Vec<_>>(), below));
             }
-            ("prefixItems", Key::Index(index)) => {
+            ("prefixItems", SubschemaKey::Index(index)) => {
                 if place.prefix.len() <= index {
                     place.prefix.resize(index + 1, None);
                 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 fn paths(schema: &Value, value: &Value) -> Vec<String> {
-    Guards::compile(schema).check(value).into_iter().map(|breach| breach.path).collect()
+    InputGuards::compile(schema).check(value).into_iter().map(|breach| breach.path).collect()
 }
 
 #[test]
@@ -52,15 +52,15 @@ fn annotated_places_are_found_wherever_the_schema_puts_them() {
 #[test]
 fn a_guard_reaches_down_to_every_text_and_undeclared_name() {
     let schema = json!({ "properties": { "env": { "type": "object", "x-guard": ["shell", "path"] }, "note": {} } });
-    let guards = Guards::compile(&schema);
+    let guards = InputGuards::compile(&schema);
     let found = guards.check(&json!({ "env": { "A": ["x", { "B": ";" }], "a;b": "x", "c": "../" }, "note": ";" }));
     let found: Vec<_> = found.iter().map(|breach| (breach.path.as_str(), breach.guard)).collect();
-    assert_eq!(found, [("/env/A/1/B", Guard::Shell), ("/env", Guard::Shell), ("/env/c", Guard::Path)]);
+    assert_eq!(found, [("/env/A/1/B", GuardKind::Shell), ("/env", GuardKind::Shell), ("/env/c", GuardKind::Path)]);
 }
 
 #[test]
 fn unannotated_text_is_data() {
-    let guards = Guards::compile(&json!({ "type": "object", "properties": { "query": { "type": "string" } } }));
+    let guards = InputGuards::compile(&json!({ "type": "object", "properties": { "query": { "type": "string" } } }));
     assert!(guards.is_empty());
     let mut value = json!({ "query": "\"; DROP TABLE documents;--" });
     assert_eq!(guards.check(&value), []);
@@ -76,13 +76,13 @@ fn stripping_changes_annotated_text_and_says_where() {
         "file": { "x-guard": "path" },
         "free": {}
     }});
-    let guards = Guards::compile(&schema);
+    let guards = InputGuards::compile(&schema);
     let mut value = json!({ "cmd": "a;b$(c)", "page": "<script>x</script>hi; there--", "file": "../x", "free": ";" });
     assert_eq!(guards.strip(&mut value), ["/cmd", "/page"]);
     assert_eq!(value, json!({ "cmd": "abc", "page": "hi there", "file": "../x", "free": ";" }));
     let left = guards.check_stripped(&value);
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!((left[0].path.as_str(), left[0].guard), ("/file", Guard::Path));
+    assert_eq!((left[0].path.as_str(), left[0].guard), ("/file", GuardKind::Path));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_unknown_guard_that_got_in_all_the_same_guards_everything() {
 
 #[test]
 fn breaches_are_bounded_and_never_quote_the_value() {
-    let guards = Guards::compile(&json!({ "x-guard": "shell" }));
+    let guards = InputGuards::compile(&json!({ "x-guard": "shell" }));
     let many: Vec<String> = (0..1_000).map(|n| format!("secret{n};")).collect();
     let found = guards.check(&json!(many));
     assert_eq!(found.len(), VIOLATIONS_MAX);
@@ -174,7 +174,7 @@ fn no_text_takes_more_than_linear_time() {
         "o",
     ] {
         let text = part.repeat(BYTES / part.len());
-        for guard in Guard::ALL {
+        for guard in GuardKind::ALL {
             let _ = guard.broken_by(&text);
         }
         let _ = stripped(&text, GuardSet::ALL);
@@ -184,14 +184,14 @@ fn no_text_takes_more_than_linear_time() {
 proptest! {
     #[test]
     fn no_text_makes_a_guard_stumble(text in any::<String>()) {
-        for guard in Guard::ALL {
+        for guard in GuardKind::ALL {
             let _ = guard.broken_by(&text);
         }
     }
 
     #[test]
     fn stripping_twice_is_stripping_once(text in "[a-c<>/;:=|&$()'\\-* on]{0,24}|(<script>|</script>|javascript:|on|a=|--|/\\*|;){0,8}") {
-        for guards in [GuardSet::of(Guard::Shell), GuardSet::of(Guard::Sql), GuardSet::of(Guard::Html), GuardSet::ALL] {
+        for guards in [GuardSet::of(GuardKind::Shell), GuardSet::of(GuardKind::Sql), GuardSet::of(GuardKind::Html), GuardSet::ALL] {
             let once = stripped(&text, guards).unwrap_or_else(|| text.clone());
             prop_assert_eq!(stripped(&once, guards), None);
         }
@@ -200,7 +200,7 @@ proptest! {
     #[test]
     fn plain_words_pass_every_guard_but_url(text in "[A-Za-zäöü0-9 ,.]{0,40}") {
         prop_assume!(!text.contains(".."));
-        for guard in [Guard::Shell, Guard::Sql, Guard::Html, Guard::Path] {
+        for guard in [GuardKind::Shell, GuardKind::Sql, GuardKind::Html, GuardKind::Path] {
             prop_assert_eq!(guard.broken_by(&text), None, "{}", guard);
         }
     }

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use jsonschema::PatternOptions;
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, Place, Target, join, references, subschemas};
+use super::document::{ReferenceTarget, SchemaDocument, SubschemaPlace, join, references, subschemas};
 use super::look_around::{self, LookAround, PatternFault};
 use super::{SchemaError, SchemaLimits, UncheckedPart, dialect};
 
@@ -51,7 +51,7 @@ pub(super) fn dialect<'s>(
 /// that references may lead to besides the schema itself.
 pub(super) fn reasons(schema: &Value, limits: &SchemaLimits, documents: &[&str], tool: bool) -> Vec<SchemaError> {
     let reasons = Vec::new();
-    let document = Document::new(schema);
+    let document = SchemaDocument::new(schema);
     let positions = document.positions();
     let mut checks = Checks { limits, documents, tool, reasons, references: 0, patterns: HashMap::new() };
     for (pointer, schema) in &positions {
@@ -120,7 +120,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    fn position(&mut self, document: &Document<'_>, pointer: &str, schema: &Value) {
+    fn position(&mut self, document: &SchemaDocument<'_>, pointer: &str, schema: &Value) {
         let Value::Object(map) = schema else { return };
         for (keyword, reference) in references(map) {
             self.references += 1;
@@ -139,23 +139,23 @@ impl Checks<'_> {
         }
     }
 
-    fn reference(&mut self, document: &Document<'_>, at: &str, reference: &str) {
+    fn reference(&mut self, document: &SchemaDocument<'_>, at: &str, reference: &str) {
         let shown = shortened(reference);
         match document.resolve(reference) {
-            Target::Local(_, Value::Object(_) | Value::Bool(_)) | Target::Meta => {}
-            Target::Local(..) => {
+            ReferenceTarget::Local(_, Value::Object(_) | Value::Bool(_)) | ReferenceTarget::Meta => {}
+            ReferenceTarget::Local(..) => {
                 refuse(&mut self.reasons, at, format!("`{shown}` leads to something that is no schema"))
             }
             // Only the validator knows the bases of embedded resources; a tool schema has none.
-            Target::Missing | Target::Remote if !self.tool && !self.documents.is_empty() => {}
-            Target::Missing => {
+            ReferenceTarget::Missing | ReferenceTarget::Remote if !self.tool && !self.documents.is_empty() => {}
+            ReferenceTarget::Missing => {
                 refuse(
                     &mut self.reasons,
                     at,
                     format!("`{shown}` leads nowhere: there is no such place in this schema"),
                 );
             }
-            Target::Remote => refuse(
+            ReferenceTarget::Remote => refuse(
                 &mut self.reasons,
                 at,
                 format!(
@@ -243,7 +243,7 @@ fn shortened(text: &str) -> String {
 
 /// ADM-2: schemas that never get to a part of the instance, and schemas that grow without bound on the spot.
 fn cycles(
-    document: &Document<'_>,
+    document: &SchemaDocument<'_>,
     positions: &[(String, &Value)],
     limits: &SchemaLimits,
     reasons: &mut Vec<SchemaError>,
@@ -294,7 +294,7 @@ fn cycles(
 const UNEVALUATED_DEEP_MAX: usize = 4;
 
 /// `unevaluatedProperties` over branches that come again further down takes time exponential in the depth of the value.
-fn unevaluated(document: &Document<'_>, positions: &[(String, &Value)], reasons: &mut Vec<SchemaError>) {
+fn unevaluated(document: &SchemaDocument<'_>, positions: &[(String, &Value)], reasons: &mut Vec<SchemaError>) {
     let asks = |schema: &Value| {
         ["unevaluatedProperties", "unevaluatedItems"]
             .iter()
@@ -331,16 +331,16 @@ fn unevaluated(document: &Document<'_>, positions: &[(String, &Value)], reasons:
     }
 }
 
-fn same_instance(document: &Document<'_>, pointer: &str, schema: &Value) -> Vec<String> {
+fn same_instance(document: &SchemaDocument<'_>, pointer: &str, schema: &Value) -> Vec<String> {
     let Value::Object(map) = schema else { return Vec::new() };
     let mut next: Vec<String> = subschemas(map)
         .iter()
-        .filter(|sub| matches!(sub.place, Place::Here | Place::Question))
+        .filter(|sub| matches!(sub.place, SubschemaPlace::Here | SubschemaPlace::Question))
         .map(|sub| sub.pointer(pointer))
         .collect();
     next.extend(references(map).filter_map(|(_, reference)| match document.resolve(reference) {
-        Target::Local(target, _) => Some(target),
-        Target::Meta | Target::Missing | Target::Remote => None,
+        ReferenceTarget::Local(target, _) => Some(target),
+        ReferenceTarget::Meta | ReferenceTarget::Missing | ReferenceTarget::Remote => None,
     }));
     next
 }

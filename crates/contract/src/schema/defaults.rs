@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use jsonschema::ValidatorMap;
 use serde_json::{Map, Value};
 
-use super::document::{Document, Key, Target, join, references, subschemas};
+use super::document::{ReferenceTarget, SchemaDocument, SubschemaKey, join, references, subschemas};
 
 /// The way to all defaults of one schema.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ struct Property {
 impl Defaults {
     /// Plans the filling for `schema`. `validators` has one validator for each place of the same schema.
     pub(crate) fn plan(schema: &Value, validators: Option<&ValidatorMap>) -> Self {
-        let document = Document::new(schema);
+        let document = SchemaDocument::new(schema);
         let mut planner = Planner {
             document: &document,
             validators,
@@ -119,7 +119,7 @@ pub(crate) fn undo(value: &mut Value, filled: &[String]) {
 
 /// The schemas that hold for the same instance whatever its value: itself, `allOf` members and reference targets.
 pub(crate) fn unconditional<'a>(
-    document: &Document<'a>,
+    document: &SchemaDocument<'a>,
     at: &str,
     schema: &'a Value,
 ) -> Vec<(String, &'a Map<String, Value>)> {
@@ -136,7 +136,7 @@ pub(crate) fn unconditional<'a>(
             work.push((sub.pointer(&pointer), sub.schema));
         }
         for (_, reference) in references(map) {
-            if let Target::Local(target, schema) = document.resolve(reference) {
+            if let ReferenceTarget::Local(target, schema) = document.resolve(reference) {
                 work.push((target, schema));
             }
         }
@@ -171,7 +171,7 @@ fn validator_at<'v>(validators: Option<&'v ValidatorMap>, pointer: &str) -> Opti
 // ----------------------------------------------------------------------------------------------------- Planner
 
 struct Planner<'d, 'a> {
-    document: &'d Document<'a>,
+    document: &'d SchemaDocument<'a>,
     validators: Option<&'d ValidatorMap>,
     nodes: Vec<Node>,
     unfit: BTreeSet<String>,
@@ -217,14 +217,14 @@ impl<'a> Planner<'_, 'a> {
                 for sub in subschemas(map) {
                     let place = (sub.pointer(&at), sub.schema);
                     match (sub.keyword, sub.key) {
-                        ("properties", Key::Name(name)) => {
+                        ("properties", SubschemaKey::Name(name)) => {
                             match properties.iter_mut().find(|(known, _)| *known == name) {
                                 Some((_, places)) => places.push(place),
                                 None => properties.push((name, vec![place])),
                             }
                         }
                         ("items", _) => items.push(place),
-                        ("prefixItems", Key::Index(index)) => {
+                        ("prefixItems", SubschemaKey::Index(index)) => {
                             if prefix.len() <= index {
                                 prefix.resize(index + 1, Vec::new());
                             }

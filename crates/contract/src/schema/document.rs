@@ -21,7 +21,7 @@ pub(crate) const META_SCHEMA: &str = "https://json-schema.org/draft/2020-12/sche
 
 /// How a sub-schema relates to the instance its parent is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SubschemaPlace {
     /// The same instance, and it has to hold (at least in one of the branches).
     Here,
     /// The same instance, but only asked, never demanded: `if` and `not`.
@@ -38,17 +38,17 @@ pub(crate) enum Place {
 
 /// A sub-schema of one schema object.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sub<'a> {
-    pub(crate) place: Place,
+pub(crate) struct Subschema<'a> {
+    pub(crate) place: SubschemaPlace,
     pub(crate) keyword: &'a str,
     /// The property name or the index under the keyword; none when the keyword's value is the schema itself.
-    pub(crate) key: Key<'a>,
+    pub(crate) key: SubschemaKey<'a>,
     pub(crate) schema: &'a Value,
 }
 
 /// The second step from a schema object to its sub-schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key<'a> {
+pub(crate) enum SubschemaKey<'a> {
     Whole,
     Name(&'a str),
     Index(usize),
@@ -63,50 +63,52 @@ enum Shape {
 }
 
 /// Every keyword of 2020-12 that holds schemas. `definitions` is the older name of `$defs`, still in wide use.
-const APPLICATORS: [(&str, Shape, Place); 21] = [
-    ("allOf", Shape::List, Place::Here),
-    ("anyOf", Shape::List, Place::Here),
-    ("oneOf", Shape::List, Place::Here),
-    ("then", Shape::One, Place::Here),
-    ("else", Shape::One, Place::Here),
-    ("dependentSchemas", Shape::Named, Place::Here),
-    ("if", Shape::One, Place::Question),
-    ("not", Shape::One, Place::Question),
-    ("properties", Shape::Named, Place::Child),
-    ("patternProperties", Shape::Named, Place::Child),
-    ("additionalProperties", Shape::One, Place::Child),
-    ("unevaluatedProperties", Shape::One, Place::Child),
-    ("items", Shape::One, Place::Child),
-    ("prefixItems", Shape::List, Place::Child),
-    ("unevaluatedItems", Shape::One, Place::Child),
-    ("contains", Shape::One, Place::ChildQuestion),
-    ("propertyNames", Shape::One, Place::Name),
-    ("contentSchema", Shape::One, Place::Definition),
-    ("$defs", Shape::Named, Place::Definition),
-    ("definitions", Shape::Named, Place::Definition),
+const APPLICATORS: [(&str, Shape, SubschemaPlace); 21] = [
+    ("allOf", Shape::List, SubschemaPlace::Here),
+    ("anyOf", Shape::List, SubschemaPlace::Here),
+    ("oneOf", Shape::List, SubschemaPlace::Here),
+    ("then", Shape::One, SubschemaPlace::Here),
+    ("else", Shape::One, SubschemaPlace::Here),
+    ("dependentSchemas", Shape::Named, SubschemaPlace::Here),
+    ("if", Shape::One, SubschemaPlace::Question),
+    ("not", Shape::One, SubschemaPlace::Question),
+    ("properties", Shape::Named, SubschemaPlace::Child),
+    ("patternProperties", Shape::Named, SubschemaPlace::Child),
+    ("additionalProperties", Shape::One, SubschemaPlace::Child),
+    ("unevaluatedProperties", Shape::One, SubschemaPlace::Child),
+    ("items", Shape::One, SubschemaPlace::Child),
+    ("prefixItems", Shape::List, SubschemaPlace::Child),
+    ("unevaluatedItems", Shape::One, SubschemaPlace::Child),
+    ("contains", Shape::One, SubschemaPlace::ChildQuestion),
+    ("propertyNames", Shape::One, SubschemaPlace::Name),
+    ("contentSchema", Shape::One, SubschemaPlace::Definition),
+    ("$defs", Shape::Named, SubschemaPlace::Definition),
+    ("definitions", Shape::Named, SubschemaPlace::Definition),
     // Not an applicator of this draft, listed so that the table says it was thought of: `dependencies` asserts nothing.
-    ("dependencies", Shape::Named, Place::Definition),
+    ("dependencies", Shape::Named, SubschemaPlace::Definition),
 ];
 
 /// The sub-schemas of one schema object, references not followed.
-pub(crate) fn subschemas(map: &Map<String, Value>) -> Vec<Sub<'_>> {
+pub(crate) fn subschemas(map: &Map<String, Value>) -> Vec<Subschema<'_>> {
     let mut subs = Vec::new();
     for (keyword, value) in map {
         let Some((_, shape, place)) = APPLICATORS.iter().find(|(name, _, _)| name == keyword) else { continue };
         let (place, keyword) = (*place, keyword.as_str());
         match (shape, value) {
-            (Shape::One, schema) => subs.push(Sub { place, keyword, key: Key::Whole, schema }),
-            (Shape::List, Value::Array(list)) => subs.extend(list.iter().enumerate().map(|(index, schema)| Sub {
-                place,
-                keyword,
-                key: Key::Index(index),
-                schema,
-            })),
+            (Shape::One, schema) => subs.push(Subschema { place, keyword, key: SubschemaKey::Whole, schema }),
+            (Shape::List, Value::Array(list)) => {
+                subs.extend(list.iter().enumerate().map(|(index, schema)| Subschema {
+                    place,
+                    keyword,
+                    key: SubschemaKey::Index(index),
+                    schema,
+                }))
+            }
             (Shape::Named, Value::Object(named)) => subs.extend(
                 named
                     .iter()
                     .filter(|(_, schema)| schema.is_object() || schema.is_boolean())
-                    .map(|(name, schema)| Sub { place, keyword, key: Key::Name(name), schema }),
+                    .map(|(name, schema)| Subschema { place, keyword, key: SubschemaKey::Name(name), schema }),
             ),
             (Shape::List | Shape::Named, _) => {}
         }
@@ -124,14 +126,14 @@ pub(crate) fn join(pointer: &str, token: &str) -> String {
     format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
-impl Sub<'_> {
+impl Subschema<'_> {
     /// Where this sub-schema is, given where its parent is.
     pub(crate) fn pointer(&self, parent: &str) -> String {
         let keyword = join(parent, self.keyword);
         match self.key {
-            Key::Whole => keyword,
-            Key::Name(name) => join(&keyword, name),
-            Key::Index(index) => format!("{keyword}/{index}"),
+            SubschemaKey::Whole => keyword,
+            SubschemaKey::Name(name) => join(&keyword, name),
+            SubschemaKey::Index(index) => format!("{keyword}/{index}"),
         }
     }
 }
@@ -142,11 +144,11 @@ impl Sub<'_> {
 pub(crate) const BYTES_PER_STEP: usize = 64;
 
 /// Schema objects with their places in the document.
-pub(crate) type Members<'a> = Vec<(String, &'a Map<String, Value>)>;
+pub(crate) type SchemaMembers<'a> = Vec<(String, &'a Map<String, Value>)>;
 
 /// A schema with its anchors indexed.
 #[derive(Debug)]
-pub(crate) struct Document<'a> {
+pub(crate) struct SchemaDocument<'a> {
     root: &'a Value,
     id: Option<&'a str>,
     anchors: HashMap<&'a str, String>,
@@ -156,7 +158,7 @@ pub(crate) struct Document<'a> {
 
 /// What a reference leads to.
 #[derive(Debug)]
-pub(crate) enum Target<'a> {
+pub(crate) enum ReferenceTarget<'a> {
     Local(String, &'a Value),
     /// The 2020-12 meta-schema or one of its vocabularies: known to the validator, opaque to everyone else.
     Meta,
@@ -165,7 +167,7 @@ pub(crate) enum Target<'a> {
     Remote,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SchemaDocument<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
         let id = root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#'));
         let mut document = Self { root, id, anchors: HashMap::new(), steps: Cell::new(0) };
@@ -196,12 +198,12 @@ impl<'a> Document<'a> {
     }
 
     /// What `reference` means anywhere in this document (DOC-1: the base is the same everywhere).
-    pub(crate) fn resolve(&self, reference: &str) -> Target<'a> {
+    pub(crate) fn resolve(&self, reference: &str) -> ReferenceTarget<'a> {
         self.count(1 + reference.len() / BYTES_PER_STEP);
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if !base.is_empty() && !self.is_own(base) {
             let meta = base.starts_with("https://json-schema.org/draft/2020-12/");
-            return if meta { Target::Meta } else { Target::Remote };
+            return if meta { ReferenceTarget::Meta } else { ReferenceTarget::Remote };
         }
         let fragment = percent_decoded(fragment);
         let pointer = if fragment.is_empty() || fragment.starts_with('/') {
@@ -210,8 +212,8 @@ impl<'a> Document<'a> {
             self.anchors.get(fragment.as_str()).cloned()
         };
         match pointer.and_then(|pointer| Some((self.root.pointer(&pointer)?, pointer))) {
-            Some((schema, pointer)) => Target::Local(pointer, schema),
-            None => Target::Missing,
+            Some((schema, pointer)) => ReferenceTarget::Local(pointer, schema),
+            None => ReferenceTarget::Missing,
         }
     }
 
@@ -234,7 +236,7 @@ impl<'a> Document<'a> {
             if let Value::Object(map) = schema {
                 work.extend(subschemas(map).iter().map(|sub| (sub.pointer(&pointer), sub.schema)));
                 for (_, reference) in references(map) {
-                    if let Target::Local(target, schema) = self.resolve(reference) {
+                    if let ReferenceTarget::Local(target, schema) = self.resolve(reference) {
                         work.push((target, schema));
                     }
                 }
@@ -246,7 +248,7 @@ impl<'a> Document<'a> {
 
     /// The schemas that speak about the same instance as the one at `pointer`, itself first: branches and references
     /// included, questions (`if`, `not`) left out. The flag says whether all of them could be looked into.
-    pub(crate) fn in_place(&self, pointer: &str, schema: &'a Value) -> (Members<'a>, bool) {
+    pub(crate) fn in_place(&self, pointer: &str, schema: &'a Value) -> (SchemaMembers<'a>, bool) {
         let mut members = Vec::new();
         let mut complete = true;
         let mut seen = HashSet::new();
@@ -258,13 +260,13 @@ impl<'a> Document<'a> {
             }
             for (_, reference) in references(map) {
                 match self.resolve(reference) {
-                    Target::Local(target, schema) => work.push((target, schema)),
-                    Target::Meta | Target::Missing | Target::Remote => complete = false,
+                    ReferenceTarget::Local(target, schema) => work.push((target, schema)),
+                    ReferenceTarget::Meta | ReferenceTarget::Missing | ReferenceTarget::Remote => complete = false,
                 }
             }
             let subs = subschemas(map);
             self.count(1 + subs.len());
-            let in_place = subs.into_iter().filter(|sub| sub.place == Place::Here);
+            let in_place = subs.into_iter().filter(|sub| sub.place == SubschemaPlace::Here);
             work.extend(in_place.map(|sub| (sub.pointer(&pointer), sub.schema)));
             members.push((pointer, map));
         }
@@ -297,16 +299,16 @@ impl<'a> Document<'a> {
                 for sub in subs {
                     let place = (sub.pointer(&pointer), sub.schema);
                     match sub.place {
-                        Place::Here | Place::Question => here.push(place),
-                        Place::Child | Place::ChildQuestion | Place::Name => {
+                        SubschemaPlace::Here | SubschemaPlace::Question => here.push(place),
+                        SubschemaPlace::Child | SubschemaPlace::ChildQuestion | SubschemaPlace::Name => {
                             found.insert(place.0.clone(), place.1);
                             work.push(place);
                         }
-                        Place::Definition => {}
+                        SubschemaPlace::Definition => {}
                     }
                 }
                 for (_, reference) in references(map) {
-                    if let Target::Local(target, schema) = self.resolve(reference) {
+                    if let ReferenceTarget::Local(target, schema) = self.resolve(reference) {
                         here.push((target, schema));
                     }
                 }
@@ -316,7 +318,7 @@ impl<'a> Document<'a> {
     }
 
     /// The schemas that speak about the instance at `path`, as far as names and positions can tell.
-    pub(crate) fn at_instance(&self, path: &str) -> Members<'a> {
+    pub(crate) fn at_instance(&self, path: &str) -> SchemaMembers<'a> {
         let mut here = self.in_place("", self.root).0;
         for token in path.split('/').skip(1) {
             let token = token.replace("~1", "/").replace("~0", "~");
@@ -324,8 +326,8 @@ impl<'a> Document<'a> {
             for (pointer, map) in &here {
                 for sub in subschemas(map) {
                     let leads = match (sub.keyword, sub.key) {
-                        ("properties", Key::Name(name)) => name == token,
-                        ("prefixItems", Key::Index(index)) => index.to_string() == token,
+                        ("properties", SubschemaKey::Name(name)) => name == token,
+                        ("prefixItems", SubschemaKey::Index(index)) => index.to_string() == token,
                         (
                             "items"
                             | "additionalProperties"
@@ -381,7 +383,7 @@ mod tests {
             "properties": { "p": { "$ref": "#/x-parts/loose" } },
             "default": { "$ref": "http://not.a.reference/" }
         });
-        let document = Document::new(&schema);
+        let document = SchemaDocument::new(&schema);
         for (reference, expected) in [
             ("#", Some("")),
             ("#/$defs/a~1b%20c", Some("/$defs/a~1b c")),
@@ -392,12 +394,12 @@ mod tests {
             ("https://example.com/other.json", None),
         ] {
             let found = match document.resolve(reference) {
-                Target::Local(pointer, _) => Some(pointer),
-                Target::Meta | Target::Missing | Target::Remote => None,
+                ReferenceTarget::Local(pointer, _) => Some(pointer),
+                ReferenceTarget::Meta | ReferenceTarget::Missing | ReferenceTarget::Remote => None,
             };
             assert_eq!(found.as_deref(), expected, "{reference}");
         }
-        assert!(matches!(document.resolve(META_SCHEMA), Target::Meta));
+        assert!(matches!(document.resolve(META_SCHEMA), ReferenceTarget::Meta));
         assert!(document.positions().iter().any(|(pointer, _)| pointer == "/x-parts/loose"));
         assert!(!document.positions().iter().any(|(pointer, _)| pointer == "/default"));
     }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::document::{Document, Key, Place, Target, references, subschemas};
+use super::document::{ReferenceTarget, SchemaDocument, SubschemaKey, SubschemaPlace, references, subschemas};
 
 /// Evaluations along one way down a value that are acceptable for the sake of a good message.
 const EFFORT_MAX: u64 = 20_000;
@@ -41,7 +41,7 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) fn of(schema: &Value) -> Self {
-        let document = Document::new(schema);
+        let document = SchemaDocument::new(schema);
         let positions = document.positions();
         let index: HashMap<&str, usize> =
             positions.iter().enumerate().map(|(at, (pointer, _))| (pointer.as_str(), at)).collect();
@@ -121,7 +121,7 @@ struct Table {
 
 impl Table {
     /// None if it grows too large. INVARIANT: ADM-2, what leads on in place leads to an end.
-    fn of(document: &Document<'_>, positions: &[(String, &Value)], index: &HashMap<&str, usize>) -> Option<Self> {
+    fn of(document: &SchemaDocument<'_>, positions: &[(String, &Value)], index: &HashMap<&str, usize>) -> Option<Self> {
         let mut done: Vec<Option<(u64, Parts)>> = positions.iter().map(|_| None).collect();
         let mut entries = 0_usize;
         for start in 0..positions.len() {
@@ -166,24 +166,29 @@ impl Table {
 }
 
 /// Where evaluation goes from one schema: in place, and into parts.
-fn edges(document: &Document<'_>, pointer: &str, schema: &Value, index: &HashMap<&str, usize>) -> (Vec<usize>, Parts) {
+fn edges(
+    document: &SchemaDocument<'_>,
+    pointer: &str,
+    schema: &Value,
+    index: &HashMap<&str, usize>,
+) -> (Vec<usize>, Parts) {
     let (mut here, mut parts) = (Vec::new(), Parts::new());
     let Value::Object(map) = schema else { return (here, parts) };
     for sub in subschemas(map) {
         let Some(&to) = index.get(sub.pointer(pointer).as_str()) else { continue };
         let part = match (sub.place, sub.key) {
-            (Place::Here | Place::Question, _) => {
+            (SubschemaPlace::Here | SubschemaPlace::Question, _) => {
                 here.push(to);
                 continue;
             }
-            (Place::Child, Key::Name(name)) if sub.keyword == "properties" => Some(name.to_owned()),
-            (Place::Child | Place::ChildQuestion | Place::Name, _) => None,
-            (Place::Definition, _) => continue,
+            (SubschemaPlace::Child, SubschemaKey::Name(name)) if sub.keyword == "properties" => Some(name.to_owned()),
+            (SubschemaPlace::Child | SubschemaPlace::ChildQuestion | SubschemaPlace::Name, _) => None,
+            (SubschemaPlace::Definition, _) => continue,
         };
         *parts.entry(part).or_default().entry(to).or_default() += 1;
     }
     for (_, reference) in references(map) {
-        if let Target::Local(target, _) = document.resolve(reference) {
+        if let ReferenceTarget::Local(target, _) = document.resolve(reference) {
             here.extend(index.get(target.as_str()));
         }
     }

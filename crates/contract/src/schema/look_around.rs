@@ -101,7 +101,7 @@ pub(super) fn keyword(value: &Value) -> Result<Box<dyn for<'i> Keyword<'i>>, Val
 impl<'i> Keyword<'i> for LookAround {
     fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
         let Some(text) = instance.as_str() else { return Ok(()) };
-        let shown = super::wording::short(&self.source);
+        let shown = super::violation_text::short(&self.source);
         match self.is_match(text) {
             Ok(true) => Ok(()),
             Ok(false) => Err(ValidationError::custom(format!("must match the pattern `{shown}`"))),

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::dialect::is_current;
-use super::document::{Document, Target, join, references};
+use super::document::{ReferenceTarget, SchemaDocument, join, references};
 
 /// Members of a schema that hold what is referred to.
 pub const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
@@ -21,7 +21,7 @@ const IDENTITY: [&str; 4] = ["$id", "$schema", "$anchor", "$dynamicAnchor"];
 /// The schema, so that it means the same inside of a document whose root has its [`DEFINITIONS`]; as it is if it does already.
 /// `None` if that would take too much room, or a reference leads nowhere.
 pub fn portable(schema: &Value) -> Option<Value> {
-    let document = Document::new(schema);
+    let document = SchemaDocument::new(schema);
     let positions: HashSet<String> = document.positions().into_iter().map(|(pointer, _)| pointer).collect();
     let mut writer = Writer { document: &document, positions: &positions, copies: HashMap::new(), waiting: Vec::new() };
     if writer.is_portable() {
@@ -44,7 +44,7 @@ pub fn portable(schema: &Value) -> Option<Value> {
 }
 
 struct Writer<'d, 'a> {
-    document: &'d Document<'a>,
+    document: &'d SchemaDocument<'a>,
     positions: &'d HashSet<String>,
     /// Places that are written once more, and the names they get.
     copies: HashMap<String, String>,
@@ -55,9 +55,9 @@ impl Writer<'_, '_> {
     fn is_portable(&self) -> bool {
         self.document.positions().iter().filter_map(|(_, schema)| schema.as_object()).all(|map| {
             let leads = |(_, reference): (&str, &str)| match self.document.resolve(reference) {
-                Target::Local(pointer, _) => reference.starts_with('#') && is_definition(&pointer),
-                Target::Meta => true,
-                Target::Missing | Target::Remote => false,
+                ReferenceTarget::Local(pointer, _) => reference.starts_with('#') && is_definition(&pointer),
+                ReferenceTarget::Meta => true,
+                ReferenceTarget::Missing | ReferenceTarget::Remote => false,
             };
             !IDENTITY.iter().any(|keyword| map.get(*keyword).is_some_and(Value::is_string))
                 && references(map).all(leads)
@@ -96,9 +96,9 @@ impl Writer<'_, '_> {
 
     fn reference(&mut self, reference: &str) -> Option<String> {
         let pointer = match self.document.resolve(reference) {
-            Target::Meta => return Some(reference.to_owned()),
-            Target::Missing | Target::Remote => return None,
-            Target::Local(pointer, _) => pointer,
+            ReferenceTarget::Meta => return Some(reference.to_owned()),
+            ReferenceTarget::Missing | ReferenceTarget::Remote => return None,
+            ReferenceTarget::Local(pointer, _) => pointer,
         };
         if is_definition(&pointer) {
             return Some(format!("#{}", encoded(&pointer)));

@@ -22,7 +22,9 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
 use super::dialect::with_ignored;
-use super::document::{Document, Key, Place, Sub, Target, join, references, subschemas};
+use super::document::{
+    ReferenceTarget, SchemaDocument, Subschema, SubschemaKey, SubschemaPlace, join, references, subschemas,
+};
 use super::{SchemaLimits, modern, place_validator};
 
 /// Sub-schemas that are followed for one part of a value.
@@ -134,7 +136,7 @@ impl SchemaMarks {
 
     /// Adds the places of a schema, if a mark can be reached from its root.
     fn read(&mut self, schema: &Value, reading: Reading) {
-        let document = Document::new(schema);
+        let document = SchemaDocument::new(schema);
         let positions = document.positions();
         let first = self.places.len();
         let index: HashMap<&str, usize> =
@@ -358,7 +360,12 @@ struct Edge<'a> {
     to: usize,
 }
 
-fn edges<'a>(document: &Document<'_>, index: &HashMap<&str, usize>, pointer: &str, schema: &'a Value) -> Vec<Edge<'a>> {
+fn edges<'a>(
+    document: &SchemaDocument<'_>,
+    index: &HashMap<&str, usize>,
+    pointer: &str,
+    schema: &'a Value,
+) -> Vec<Edge<'a>> {
     let Value::Object(map) = schema else { return Vec::new() };
     let mut edges: Vec<Edge<'a>> = Vec::new();
     for sub in subschemas(map) {
@@ -374,31 +381,33 @@ fn edges<'a>(document: &Document<'_>, index: &HashMap<&str, usize>, pointer: &st
     }
     for (_, reference) in references(map) {
         match document.resolve(reference) {
-            Target::Local(target, _) => match index.get(target.as_str()) {
+            ReferenceTarget::Local(target, _) => match index.get(target.as_str()) {
                 Some(to) => edges.push(Edge { way: Way::Surely, to: *to }),
                 None => edges.push(Edge { way: Way::Nowhere, to: usize::MAX }),
             },
             // It marks nothing.
-            Target::Meta => {}
-            Target::Missing | Target::Remote => edges.push(Edge { way: Way::Nowhere, to: usize::MAX }),
+            ReferenceTarget::Meta => {}
+            ReferenceTarget::Missing | ReferenceTarget::Remote => {
+                edges.push(Edge { way: Way::Nowhere, to: usize::MAX })
+            }
         }
     }
     edges
 }
 
-fn way<'a>(sub: &Sub<'a>) -> Option<Way<'a>> {
+fn way<'a>(sub: &Subschema<'a>) -> Option<Way<'a>> {
     Some(match (sub.place, sub.keyword, sub.key) {
-        (Place::Here, "allOf", _) => Way::Surely,
-        (Place::Here, _, _) | (Place::Question, "if", _) => Way::Maybe,
-        (_, "properties", Key::Name(name)) => Way::Property(name),
-        (_, "patternProperties", Key::Name(pattern)) => Way::Pattern(pattern),
+        (SubschemaPlace::Here, "allOf", _) => Way::Surely,
+        (SubschemaPlace::Here, _, _) | (SubschemaPlace::Question, "if", _) => Way::Maybe,
+        (_, "properties", SubschemaKey::Name(name)) => Way::Property(name),
+        (_, "patternProperties", SubschemaKey::Name(pattern)) => Way::Pattern(pattern),
         (_, "additionalProperties", _) => Way::Additional,
         (_, "unevaluatedProperties", _) => Way::Unevaluated,
-        (_, "prefixItems", Key::Index(index)) => Way::FirstItem(index),
+        (_, "prefixItems", SubschemaKey::Index(index)) => Way::FirstItem(index),
         (_, "items", _) => Way::Items,
         (_, "unevaluatedItems", _) => Way::UnevaluatedItems,
-        (Place::ChildQuestion, _, _) => Way::Contains,
-        (Place::Name, _, _) => Way::Names,
+        (SubschemaPlace::ChildQuestion, _, _) => Way::Contains,
+        (SubschemaPlace::Name, _, _) => Way::Names,
         (_, "contentSchema", _) => Way::Content,
         // `not`, and what is only kept for reference.
         _ => return None,

@@ -19,11 +19,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, Key, Members, Place, Target, join, references, subschemas};
+use super::document::{
+    ReferenceTarget, SchemaDocument, SchemaMembers, SubschemaKey, SubschemaPlace, join, references, subschemas,
+};
 
 /// The schema with every open object that declares properties closed.
 pub(crate) fn closed(schema: &Value) -> Value {
-    let document = Document::new(schema);
+    let document = SchemaDocument::new(schema);
     let mut survey =
         Survey { document: &document, closings: BTreeMap::new(), left_open: HashSet::new(), sites: Vec::new() };
     survey.walk();
@@ -75,10 +77,10 @@ enum Closing {
 // ------------------------------------------------------------------------------------------------------ Survey
 
 struct Survey<'d, 'a> {
-    document: &'d Document<'a>,
+    document: &'d SchemaDocument<'a>,
     closings: BTreeMap<String, Closing>,
     left_open: HashSet<String>,
-    sites: Vec<(String, Members<'a>)>,
+    sites: Vec<(String, SchemaMembers<'a>)>,
 }
 
 impl<'a> Survey<'_, 'a> {
@@ -100,11 +102,11 @@ impl<'a> Survey<'_, 'a> {
             for (at, map) in &members {
                 for sub in subschemas(map) {
                     let begins = match sub.place {
-                        Place::Child | Place::Name => {
+                        SubschemaPlace::Child | SubschemaPlace::Name => {
                             leave || shared.get(&part(sub.keyword, sub.key)).is_some_and(|n| *n > 1)
                         }
-                        Place::ChildQuestion | Place::Question => true,
-                        Place::Here | Place::Definition => continue,
+                        SubschemaPlace::ChildQuestion | SubschemaPlace::Question => true,
+                        SubschemaPlace::Here | SubschemaPlace::Definition => continue,
                     };
                     work.push((sub.pointer(at), sub.schema, begins));
                 }
@@ -113,7 +115,13 @@ impl<'a> Survey<'_, 'a> {
         }
     }
 
-    fn closing_for(&self, pointer: &str, schema: &'a Value, members: &Members<'a>, complete: bool) -> Option<Closing> {
+    fn closing_for(
+        &self,
+        pointer: &str,
+        schema: &'a Value,
+        members: &SchemaMembers<'a>,
+        complete: bool,
+    ) -> Option<Closing> {
         let explicit = |map: &Map<String, Value>| {
             map.contains_key("additionalProperties") || map.contains_key("unevaluatedProperties")
         };
@@ -165,35 +173,44 @@ fn speaks_of_properties(map: &Map<String, Value>) -> bool {
 }
 
 /// The part of the value a child schema is about, as a key for counting.
-fn part(keyword: &str, key: Key<'_>) -> String {
+fn part(keyword: &str, key: SubschemaKey<'_>) -> String {
     match key {
-        Key::Whole => keyword.to_owned(),
-        Key::Name(name) => join(keyword, name),
-        Key::Index(index) => format!("{keyword}/{index}"),
+        SubschemaKey::Whole => keyword.to_owned(),
+        SubschemaKey::Name(name) => join(keyword, name),
+        SubschemaKey::Index(index) => format!("{keyword}/{index}"),
     }
 }
 
 /// How many schemas that must hold together describe each part (STRICT-3). Branches of which one is enough count once.
-fn described(document: &Document<'_>, schema: &Value) -> HashMap<String, usize> {
+fn described(document: &SchemaDocument<'_>, schema: &Value) -> HashMap<String, usize> {
     let Value::Object(map) = schema else { return HashMap::new() };
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut either: HashMap<&str, HashMap<String, usize>> = HashMap::new();
     for sub in subschemas(map) {
         match (sub.place, sub.keyword) {
-            (Place::Child, _) if may_declare(sub.schema) => *counts.entry(part(sub.keyword, sub.key)).or_default() += 1,
-            (Place::Here, "anyOf" | "oneOf" | "then" | "else") => {
+            (SubschemaPlace::Child, _) if may_declare(sub.schema) => {
+                *counts.entry(part(sub.keyword, sub.key)).or_default() += 1
+            }
+            (SubschemaPlace::Here, "anyOf" | "oneOf" | "then" | "else") => {
                 let group = either.entry(if sub.keyword == "else" { "then" } else { sub.keyword }).or_default();
                 for (name, count) in described(document, sub.schema) {
                     let most = group.entry(name).or_default();
                     *most = count.max(*most);
                 }
             }
-            (Place::Here, _) => add(&mut counts, described(document, sub.schema)),
-            (Place::Child | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, _) => {}
+            (SubschemaPlace::Here, _) => add(&mut counts, described(document, sub.schema)),
+            (
+                SubschemaPlace::Child
+                | SubschemaPlace::Question
+                | SubschemaPlace::ChildQuestion
+                | SubschemaPlace::Name
+                | SubschemaPlace::Definition,
+                _,
+            ) => {}
         }
     }
     for (_, reference) in references(map) {
-        if let Target::Local(_, target) = document.resolve(reference) {
+        if let ReferenceTarget::Local(_, target) = document.resolve(reference) {
             add(&mut counts, described(document, target));
         }
     }
@@ -280,7 +297,7 @@ impl Moves {
     }
 
     /// Points every reference at where its target will be.
-    fn redirect(&self, document: &Document<'_>, result: &mut Value) {
+    fn redirect(&self, document: &SchemaDocument<'_>, result: &mut Value) {
         if self.names.is_empty() {
             return;
         }
@@ -289,7 +306,7 @@ impl Moves {
             for (keyword, reference) in references(map) {
                 let fragment = reference.split_once('#').map_or("", |(_, fragment)| fragment);
                 let by_pointer = fragment.is_empty() || fragment.starts_with('/');
-                if let (Target::Local(target, _), true) = (document.resolve(reference), by_pointer)
+                if let (ReferenceTarget::Local(target, _), true) = (document.resolve(reference), by_pointer)
                     && let Some(Value::Object(place)) = result.pointer_mut(&pointer)
                 {
                     let target = self.moved(&target).replace('%', "%25");

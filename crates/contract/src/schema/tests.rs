@@ -194,7 +194,7 @@ fn sensitive_and_long_values_are_never_quoted() {
         CompiledSchema::output(&json!({ "properties": { "a": { "type": "integer" } } }), &SchemaLimits::default())
             .unwrap();
     let refused = compiled.check(&json!({ "a": "hunter2", "more": 1 })).unwrap_err();
-    assert_eq!(refused, [Violation { path: "/a".into(), message: "expected integer, found a string".into() }]);
+    assert_eq!(refused, [SchemaViolation { path: "/a".into(), message: "expected integer, found a string".into() }]);
 }
 
 #[test]

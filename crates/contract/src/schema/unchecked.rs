@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::{Document, join};
+use super::document::{SchemaDocument, join};
 use super::look_around::{self, LookAround, PatternFault};
-use super::wording::short;
+use super::violation_text::short;
 
 /// One part that is not checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct UncheckedPart {
 pub(super) fn without<'s>(schema: Cow<'s, Value>) -> (Cow<'s, Value>, Vec<UncheckedPart>) {
     let mut parts = Vec::new();
     let mut removals: Vec<(String, Removal)> = Vec::new();
-    for (pointer, place) in Document::new(&schema).positions() {
+    for (pointer, place) in SchemaDocument::new(&schema).positions() {
         let pattern = place.get("pattern").and_then(Value::as_str);
         if let Some(pattern) = pattern.filter(|pattern| refers_back(pattern)) {
             let shown = short(pattern);

@@ -11,7 +11,7 @@ use super::{VERSION_NUMBER_MAX, Version, shown};
 
 /// Which step to take. The `Pre…` steps go to a pre-release of the version the plain step would give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bump {
+pub enum VersionBump {
     Major,
     Minor,
     Patch,
@@ -38,7 +38,7 @@ pub enum FirstNumber {
 
 /// Up to where [`Version::truncate`] keeps numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum VersionPart {
     Major,
     Minor,
     Patch,
@@ -67,7 +67,7 @@ pub enum BumpError {
     NumberTooLarge { version: Version },
 }
 
-impl FromStr for Bump {
+impl FromStr for VersionBump {
     type Err = BumpError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -93,38 +93,38 @@ impl Version {
     /// let next = Version::new(1, 2, 3).bump(Bump::PreMinor, Some("beta"), FirstNumber::Zero).unwrap();
     /// assert_eq!(next.to_string(), "1.3.0-beta.0");
     /// ```
-    pub fn bump(&self, step: Bump, identifier: Option<&str>, first: FirstNumber) -> Result<Self, BumpError> {
+    pub fn bump(&self, step: VersionBump, identifier: Option<&str>, first: FirstNumber) -> Result<Self, BumpError> {
         let [major, minor, patch] = self.numbers();
         let announced = self.is_prerelease();
         let release = |numbers| self.next(numbers, &[]);
         match step {
-            Bump::Major if announced && minor == 0 && patch == 0 => release([major, 0, 0]),
-            Bump::Major => release([major + 1, 0, 0]),
-            Bump::Minor if announced && patch == 0 => release([major, minor, 0]),
-            Bump::Minor => release([major, minor + 1, 0]),
-            Bump::Patch if announced => release([major, minor, patch]),
-            Bump::Patch => release([major, minor, patch + 1]),
-            Bump::Release if announced => release([major, minor, patch]),
-            Bump::Release => Err(BumpError::NotPreRelease { version: self.clone() }),
-            Bump::PreMajor => self.next([major + 1, 0, 0], &self.next_tag(&[], identifier, first)?),
-            Bump::PreMinor => self.next([major, minor + 1, 0], &self.next_tag(&[], identifier, first)?),
-            Bump::PreRelease if announced => {
+            VersionBump::Major if announced && minor == 0 && patch == 0 => release([major, 0, 0]),
+            VersionBump::Major => release([major + 1, 0, 0]),
+            VersionBump::Minor if announced && patch == 0 => release([major, minor, 0]),
+            VersionBump::Minor => release([major, minor + 1, 0]),
+            VersionBump::Patch if announced => release([major, minor, patch]),
+            VersionBump::Patch => release([major, minor, patch + 1]),
+            VersionBump::Release if announced => release([major, minor, patch]),
+            VersionBump::Release => Err(BumpError::NotPreRelease { version: self.clone() }),
+            VersionBump::PreMajor => self.next([major + 1, 0, 0], &self.next_tag(&[], identifier, first)?),
+            VersionBump::PreMinor => self.next([major, minor + 1, 0], &self.next_tag(&[], identifier, first)?),
+            VersionBump::PreRelease if announced => {
                 let tag: Vec<&str> = self.prerelease().split('.').collect();
                 self.next([major, minor, patch], &self.next_tag(&tag, identifier, first)?)
             }
-            Bump::PrePatch | Bump::PreRelease => {
+            VersionBump::PrePatch | VersionBump::PreRelease => {
                 self.next([major, minor, patch + 1], &self.next_tag(&[], identifier, first)?)
             }
         }
     }
 
     /// The release with everything behind `part` set to zero; the pre-release tag and build metadata go too.
-    pub fn truncate(&self, part: Part) -> Self {
+    pub fn truncate(&self, part: VersionPart) -> Self {
         let [major, minor, patch] = self.numbers();
         match part {
-            Part::Major => Self::new(major, 0, 0),
-            Part::Minor => Self::new(major, minor, 0),
-            Part::Patch => Self::new(major, minor, patch),
+            VersionPart::Major => Self::new(major, 0, 0),
+            VersionPart::Minor => Self::new(major, minor, 0),
+            VersionPart::Patch => Self::new(major, minor, patch),
         }
     }
 

@@ -53,7 +53,7 @@ pub enum SpecError {
 
 /// What the registry says of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Availability {
+pub enum VersionAvailability {
     /// In service.
     Active,
     /// In service, and announced to go.
@@ -66,7 +66,7 @@ pub enum Availability {
 
 /// What a spec comes to among the registered versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution<'a> {
+pub enum VersionResolution<'a> {
     /// This one.
     Found(&'a Version),
     /// The pinned version, or any version at all, was never registered.
@@ -87,8 +87,8 @@ pub enum Resolution<'a> {
 /// ```
 pub fn resolve<'a>(
     spec: &VersionSpec,
-    candidates: impl IntoIterator<Item = (&'a Version, Availability)>,
-) -> Resolution<'a> {
+    candidates: impl IntoIterator<Item = (&'a Version, VersionAvailability)>,
+) -> VersionResolution<'a> {
     let mut choice = Choice::default();
     for (version, availability) in candidates {
         let asked_for = match spec {
@@ -115,28 +115,28 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn take(&mut self, version: &'a Version, availability: Availability) {
+    fn take(&mut self, version: &'a Version, availability: VersionAvailability) {
         // `Option`'s order puts `None` first, so this is the higher of the two.
         match availability {
-            Availability::Active => self.active = self.active.max(Some(version)),
-            Availability::Deprecated => self.deprecated = self.deprecated.max(Some(version)),
-            Availability::Sunset => self.sunset = self.sunset.max(Some(version)),
-            Availability::Removed => self.removed = true,
+            VersionAvailability::Active => self.active = self.active.max(Some(version)),
+            VersionAvailability::Deprecated => self.deprecated = self.deprecated.max(Some(version)),
+            VersionAvailability::Sunset => self.sunset = self.sunset.max(Some(version)),
+            VersionAvailability::Removed => self.removed = true,
         }
     }
 
-    fn decide(self, spec: &VersionSpec) -> Resolution<'a> {
+    fn decide(self, spec: &VersionSpec) -> VersionResolution<'a> {
         let found = match spec {
             VersionSpec::Latest => self.active.or(self.deprecated),
             VersionSpec::Exact(_) => self.active.or(self.deprecated).or(self.sunset),
             VersionSpec::Range(_) => self.active.max(self.deprecated),
         };
         match (found, spec) {
-            (Some(version), _) => Resolution::Found(version),
-            (None, _) if self.removed && self.sunset.is_none() => Resolution::Removed,
-            (None, VersionSpec::Exact(_)) => Resolution::NotRegistered,
-            (None, VersionSpec::Latest | VersionSpec::Range(_)) if !self.any => Resolution::NotRegistered,
-            (None, VersionSpec::Latest | VersionSpec::Range(_)) => Resolution::Unsatisfiable,
+            (Some(version), _) => VersionResolution::Found(version),
+            (None, _) if self.removed && self.sunset.is_none() => VersionResolution::Removed,
+            (None, VersionSpec::Exact(_)) => VersionResolution::NotRegistered,
+            (None, VersionSpec::Latest | VersionSpec::Range(_)) if !self.any => VersionResolution::NotRegistered,
+            (None, VersionSpec::Latest | VersionSpec::Range(_)) => VersionResolution::Unsatisfiable,
         }
     }
 }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_spec_gets_the_version_the_table_promises() {
-        use Availability::{Active, Deprecated, Removed, Sunset};
+        use VersionAvailability::{Active, Deprecated, Removed, Sunset};
         let usual = [("1.0.0", Active), ("1.1.0", Active), ("1.2.0", Active), ("2.0.0", Active)];
         let ageing = [
             ("0.9.0", Removed),
@@ -253,14 +253,14 @@ mod tests {
             (&[], "LATEST", "not registered"),
             (&[], "1.x", "not registered"),
         ] {
-            let versions: Vec<(Version, Availability)> =
+            let versions: Vec<(Version, VersionAvailability)> =
                 registered.iter().map(|(text, state)| (text.parse().unwrap(), *state)).collect();
             let found = resolve(&spec.parse().unwrap(), versions.iter().map(|(version, state)| (version, *state)));
             let found = match found {
-                Resolution::Found(version) => version.to_string(),
-                Resolution::NotRegistered => "not registered".into(),
-                Resolution::Removed => "removed".into(),
-                Resolution::Unsatisfiable => "unsatisfiable".into(),
+                VersionResolution::Found(version) => version.to_string(),
+                VersionResolution::NotRegistered => "not registered".into(),
+                VersionResolution::Removed => "removed".into(),
+                VersionResolution::Unsatisfiable => "unsatisfiable".into(),
             };
             assert_eq!(found, expected, "{spec} in {registered:?}");
         }

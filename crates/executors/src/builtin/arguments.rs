@@ -15,9 +15,9 @@ pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Re
 
 /// Named parameters.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arguments<'p>(Option<&'p Map<String, Value>>);
+pub(crate) struct ToolArguments<'p>(Option<&'p Map<String, Value>>);
 
-impl<'p> Arguments<'p> {
+impl<'p> ToolArguments<'p> {
     /// Of a whole call; anything but an object has no members.
     pub(crate) fn of(parameters: &'p Value) -> Self {
         Self(parameters.as_object())

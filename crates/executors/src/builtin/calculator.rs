@@ -9,7 +9,7 @@
 use contract::error::Refusal;
 use serde_json::{Value, json};
 
-use super::arguments::{Arguments, invalid};
+use super::arguments::{ToolArguments, invalid};
 
 mod functions;
 mod number;
@@ -22,7 +22,7 @@ const HINT: &str = "use numbers, + - * / % ^, parentheses, pi, e and functions s
 
 /// Evaluates `expression`.
 pub(super) fn run(parameters: &Value) -> Result<Value, Refusal> {
-    let expression = Arguments::of(parameters).required_text("expression")?;
+    let expression = ToolArguments::of(parameters).required_text("expression")?;
     let number = parser::evaluate(expression).map_err(|error| {
         let refusal = invalid(format!("Invalid math expression: {error}"), HINT);
         match error.at {

@@ -15,10 +15,10 @@ use kernel::ports::clock::UnixMillis;
 use serde_json::{Value, json};
 
 use self::units::Unit;
-use super::arguments::{Arguments, invalid, missing};
+use super::arguments::{ToolArguments, invalid, missing};
 use contract::nearest::nearest;
 
-mod reading;
+mod parse;
 mod tokens;
 mod units;
 
@@ -51,7 +51,7 @@ fn unknown_operation(given: &str) -> Refusal {
 /// What every operation needs.
 #[derive(Debug)]
 struct Call<'p> {
-    arguments: Arguments<'p>,
+    arguments: ToolArguments<'p>,
     zone: TimeZone,
     zone_name: &'p str,
     now: Zoned,
@@ -59,9 +59,9 @@ struct Call<'p> {
 
 impl<'p> Call<'p> {
     fn read(parameters: &'p Value, now: UnixMillis) -> Result<Self, Refusal> {
-        let arguments = Arguments::of(parameters);
+        let arguments = ToolArguments::of(parameters);
         let zone_name = arguments.text("timezone")?.unwrap_or("UTC");
-        let zone = reading::zone(zone_name)?;
+        let zone = parse::zone(zone_name)?;
         let instant = Timestamp::from_millisecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
         Ok(Self { arguments, now: instant.to_zoned(zone.clone()), zone, zone_name })
     }
@@ -99,7 +99,7 @@ impl<'p> Call<'p> {
         let date = self.date_or_now()?;
         let unit = self.unit()?;
         let amount = self.arguments.number("amount")?.ok_or_else(|| missing("amount"))?;
-        let result = reading::in_range(unit.added(&date, amount)?)?;
+        let result = parse::in_range(unit.added(&date, amount)?)?;
         Ok(json!({ "original": iso(&date), "result": iso(&result), "formatted": self.formatted(&result)? }))
     }
 
@@ -108,12 +108,12 @@ impl<'p> Call<'p> {
     }
 
     fn date(&self, name: &str) -> Result<Zoned, Refusal> {
-        reading::date(name, self.arguments.required_text(name)?, &self.zone)
+        parse::date(name, self.arguments.required_text(name)?, &self.zone)
     }
 
     fn date_or_now(&self) -> Result<Zoned, Refusal> {
         match self.arguments.text("date")? {
-            Some(text) => reading::date("date", text, &self.zone),
+            Some(text) => parse::date("date", text, &self.zone),
             None => Ok(self.now.clone()),
         }
     }

@@ -11,7 +11,7 @@ use kernel::ports::clock::Clock;
 use kernel::ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
-use super::arguments::Arguments;
+use super::arguments::ToolArguments;
 use crate::model::{ModelClient, Prompt, not_configured};
 
 /// Tokens of the answer at most (LOCAL-008).
@@ -24,7 +24,7 @@ pub(super) async fn run(
     clock: &dyn Clock,
     time_left: Duration,
 ) -> Result<ToolOutput, ExecutorError> {
-    let arguments = Arguments::of(parameters);
+    let arguments = ToolArguments::of(parameters);
     let problem = arguments.required_text("problem").map_err(ExecutorError::answered)?;
     let context = arguments.text("context").map_err(ExecutorError::answered)?;
     let model = model.ok_or_else(|| ExecutorError::not_sent(not_configured("`deep_reasoning`")))?;

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::json::{self, JsonLimits};
-use contract::schema::{CHECK_WORK_MAX, CompiledSchema, SchemaLimits, Violation};
-use kernel::ports::executor::{ExecutorError, ToolOutput, Usage};
+use contract::schema::{CHECK_WORK_MAX, CompiledSchema, SchemaLimits, SchemaViolation};
+use kernel::ports::executor::{ExecutorError, ResourceUsage, ToolOutput};
 use serde_json::{Map, Value, json};
 
-use super::arguments::{Arguments, invalid};
+use super::arguments::{ToolArguments, invalid};
 use crate::model::{ModelClient, Prompt};
 
 mod extract;
@@ -43,7 +43,7 @@ pub(super) enum Search {
 
 /// Looks into the text.
 pub(super) fn search(parameters: &Value) -> Result<Search, Refusal> {
-    let arguments = Arguments::of(parameters);
+    let arguments = ToolArguments::of(parameters);
     let text = arguments.required_text("text")?;
     if text.chars().count() > TEXT_CHARS_MAX {
         return Err(invalid(format!("`text` is longer than {TEXT_CHARS_MAX} characters"), "send it in parts"));
@@ -81,7 +81,7 @@ pub(super) async fn by_model(
     time_left: Duration,
 ) -> Result<ToolOutput, ExecutorError> {
     let Some(model) = model else { return Ok(ToolOutput::of(otherwise)) };
-    let arguments = Arguments::of(parameters);
+    let arguments = ToolArguments::of(parameters);
     let text = arguments.required_text("text").map_err(ExecutorError::answered)?;
     let text: String = text.chars().take(MODEL_CHARS_MAX).collect();
     let written = arguments.value("schema").map(Value::to_string).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) async fn by_model(
     };
     let read = json::read(answer.text.trim().as_bytes(), &limits()).ok().filter(|data| fits(data));
     let data = read.or_else(|| extract::find(&answer.text, &mut fits));
-    let usage: Usage = answer.usage();
+    let usage: ResourceUsage = answer.usage();
     Ok(ToolOutput { value: data.map_or(otherwise, |data| found(data, "llm_extraction")), usage })
 }
 
@@ -127,9 +127,9 @@ fn compiled(schema: &Value) -> Result<CompiledSchema, Refusal> {
     })
 }
 
-fn too_much_work() -> Violation {
+fn too_much_work() -> SchemaViolation {
     let message = "there is too much in the text to be held against this schema; send it in parts".to_owned();
-    Violation { path: String::new(), message }
+    SchemaViolation { path: String::new(), message }
 }
 
 fn found(data: Value, method: &str) -> Value {
@@ -141,8 +141,8 @@ fn found(data: Value, method: &str) -> Value {
     Value::Object(members)
 }
 
-fn not_found(mismatch: Option<&[Violation]>) -> Value {
-    let error = match mismatch.and_then(<[Violation]>::first) {
+fn not_found(mismatch: Option<&[SchemaViolation]>) -> Value {
+    let error = match mismatch.and_then(<[SchemaViolation]>::first) {
         None => NOT_FOUND.to_owned(),
         Some(first) => {
             let place = if first.path.is_empty() { "the value" } else { &first.path };

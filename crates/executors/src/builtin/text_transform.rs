@@ -12,7 +12,7 @@ use contract::error::Refusal;
 use kernel::ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
-use super::arguments::{Arguments, invalid};
+use super::arguments::{ToolArguments, invalid};
 use crate::model::{ModelClient, Prompt, not_configured};
 use contract::nearest::nearest;
 
@@ -47,7 +47,7 @@ pub(super) enum Operation {
 
 /// Text and operation of a call.
 pub(super) fn read(parameters: &Value) -> Result<(Operation, &str), Refusal> {
-    let arguments = Arguments::of(parameters);
+    let arguments = ToolArguments::of(parameters);
     let text = arguments.required_text("text")?;
     if text.chars().count() > TEXT_CHARS_MAX {
         return Err(invalid(format!("`text` is longer than {TEXT_CHARS_MAX} characters"), "send it in parts"));
@@ -143,7 +143,7 @@ fn summarized(text: &str, summary: &str, mode: &str) -> Value {
 }
 
 /// A language is named by a word or a tag; it becomes part of a prompt, so nothing else is let through.
-fn language(options: Arguments<'_>) -> Result<String, Refusal> {
+fn language(options: ToolArguments<'_>) -> Result<String, Refusal> {
     let language = options.required_text("targetLanguage").map_err(|_| {
         invalid("`options.targetLanguage` is missing", "name the language, for example `French` or `pt-BR`")
     })?;

@@ -14,11 +14,11 @@
 use std::path::{Path, PathBuf};
 
 use contract::error::{ErrorCode, Refusal};
-use sandbox::{Access, Mount};
+use sandbox::{MountAccess, SandboxMount};
 
 /// What is shown in place of what is covered.
 #[derive(Debug, Clone)]
-pub struct Masks {
+pub struct PathMasks {
     /// An empty folder.
     pub folder: PathBuf,
     /// An empty file.
@@ -27,16 +27,21 @@ pub struct Masks {
     pub config_file: PathBuf,
 }
 
-impl Masks {
+impl PathMasks {
     /// What covers these private paths below a folder that is given, if all of them can be covered.
-    pub(super) fn over(&self, given: &Path, access: Access, private: &[PathBuf]) -> Result<Vec<Mount>, Refusal> {
+    pub(super) fn over(
+        &self,
+        given: &Path,
+        access: MountAccess,
+        private: &[PathBuf],
+    ) -> Result<Vec<SandboxMount>, Refusal> {
         let is_below = |path: &&PathBuf| path.starts_with(given) && path.as_path() != given;
         let mut covered: Vec<&Path> = private.iter().filter(is_below).map(PathBuf::as_path).collect();
         let config = self.config_file.as_path();
         if config.starts_with(given) {
             match config.symlink_metadata() {
                 Ok(_) => covered.push(config),
-                Err(_) if access == Access::Write => return Err(unwritten(given, config)),
+                Err(_) if access == MountAccess::Write => return Err(unwritten(given, config)),
                 Err(_) => {}
             }
         }
@@ -51,8 +56,8 @@ impl Masks {
         outermost.into_iter().map(|path| self.mask(given, access, path)).collect()
     }
 
-    fn mask(&self, given: &Path, access: Access, path: &Path) -> Result<Mount, Refusal> {
-        if access == Access::Write && path.parent() != Some(given) {
+    fn mask(&self, given: &Path, access: MountAccess, path: &Path) -> Result<SandboxMount, Refusal> {
+        if access == MountAccess::Write && path.parent() != Some(given) {
             return Err(uncovered(given));
         }
         let found = path.symlink_metadata().map_err(|_| uncovered(given))?;
@@ -62,7 +67,7 @@ impl Masks {
             // A link leads to what has to be covered.
             _ => return Err(uncovered(given)),
         };
-        Ok(Mount { source: source.clone(), target: path.to_owned(), access: Access::Read })
+        Ok(SandboxMount { source: source.clone(), target: path.to_owned(), access: MountAccess::Read })
     }
 }
 
@@ -95,24 +100,27 @@ mod tests {
         let (project, data) = (root.join("project"), root.join("project/.gantry"));
         std::fs::create_dir_all(data.join("audit")).unwrap();
         let config_file = project.join("gantry.toml");
-        let masks = Masks { folder: data.join("mask/folder"), file: data.join("mask/file"), config_file };
+        let masks = PathMasks { folder: data.join("mask/folder"), file: data.join("mask/file"), config_file };
         let private = [data.clone(), data.join("gantry.db"), data.join("audit")];
-        let seen = masks.over(&project, Access::Read, &private).unwrap();
-        let mount =
-            |source: &Path, target: &Path| Mount { source: source.into(), target: target.into(), access: Access::Read };
+        let seen = masks.over(&project, MountAccess::Read, &private).unwrap();
+        let mount = |source: &Path, target: &Path| SandboxMount {
+            source: source.into(),
+            target: target.into(),
+            access: MountAccess::Read,
+        };
         assert_eq!(seen, [mount(&masks.folder, &data)]);
-        assert!(masks.over(&project, Access::Write, &private).unwrap_err().message.contains("configuration file"));
+        assert!(masks.over(&project, MountAccess::Write, &private).unwrap_err().message.contains("configuration file"));
         std::fs::write(&masks.config_file, "").unwrap();
-        for access in [Access::Read, Access::Write] {
+        for access in [MountAccess::Read, MountAccess::Write] {
             let seen = masks.over(&project, access, &private).unwrap();
             assert_eq!(seen, [mount(&masks.folder, &data), mount(&masks.file, &masks.config_file)]);
         }
-        assert!(masks.over(&root, Access::Read, &private).is_ok());
-        assert!(masks.over(&root, Access::Write, &private).is_err(), "`project` could be renamed");
+        assert!(masks.over(&root, MountAccess::Read, &private).is_ok());
+        assert!(masks.over(&root, MountAccess::Write, &private).is_err(), "`project` could be renamed");
         let absent = [project.join("not-there.db")];
-        assert!(masks.over(&project, Access::Read, &absent).is_err());
+        assert!(masks.over(&project, MountAccess::Read, &absent).is_err());
         std::os::unix::fs::symlink(&data, project.join("link")).unwrap();
-        assert!(masks.over(&project, Access::Read, &[project.join("link")]).is_err());
-        assert_eq!(masks.over(Path::new("/elsewhere"), Access::Write, &private).unwrap(), []);
+        assert!(masks.over(&project, MountAccess::Read, &[project.join("link")]).is_err());
+        assert_eq!(masks.over(Path::new("/elsewhere"), MountAccess::Write, &private).unwrap(), []);
     }
 }

@@ -6,7 +6,7 @@
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::secret::Secret;
+use super::secret::ModelSecret;
 
 /// Which wire shape the server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -32,7 +32,7 @@ pub struct ModelConfig {
     /// Model for `deep_reasoning`; default: the same as `model`. Since 0.1.
     pub reasoning_model: Option<String>,
     /// Key sent as bearer token; default none. Since 0.1.
-    pub api_key: Option<Secret>,
+    pub api_key: Option<ModelSecret>,
     /// Milliseconds an answer may take at most, 1,000 to 600,000, default 120,000. A call's own deadline may be sooner.
     /// Since 0.1.
     pub timeout_ms: u64,
@@ -92,7 +92,8 @@ impl ModelConfig {
         if self.reasoning_model.as_ref().is_some_and(|name| name.is_empty() || !named(name)) {
             return Err(ModelConfigError::ModelName("reasoning_model"));
         }
-        let visible = |key: &Secret| !key.expose().is_empty() && key.expose().bytes().all(|b| b.is_ascii_graphic());
+        let visible =
+            |key: &ModelSecret| !key.expose().is_empty() && key.expose().bytes().all(|b| b.is_ascii_graphic());
         if self.api_key.as_ref().is_some_and(|key| !visible(key)) {
             return Err(ModelConfigError::ApiKey);
         }
@@ -169,7 +170,7 @@ mod tests {
             (with(|c| c.model = String::new()), ModelConfigError::ModelMissing),
             (with(|c| c.model = "a b".into()), ModelConfigError::ModelName("model")),
             (with(|c| c.reasoning_model = Some(String::new())), ModelConfigError::ModelName("reasoning_model")),
-            (with(|c| c.api_key = Some(Secret::new("a\nb"))), ModelConfigError::ApiKey),
+            (with(|c| c.api_key = Some(ModelSecret::new("a\nb"))), ModelConfigError::ApiKey),
             (with(|c| c.timeout_ms = 0), ModelConfigError::Timeout),
             (with(|c| c.max_response_bytes = 1), ModelConfigError::ResponseBytes),
         ] {

@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer};
 
 /// A value that must not appear in logs, answers or dumps of the configuration.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ModelSecret(String);
 
-impl Secret {
+impl ModelSecret {
     /// Wraps a secret value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
@@ -20,13 +20,13 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ModelSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(***)")
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
+impl<'de> Deserialize<'de> for ModelSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn debug_output_does_not_contain_the_value() {
-        let secret = Secret::new("sk-very-secret");
+        let secret = ModelSecret::new("sk-very-secret");
         assert_eq!(format!("{secret:?}"), "Secret(***)");
         assert_eq!(secret.expose(), "sk-very-secret");
     }

@@ -29,7 +29,7 @@ const BUNDLE_CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// What `image` of a manifest says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
+pub struct ImageReference {
     /// Relative to the tool's folder, and going down only.
     folder: PathBuf,
     /// Which manifest of an image layout.
@@ -38,7 +38,7 @@ pub struct Reference {
 
 /// An image that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct OciImage {
     /// A directory to be the root of a container.
     pub root: PathBuf,
     /// What it starts by default; may be empty.
@@ -66,7 +66,7 @@ pub enum ImageError {
 
 /// The images of a server. IMAGE-2 is kept per digest.
 #[derive(Debug)]
-pub struct Images {
+pub struct ImageCache {
     cache: PathBuf,
     known: Mutex<HashMap<String, Weak<Slot>>>,
 }
@@ -76,7 +76,7 @@ struct Slot {
     unpacked: tokio::sync::OnceCell<()>,
 }
 
-impl Reference {
+impl ImageReference {
     /// Tells a folder from a name in a registry.
     pub fn parse(text: &str) -> Result<Self, ImageError> {
         let (folder, digest) = match text.split_once("@sha256:") {
@@ -102,14 +102,14 @@ impl Reference {
     }
 }
 
-impl Images {
+impl ImageCache {
     /// Makes nothing before the first is wanted.
     pub fn in_dir(cache: PathBuf) -> Self {
         Self { cache, known: Mutex::default() }
     }
 
     /// The image of a tool, ready to be a root. The returned value keeps it from being put aside.
-    pub async fn open(&self, home: &Path, reference: &Reference) -> Result<Opened, ImageError> {
+    pub async fn open(&self, home: &Path, reference: &ImageReference) -> Result<OpenedImage, ImageError> {
         let dir = folder(home, reference)?;
         if dir.join("oci-layout").is_file() {
             return self.of_layout(dir, reference.digest.clone()).await;
@@ -118,12 +118,12 @@ impl Images {
             return Err(ImageError::Layout(LayoutError::NoLayout));
         }
         if dir.join("config.json").is_file() && dir.join("rootfs").is_dir() {
-            return bundle(&dir).map(Opened::in_place);
+            return bundle(&dir).map(OpenedImage::in_place);
         }
-        Ok(Opened::in_place(Image { root: dir, command: Vec::new(), env: BTreeMap::new(), cwd: "/".into() }))
+        Ok(OpenedImage::in_place(OciImage { root: dir, command: Vec::new(), env: BTreeMap::new(), cwd: "/".into() }))
     }
 
-    async fn of_layout(&self, dir: PathBuf, pinned: Option<String>) -> Result<Opened, ImageError> {
+    async fn of_layout(&self, dir: PathBuf, pinned: Option<String>) -> Result<OpenedImage, ImageError> {
         let read = {
             let dir = dir.clone();
             move || layout::read(&dir, pinned.as_deref())
@@ -139,7 +139,7 @@ impl Images {
                 tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
             })
             .await?;
-        Ok(Opened { image, _slot: Some(slot) })
+        Ok(OpenedImage { image, _slot: Some(slot) })
     }
 
     fn slot(&self, digest: &str) -> Arc<Slot> {
@@ -161,27 +161,27 @@ impl Images {
 
 /// An image for as long as it is used.
 #[derive(Debug)]
-pub struct Opened {
-    image: Image,
+pub struct OpenedImage {
+    image: OciImage,
     _slot: Option<Arc<Slot>>,
 }
 
-impl Opened {
-    fn in_place(image: Image) -> Self {
+impl OpenedImage {
+    fn in_place(image: OciImage) -> Self {
         Self { image, _slot: None }
     }
 }
 
-impl std::ops::Deref for Opened {
-    type Target = Image;
+impl std::ops::Deref for OpenedImage {
+    type Target = OciImage;
 
-    fn deref(&self) -> &Image {
+    fn deref(&self) -> &OciImage {
         &self.image
     }
 }
 
 /// IMAGE-1. The path of the tool's folder is the operator's; from there on nothing is followed.
-fn folder(home: &Path, reference: &Reference) -> Result<PathBuf, ImageError> {
+fn folder(home: &Path, reference: &ImageReference) -> Result<PathBuf, ImageError> {
     let missing = |_| ImageError::NoFolder(reference.folder.display().to_string());
     let home = std::fs::canonicalize(home).map_err(missing)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -192,7 +192,7 @@ fn folder(home: &Path, reference: &Reference) -> Result<PathBuf, ImageError> {
 }
 
 /// CONT-2: of the configuration of a bundle only what is started.
-fn bundle(dir: &Path) -> Result<Image, ImageError> {
+fn bundle(dir: &Path) -> Result<OciImage, ImageError> {
     #[derive(Deserialize)]
     struct Config {
         process: Option<Process>,
@@ -208,7 +208,7 @@ fn bundle(dir: &Path) -> Result<Image, ImageError> {
     let text = layout::bounded_file(&dir.join("config.json"), BUNDLE_CONFIG_BYTES_MAX)?;
     let config: Config = serde_json::from_slice(&text).map_err(ImageError::Bundle)?;
     let process = config.process.unwrap_or(Process { args: Vec::new(), env: Vec::new(), cwd: None });
-    Ok(Image {
+    Ok(OciImage {
         root: dir.join("rootfs"),
         command: process.args,
         env: layout::environment(&process.env),
@@ -342,17 +342,17 @@ mod tests {
     fn a_folder_is_told_from_a_name_in_a_registry() {
         let digest = "a".repeat(64);
         for good in ["image", "./image", "images/stats", &format!("image@sha256:{digest}")] {
-            assert!(Reference::parse(good).is_ok(), "{good}");
+            assert!(ImageReference::parse(good).is_ok(), "{good}");
         }
         for registry in
             ["alpine:3.20", "docker.io/library/alpine", "localhost:5000/x", &format!("ghcr.io/a/b@sha256:{digest}")]
         {
-            assert!(matches!(Reference::parse(registry), Err(ImageError::Registry)), "{registry}");
+            assert!(matches!(ImageReference::parse(registry), Err(ImageError::Registry)), "{registry}");
         }
         for bad in ["", "/etc", "../other", "a/../../b"] {
-            assert!(matches!(Reference::parse(bad), Err(ImageError::NoFolder(_))), "{bad}");
+            assert!(matches!(ImageReference::parse(bad), Err(ImageError::NoFolder(_))), "{bad}");
         }
-        assert!(Reference::parse("image@sha256:short").is_err());
+        assert!(ImageReference::parse("image@sha256:short").is_err());
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl From<Errno> for LayerError {
 pub(super) fn unpack_all(dir: &Path, layers: &[Layer], root: &Path) -> Result<(), LayerError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let tree = Tree { root: rustix::fs::openat(CWD, root, flags, Mode::empty())? };
-    let mut room = Room { bytes: BYTES_MAX, entries: ENTRIES_MAX };
+    let mut room = UnpackBudget { bytes: BYTES_MAX, entries: ENTRIES_MAX };
     for layer in layers {
         hide(dir, layer, &tree)?;
         make(dir, layer, &tree, &mut room)?;
@@ -67,7 +67,7 @@ pub(super) fn unpack_all(dir: &Path, layers: &[Layer], root: &Path) -> Result<()
 }
 
 /// What may still be unpacked. LAYER-4.
-struct Room {
+struct UnpackBudget {
     bytes: u64,
     entries: u64,
 }
@@ -114,7 +114,7 @@ fn hide(dir: &Path, layer: &Layer, tree: &Tree) -> Result<(), LayerError> {
 }
 
 /// Second reading: everything that is there.
-fn make(dir: &Path, layer: &Layer, tree: &Tree, room: &mut Room) -> Result<(), LayerError> {
+fn make(dir: &Path, layer: &Layer, tree: &Tree, room: &mut UnpackBudget) -> Result<(), LayerError> {
     let file = layout::plain_file(&layout::blob_path(dir, &layer.digest))?;
     let mut archive = tar::Archive::new(decompressed(io::BufReader::new(file), layer.gzip).take(BYTES_MAX));
     for entry in archive.entries()? {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::image::Image;
+use super::image::OciImage;
 
 /// Longest index, manifest or configuration.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
@@ -109,10 +109,10 @@ struct Start {
 
 impl Manifest {
     /// With its files at `root`.
-    pub(super) fn image(&self, root: PathBuf) -> Image {
+    pub(super) fn image(&self, root: PathBuf) -> OciImage {
         let parts = [&self.config.entrypoint, &self.config.cmd];
         let cwd = self.config.working_dir.as_deref().filter(|cwd| cwd.starts_with('/')).unwrap_or("/");
-        Image {
+        OciImage {
             root,
             command: parts.into_iter().flatten().flatten().cloned().collect(),
             env: environment(self.config.env.as_deref().unwrap_or_default()),

@@ -9,25 +9,25 @@
 
 use std::sync::Arc;
 
-use kernel::ports::executor::{ToolCall, Usage, UsageAtEnd};
+use kernel::ports::executor::{ResourceUsage, ToolCall, UsageAtEnd};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::running::Running;
-use super::warm::Warm;
+use super::process_run::ProcessRun;
+use super::warm::WarmProcess;
 
 /// Something with a process in it.
 pub(super) trait Holder: Send + 'static {
-    fn process(&mut self) -> &mut Running;
+    fn process(&mut self) -> &mut ProcessRun;
 }
 
-impl Holder for Running {
-    fn process(&mut self) -> &mut Running {
+impl Holder for ProcessRun {
+    fn process(&mut self) -> &mut ProcessRun {
         self
     }
 }
 
-impl Holder for Warm<Running> {
-    fn process(&mut self) -> &mut Running {
+impl Holder for WarmProcess<ProcessRun> {
+    fn process(&mut self) -> &mut ProcessRun {
         &mut self.process
     }
 }
@@ -59,6 +59,6 @@ impl<H: Holder> Attended<H> {
 }
 
 /// Ends the process and says what the call used of it.
-async fn used_at_end<H: Holder>(shared: Arc<Mutex<H>>) -> Usage {
+async fn used_at_end<H: Holder>(shared: Arc<Mutex<H>>) -> ResourceUsage {
     shared.lock().await.process().end_and_count().await
 }

@@ -13,7 +13,7 @@ use std::process::{ExitStatus, Stdio};
 
 use tokio::process::Command;
 
-use super::streams::Streams;
+use super::streams::ProcessStreams;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -47,8 +47,8 @@ impl Child {
     }
 
     /// Its streams, once.
-    pub(super) fn streams(&mut self) -> Option<Streams> {
-        Some(Streams::new(self.process.stdin.take()?, self.process.stdout.take()?, self.process.stderr.take()?))
+    pub(super) fn streams(&mut self) -> Option<ProcessStreams> {
+        Some(ProcessStreams::new(self.process.stdin.take()?, self.process.stdout.take()?, self.process.stderr.take()?))
     }
 
     /// Waits for the end of the leader, and ends what it left behind.

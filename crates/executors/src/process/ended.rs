@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, ResourceUsage, ToolCall};
 use sandbox::oci::ContainerError;
-use sandbox::{Ended, SpawnError, Step, StepFailure};
+use sandbox::{BuildStep, SandboxEnd, SpawnError, StepFailure};
 
-use super::output::Exit;
+use super::output::ProcessExit;
 
 /// The program did not start, or nobody can say whether it did.
 pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> ExecutorError {
@@ -29,7 +29,7 @@ fn reach_of_start(error: &ContainerError) -> ExecutionReach {
 
 /// What is said about a call if memory ran out meanwhile: that ends whatever the tool was at, also if something of it could
 /// still say how it went. What was never told of the call has not begun with it.
-pub(super) fn reach_under(end: &Ended, said: ExecutionReach) -> ExecutionReach {
+pub(super) fn reach_under(end: &SandboxEnd, said: ExecutionReach) -> ExecutionReach {
     match said {
         ExecutionReach::NotSent => said,
         _ if end.usage.oom_kills > 0 => ExecutionReach::MayHaveRun,
@@ -71,7 +71,7 @@ fn why_not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
 fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
     match failure.step {
         // The tool's own fault: its command names nothing that can run.
-        Step::Program => Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
+        BuildStep::Program => Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
             .hint(match failure.errno {
                 libc_errno::ENOENT => "`execution.command` names a program, or a script an interpreter, that is neither installed in /usr nor in the tool's folder",
                 libc_errno::E2BIG => "an argument or a variable of `execution.env` is longer than the system takes (128 KiB): hand it over as a file in the tool's folder",
@@ -79,10 +79,10 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
                 _ => "check that `execution.command` names a program that is installed or stands in the tool's folder",
             })
             .retryable(false),
-        Step::WorkingDirectory => Refusal::new(ErrorCode::E3405, "the tool's folder cannot be entered by the sandbox")
+        BuildStep::WorkingDirectory => Refusal::new(ErrorCode::E3405, "the tool's folder cannot be entered by the sandbox")
             .hint("make the folder readable for everybody (`chmod -R o+rX`): tools run as nobody")
             .retryable(false),
-        Step::Mount => {
+        BuildStep::Mount => {
             let permissions = call.tool.permissions().ok();
             let mut declared = permissions.into_iter().flat_map(|all| all.read.iter().chain(&all.write));
             // What the system did not refuse is told behind the path.
@@ -101,7 +101,7 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
                 })
                 .retryable(false)
         }
-        Step::ControlGroup if failure.errno == libc_errno::ENOMEM => too_little_memory(call),
+        BuildStep::ControlGroup if failure.errno == libc_errno::ENOMEM => too_little_memory(call),
         _ => Refusal::new(
             ErrorCode::E3405,
             format!("the sandbox could not be made: {} failed: {}", failure.step.what(), failure.reason()),
@@ -120,7 +120,7 @@ mod libc_errno {
 }
 
 /// Why a program that did not end well did not, if a limit was the reason.
-pub(super) fn limit_hit(call: &ToolCall, ended: &Ended) -> Option<Refusal> {
+pub(super) fn limit_hit(call: &ToolCall, ended: &SandboxEnd) -> Option<Refusal> {
     if ended.usage.oom_kills > 0 {
         return Some(too_little_memory(call));
     }
@@ -157,20 +157,20 @@ fn too_little_memory(call: &ToolCall) -> Refusal {
 }
 
 /// The end as the judgement of output knows it.
-pub(super) fn exit(ended: &Ended) -> Exit {
+pub(super) fn exit(ended: &SandboxEnd) -> ProcessExit {
     match ended.exit {
-        sandbox::Exit::Code(code) => Exit::Code(code),
-        sandbox::Exit::Signal(signal) => Exit::Signal(signal),
+        sandbox::ProgramExit::Code(code) => ProcessExit::Code(code),
+        sandbox::ProgramExit::Signal(signal) => ProcessExit::Signal(signal),
         // Nobody here ended it: then the kernel did, with the first process of the sandbox.
-        sandbox::Exit::Ended => Exit::Signal(9),
+        sandbox::ProgramExit::Ended => ProcessExit::Signal(9),
     }
 }
 
-pub(super) fn usage(used: sandbox::Usage) -> Usage {
-    Usage {
+pub(super) fn usage(used: sandbox::ProgramUsage) -> ResourceUsage {
+    ResourceUsage {
         cpu_millicore_seconds: millis(used.cpu),
         memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
-        ..Usage::default()
+        ..ResourceUsage::default()
     }
 }
 
@@ -191,9 +191,9 @@ mod tests {
         let io = || io::Error::from(io::ErrorKind::BrokenPipe);
         let step = |step| SpawnError::Step(StepFailure { step, errno: libc_errno::ENOENT, detail: String::new() });
         for (error, reach) in [
-            (step(Step::Program), NotSent),
-            (step(Step::Mount), NotSent),
-            (step(Step::ControlGroup), NotSent),
+            (step(BuildStep::Program), NotSent),
+            (step(BuildStep::Mount), NotSent),
+            (step(BuildStep::ControlGroup), NotSent),
             (SpawnError::Unusable("too large"), NotSent),
             (SpawnError::NoLauncher(io()), NotSent),
             (SpawnError::NotOrdered(io()), NotSent),
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn memory_that_ran_out_leaves_open_what_was_done_whatever_was_said() {
-        let end = |oom_kills| Ended {
-            exit: sandbox::Exit::Code(0),
-            usage: sandbox::Usage { oom_kills, ..sandbox::Usage::default() },
+        let end = |oom_kills| SandboxEnd {
+            exit: sandbox::ProgramExit::Code(0),
+            usage: sandbox::ProgramUsage { oom_kills, ..sandbox::ProgramUsage::default() },
             scratch_full: false,
         };
         for said in ExecutionReach::ALL {
@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn an_end_by_itself_is_an_answer_and_one_by_a_signal_is_none() {
         for (exit, reach) in [
-            (Exit::Code(0), ExecutionReach::Answered),
-            (Exit::Code(3), ExecutionReach::Answered),
-            (Exit::Signal(9), ExecutionReach::MayHaveRun),
+            (ProcessExit::Code(0), ExecutionReach::Answered),
+            (ProcessExit::Code(3), ExecutionReach::Answered),
+            (ProcessExit::Signal(9), ExecutionReach::MayHaveRun),
         ] {
             assert_eq!(exit.reach(), reach, "{exit:?}");
         }

@@ -5,19 +5,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::streams::Tail;
+use super::streams::StreamTail;
 
 /// Bytes of a stray line that is shown. Of a longer one nothing is: it is redacted later, and half a secret looks like none.
 const STRAY_BYTES_MAX: usize = 1_000;
 
 /// The last bytes of what a program wrote to stderr. Every clone is the same log.
 #[derive(Debug, Clone)]
-pub struct LogEnd(Arc<Mutex<Tail>>);
+pub struct LogEnd(Arc<Mutex<StreamTail>>);
 
 impl Default for LogEnd {
     /// Keeps nothing until somebody says how much ([`keep`](Self::keep)).
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Tail::new(0))))
+        Self(Arc::new(Mutex::new(StreamTail::new(0))))
     }
 }
 
@@ -58,7 +58,7 @@ impl LogEnd {
         tail.extend(format!("{begins}[stdout{place}, not part of the result] {shown}\n").as_bytes());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tail> {
+    fn lock(&self) -> MutexGuard<'_, StreamTail> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

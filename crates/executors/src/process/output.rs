@@ -17,7 +17,7 @@ use kernel::ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
 
 use super::service_failure::{self, ServiceFailure};
-use super::simple::Broken;
+use super::simple::BreakOff;
 use super::stray_output::{self, StrayLine};
 
 /// The exit code that stands for "unknown" (EXEC-010).
@@ -29,12 +29,12 @@ const STDERR_HINT: &str =
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl Exit {
+impl ProcessExit {
     /// Did it end well?
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
@@ -58,7 +58,7 @@ impl Exit {
     }
 }
 
-impl From<ExitStatus> for Exit {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         match status.signal() {
             Some(signal) => Self::Signal(signal),
@@ -68,8 +68,8 @@ impl From<ExitStatus> for Exit {
 }
 
 /// The result of a tool in simple mode, or what its end means.
-pub fn judged(exit: Exit, result: &[u8], bytes_max: usize) -> Result<Value, Refusal> {
-    if let Exit::Code(code) = exit
+pub fn judged(exit: ProcessExit, result: &[u8], bytes_max: usize) -> Result<Value, Refusal> {
+    if let ProcessExit::Code(code) = exit
         && let Some(refusal) = service_failure::of_simple(code, result)
     {
         return Err(refusal);
@@ -97,34 +97,34 @@ fn unacceptable(error: &JsonError, result: &[u8]) -> Refusal {
 }
 
 /// The refusal for a process that ended without having answered, whatever the protocol.
-pub fn ended_early(exit: Exit) -> Refusal {
+pub fn ended_early(exit: ProcessExit) -> Refusal {
     match exit {
-        Exit::Code(0) => failed("the tool ended without an answer"),
-        Exit::Code(code) => service_failure::of_simple(code, b"").unwrap_or_else(|| failed_end(exit)),
-        Exit::Signal(_) => failed_end(exit),
+        ProcessExit::Code(0) => failed("the tool ended without an answer"),
+        ProcessExit::Code(code) => service_failure::of_simple(code, b"").unwrap_or_else(|| failed_end(exit)),
+        ProcessExit::Signal(_) => failed_end(exit),
     }
 }
 
 /// The refusal for a conversation that was broken off.
-pub fn broken(error: &Broken) -> Refusal {
+pub fn broken(error: &BreakOff) -> Refusal {
     let refusal = |code| Refusal::new(code, error.to_string());
     match error {
-        Broken::ResultTooLarge { .. } => refusal(ErrorCode::E3414)
+        BreakOff::ResultTooLarge { .. } => refusal(ErrorCode::E3414)
             .hint("let the tool return less, for example a page or a reference")
             .retryable(false),
-        Broken::LogTooLarge { .. } => {
+        BreakOff::LogTooLarge { .. } => {
             refusal(ErrorCode::E3407).hint("let the tool write less to its log").retryable(false)
         }
-        Broken::Io(_) => refusal(ErrorCode::E3404),
+        BreakOff::Io(_) => refusal(ErrorCode::E3404),
     }
 }
 
-fn failed_end(exit: Exit) -> Refusal {
+fn failed_end(exit: ProcessExit) -> Refusal {
     match exit {
-        Exit::Signal(signal) => Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
+        ProcessExit::Signal(signal) => Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
             .hint(STDERR_HINT)
             .details(json!({ "signal": signal, "exit_code": EXIT_CODE_UNKNOWN })),
-        Exit::Code(code) => {
+        ProcessExit::Code(code) => {
             failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
         }
     }
@@ -165,7 +165,7 @@ mod tests {
             (b"\"\\ud800\"", "surrogate"),
             (b"{'a': 1}", "not acceptable JSON"),
         ] {
-            let refusal = judged(Exit::Code(0), output, BYTES_MAX).unwrap_err();
+            let refusal = judged(ProcessExit::Code(0), output, BYTES_MAX).unwrap_err();
             assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3401, Some(false)));
             assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
             assert!(refusal.message.len() < 300, "{}", refusal.message);
@@ -176,17 +176,17 @@ mod tests {
         for (output, value) in
             [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))]
         {
-            assert_eq!(judged(Exit::Code(0), output, BYTES_MAX).unwrap(), value);
+            assert_eq!(judged(ProcessExit::Code(0), output, BYTES_MAX).unwrap(), value);
         }
     }
 
     #[test]
     fn an_end_that_was_not_well_goes_before_any_output() {
         for (exit, code, words, details) in [
-            (Exit::Code(3), ErrorCode::E3401, "exit code 3", json!({ "exit_code": 3 })),
-            (Exit::Code(-1), ErrorCode::E3401, "exit code -1", json!({ "exit_code": -1 })),
-            (Exit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11, "exit_code": -1 })),
-            (Exit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9, "exit_code": -1 })),
+            (ProcessExit::Code(3), ErrorCode::E3401, "exit code 3", json!({ "exit_code": 3 })),
+            (ProcessExit::Code(-1), ErrorCode::E3401, "exit code -1", json!({ "exit_code": -1 })),
+            (ProcessExit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11, "exit_code": -1 })),
+            (ProcessExit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9, "exit_code": -1 })),
         ] {
             for refusal in [judged(exit, b"{\"fine\": true}", BYTES_MAX).unwrap_err(), ended_early(exit)] {
                 assert_eq!(refusal.code, code);
@@ -194,22 +194,22 @@ mod tests {
                 assert_eq!(refusal.details.as_deref(), Some(&details));
             }
         }
-        assert_eq!(ended_early(Exit::Code(0)).code, ErrorCode::E3401);
+        assert_eq!(ended_early(ProcessExit::Code(0)).code, ErrorCode::E3401);
     }
 
     #[test]
     fn statuses_of_the_system_are_told_apart() {
-        assert_eq!(Exit::from(ExitStatus::from_raw(0)), Exit::Code(0));
-        assert_eq!(Exit::from(ExitStatus::from_raw(3 << 8)), Exit::Code(3));
-        assert_eq!(Exit::from(ExitStatus::from_raw(9)), Exit::Signal(9));
+        assert_eq!(ProcessExit::from(ExitStatus::from_raw(0)), ProcessExit::Code(0));
+        assert_eq!(ProcessExit::from(ExitStatus::from_raw(3 << 8)), ProcessExit::Code(3));
+        assert_eq!(ProcessExit::from(ExitStatus::from_raw(9)), ProcessExit::Signal(9));
     }
 
     #[test]
     fn each_break_has_its_code() {
         for (error, code) in [
-            (Broken::ResultTooLarge { limit: 5 }, ErrorCode::E3414),
-            (Broken::LogTooLarge { limit: 5 }, ErrorCode::E3407),
-            (Broken::Io(std::io::ErrorKind::BrokenPipe.into()), ErrorCode::E3404),
+            (BreakOff::ResultTooLarge { limit: 5 }, ErrorCode::E3414),
+            (BreakOff::LogTooLarge { limit: 5 }, ErrorCode::E3407),
+            (BreakOff::Io(std::io::ErrorKind::BrokenPipe.into()), ErrorCode::E3404),
         ] {
             assert_eq!(broken(&error).code, code);
         }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::executor::ToolCall;
-use kernel::ports::secret_source::Secret;
-use sandbox::egress::Gate;
-use sandbox::{Access, DirectPlaces, Network, OwnFile, PROXY_PORT, Spec};
+use kernel::ports::secret_source::SecretValue;
+use sandbox::egress::EgressGate;
+use sandbox::{DirectPlaces, MountAccess, OwnFile, PROXY_PORT, SandboxNetwork, SandboxSpec};
 
-use super::scrub::Scrubber;
+use super::scrub::SecretScrubber;
 use super::{PYTHON_PACKAGES, PYTHON_PATH, tool_dir};
-use crate::confinement::Confinement;
-use crate::walls::Container;
+use crate::confinement::ToolConfinement;
+use crate::sandbox_provider::ContainerSetup;
 
 /// Where declared credentials lie inside, one file each.
 const SECRETS_DIR: &str = "/run/secrets";
@@ -23,24 +23,24 @@ const PROXY_VARIABLES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "h
 
 /// A sandbox to be, and what goes with it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) spec: Spec,
-    pub(crate) gate: Option<Arc<Gate>>,
-    pub(crate) scrubber: Arc<Scrubber>,
+pub(crate) struct PreparedSandbox {
+    pub(crate) spec: SandboxSpec,
+    pub(crate) gate: Option<Arc<EgressGate>>,
+    pub(crate) scrubber: Arc<SecretScrubber>,
     /// The runtime around it, if our own sandbox is not enough or not meant.
-    pub(crate) container: Option<Container>,
+    pub(crate) container: Option<ContainerSetup>,
 }
 
-impl Prepared {
+impl PreparedSandbox {
     /// What the manifest declares, for a program that is nowhere yet: [`in_folder`](Self::in_folder), or in an image.
     pub(crate) async fn for_call(
-        confinement: &Confinement,
+        confinement: &ToolConfinement,
         call: &ToolCall,
         command: &[String],
         env: &BTreeMap<String, String>,
     ) -> Result<Self, Refusal> {
         let permissions = call.tool.permissions()?;
-        let mut spec = Spec::new(command.iter().cloned());
+        let mut spec = SandboxSpec::new(command.iter().cloned());
         spec.system = confinement.system();
         spec.mounts = confinement.mounts(permissions)?;
         spec.limits = confinement.limits(call);
@@ -61,7 +61,7 @@ impl Prepared {
     /// The program stands in the tool's folder, or in the system.
     pub(crate) async fn in_folder(
         mut self,
-        confinement: &Confinement,
+        confinement: &ToolConfinement,
         call: &ToolCall,
         home: &Path,
     ) -> Result<Self, Refusal> {
@@ -76,13 +76,13 @@ impl Prepared {
             let inside = tool_dir().join(PYTHON_PACKAGES).display().to_string();
             self.spec.env.entry(PYTHON_PATH.to_owned()).or_insert(inside);
         }
-        self.spec = self.spec.mount(home, tool_dir(), Access::Read);
+        self.spec = self.spec.mount(home, tool_dir(), MountAccess::Read);
         self.spec.cwd = tool_dir().to_owned();
         Ok(self)
     }
 
     /// Behind the walls of a container runtime.
-    pub(crate) fn behind(mut self, container: Option<Container>) -> Self {
+    pub(crate) fn behind(mut self, container: Option<ContainerSetup>) -> Self {
         self.container = container;
         self
     }
@@ -98,8 +98,8 @@ impl Prepared {
 
 /// A network whose only way out is the gate's proxy, and how programs find it: by the variables, or by opening connections as if
 /// there were none.
-pub(crate) fn open_network(spec: &mut Spec, direct: DirectPlaces) {
-    spec.network = Network::Proxied;
+pub(crate) fn open_network(spec: &mut SandboxSpec, direct: DirectPlaces) {
+    spec.network = SandboxNetwork::Proxied;
     spec.direct = direct;
     // Never SOCKS, though it is spoken there: httpx refuses to start if a variable names it and its extra package is missing.
     let address = format!("http://127.0.0.1:{PROXY_PORT}");
@@ -109,7 +109,7 @@ pub(crate) fn open_network(spec: &mut Spec, direct: DirectPlaces) {
 }
 
 /// Declared credentials as files, and how programs find them.
-pub(crate) fn lay_out_secrets<'s>(spec: &mut Spec, secrets: impl Iterator<Item = (&'s str, &'s Secret)>) {
+pub(crate) fn lay_out_secrets<'s>(spec: &mut SandboxSpec, secrets: impl Iterator<Item = (&'s str, &'s SecretValue)>) {
     spec.env.insert("GANTRY_SECRETS_DIR".to_owned(), SECRETS_DIR.to_owned());
     spec.files.extend(
         secrets.map(|(name, secret)| OwnFile {

@@ -46,7 +46,7 @@ const ALL_GONE: &str = "[redacted]";
 
 /// Takes secrets out of values and text. The default knows none.
 #[derive(Default)]
-pub struct Scrubber {
+pub struct SecretScrubber {
     /// Longest first, so that a form inside another does not break it up.
     forms: Vec<Form>,
     digits: Vec<Digits>,
@@ -62,10 +62,10 @@ struct Form {
 
 /// Takes `secrets`, pairs of name and value, out of a value.
 pub fn scrub(value: Value, secrets: &[(&str, &str)]) -> Value {
-    Scrubber::new(secrets).value(value)
+    SecretScrubber::new(secrets).value(value)
 }
 
-impl Scrubber {
+impl SecretScrubber {
     /// Prepares for pairs of name and value. Names are shown; values never.
     pub fn new(secrets: &[(&str, &str)]) -> Self {
         let (mut forms, mut digits) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ fn without(text: &str, places: Vec<(Range<usize>, &str)>) -> String {
 }
 
 /// Shows how many forms there are, never one.
-impl fmt::Debug for Scrubber {
+impl fmt::Debug for SecretScrubber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scrubber").field("forms", &self.forms.len()).finish()
     }

@@ -9,9 +9,9 @@
 //!                     the response to `invoke`: the result, or an error { code, message, data? }; beside it usage?
 //! ```
 //!
-//! One process serves one call at a time, and as many after each other as it is used for. [`Session::invoke`] may be
-//! dropped at any moment (that is what a deadline does); then [`Session::cancel`] tells the tool and waits for it to come
-//! to rest, or says that it did not. Whether the process may be used again is always known: [`Session::is_reusable`].
+//! One process serves one call at a time, and as many after each other as it is used for. [`ProcessSession::invoke`] may be
+//! dropped at any moment (that is what a deadline does); then [`ProcessSession::cancel`] tells the tool and waits for it to come
+//! to rest, or says that it did not. Whether the process may be used again is always known: [`ProcessSession::is_reusable`].
 //!
 //! Invariants
 //! - SESS-1: a tool that breaks the protocol gets no second call.
@@ -23,29 +23,29 @@
 //!   left running in the process cannot answer a later one ahead of it, and an answer to an earlier id answers nothing.
 //!
 //! Not here: starting and ending the process, the deadline (the kernel drops the future), secrets in the result
-//! ([`scrub`](super::scrub)); what the companion hears can be freed of them by [`Scrubbed`].
+//! ([`scrub`](super::scrub)); what the companion hears can be freed of them by [`ScrubbedCompanion`].
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cost::Reported;
+use contract::cost::ReportedCost;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, ToolId, TraceId};
 use contract::version::Version;
 use kernel::ports::executor::{ExecutionReach, ResumePoint, ToolCall};
 use serde_json::{Value, json};
 
-pub use self::scrubbed::Scrubbed;
-pub use self::wire::{Failure, Fault};
-use kernel::ports::companion::Companion;
+pub use self::scrubbed::ScrubbedCompanion;
+pub use self::wire::{ProtocolFault, ToolFailure};
+use kernel::ports::tool_companion::ToolCompanion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;
 use super::output::failed;
-use super::scrub::Scrubber;
+use super::scrub::SecretScrubber;
 use super::service_failure::ServiceFailure;
-use super::streams::Streams;
+use super::streams::ProcessStreams;
 
 mod checkpointed;
 mod conversation;
@@ -114,7 +114,7 @@ impl SessionBounds {
 
 /// What a tool is told of its call.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct SessionCall {
     pub invocation_id: InvocationId,
     pub tool_id: ToolId,
     pub tool_version: Version,
@@ -132,7 +132,7 @@ pub struct Call {
     pub user: Option<Subject>,
 }
 
-impl From<&ToolCall> for Call {
+impl From<&ToolCall> for SessionCall {
     fn from(call: &ToolCall) -> Self {
         Self {
             invocation_id: call.invocation_id,
@@ -157,10 +157,10 @@ pub enum SessionError {
     Unfit,
     /// The tool answered with an error of its own.
     #[error("the tool failed: {}", .0.message)]
-    Failed(Failure),
+    Failed(ToolFailure),
     /// The tool said something that is not of the protocol.
     #[error("the tool broke the protocol `gantry/1`: {0}")]
-    Protocol(#[from] Fault),
+    Protocol(#[from] ProtocolFault),
     /// The tool said too much.
     #[error("the tool exceeded its {what} of {limit}")]
     TooMuch { what: &'static str, limit: u64 },
@@ -213,7 +213,7 @@ impl SessionError {
                     None => failed(self.to_string()).details(details),
                 }
             }
-            Self::Protocol(Fault::LineTooLong { .. }) => Refusal::new(ErrorCode::E3414, self.to_string())
+            Self::Protocol(ProtocolFault::LineTooLong { .. }) => Refusal::new(ErrorCode::E3414, self.to_string())
                 .hint("let the tool return less, for example a page or a reference")
                 .retryable(false),
             Self::Protocol(_) => failed(self.to_string())
@@ -230,7 +230,7 @@ impl SessionError {
 
 /// A process that speaks `gantry/1`.
 #[derive(Debug)]
-pub struct Session {
+pub struct ProcessSession {
     pipe: Pipe,
     bounds: SessionBounds,
     /// The call that the tool has not answered yet.
@@ -239,20 +239,20 @@ pub struct Session {
     /// SESS-1.
     spoiled: bool,
     /// What the tool reported with its last answer.
-    said: Reported,
+    said: ReportedCost,
 }
 
-impl Session {
+impl ProcessSession {
     /// On the streams of a process that has just been started. Dropping the session closes the tool's stdin, which tells
     /// it to end; whoever holds the process makes sure.
-    pub fn new(streams: Streams, bounds: SessionBounds) -> Self {
+    pub fn new(streams: ProcessStreams, bounds: SessionBounds) -> Self {
         Self {
             pipe: Pipe::new(streams, bounds),
             bounds,
             open: None,
             calls: 0,
             spoiled: false,
-            said: Reported::default(),
+            said: ReportedCost::default(),
         }
     }
 
@@ -264,13 +264,17 @@ impl Session {
     /// Asks the tool once and waits for its answer; the companion hears and answers what it says meanwhile.
     ///
     /// Dropping the future leaves the tool working: [`cancel`](Self::cancel) it, or end the process.
-    pub async fn invoke(&mut self, call: &Call, companion: &Arc<dyn Companion>) -> Result<Value, SessionError> {
+    pub async fn invoke(
+        &mut self,
+        call: &SessionCall,
+        companion: &Arc<dyn ToolCompanion>,
+    ) -> Result<Value, SessionError> {
         if !self.is_reusable() || !self.is_quiet().await {
             self.spoiled = true;
             return Err(SessionError::Unfit);
         }
         self.calls += 1;
-        self.said = Reported::default();
+        self.said = ReportedCost::default();
         self.pipe.begin();
         let open = self.open.insert(Open::new(call.invocation_id.to_string().into(), self.bounds));
         self.pipe.send(&wire::invoke(call))?;
@@ -300,13 +304,13 @@ impl Session {
     }
 
     /// What the tool reported with its answer to the last call.
-    pub fn reported(&self) -> Reported {
+    pub fn reported(&self) -> ReportedCost {
         self.said
     }
 
     /// The end of what the tool wrote to stderr during the last call, without the secrets that it was given. It is redacted
     /// before its last lines are shown.
-    pub fn log(&self, secrets: &Scrubber) -> String {
+    pub fn log(&self, secrets: &SecretScrubber) -> String {
         secrets.text(&self.pipe.log()).into_owned()
     }
 

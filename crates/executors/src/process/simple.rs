@@ -4,9 +4,9 @@
 //!
 //! Invariants
 //! - SIMPLE-1: all streams are served at once; a tool that writes before it reads cannot deadlock us.
-//! - SIMPLE-2: a result larger than [`Bounds::result_bytes_max`] breaks the conversation off, and so does more log than
-//!   [`Bounds::log_bytes_max`]. Of the log only the end is kept.
-//! - SIMPLE-3: once the process has ended, what it left in the pipes is read for [`Bounds::drain_max`] at most: a helper
+//! - SIMPLE-2: a result larger than [`ReadBounds::result_bytes_max`] breaks the conversation off, and so does more log than
+//!   [`ReadBounds::log_bytes_max`]. Of the log only the end is kept.
+//! - SIMPLE-3: once the process has ended, what it left in the pipes is read for [`ReadBounds::drain_max`] at most: a helper
 //!   that holds a pipe open cannot hold the call.
 //!
 //! Not here: ending the process (whoever holds it does, also when this future is dropped), what the result means
@@ -19,12 +19,12 @@ use kernel::ports::executor::ToolCall;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::log_end::LogEnd;
-use super::scrub::Scrubber;
-use super::streams::{FromTool, Streams, ToTool};
+use super::scrub::SecretScrubber;
+use super::streams::{FromTool, ProcessStreams, ToTool};
 
 /// How much is read of a tool, and for how long after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ReadBounds {
     /// Bytes of a result; what the call allows (VALID-013), in a call of nobody 1 MiB. One more breaks the conversation off.
     pub result_bytes_max: usize,
     /// Bytes of stderr. Default 64 MiB; one more breaks off.
@@ -35,7 +35,7 @@ pub struct Bounds {
     pub drain_max: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ReadBounds {
     fn default() -> Self {
         Self {
             result_bytes_max: 1 << 20,
@@ -46,7 +46,7 @@ impl Default for Bounds {
     }
 }
 
-impl Bounds {
+impl ReadBounds {
     /// For one call.
     pub(super) fn of(call: &ToolCall) -> Self {
         Self { result_bytes_max: super::result_bytes_max(call), ..Self::default() }
@@ -55,14 +55,14 @@ impl Bounds {
 
 /// What a tool said.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Conversation {
+pub struct ToolOutputStream {
     stdout: Vec<u8>,
     stderr_end: String,
 }
 
 /// Why a conversation was broken off.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum BreakOff {
     /// The result is larger than a result may be.
     #[error("the tool's result is larger than {limit} bytes")]
     ResultTooLarge { limit: usize },
@@ -80,12 +80,12 @@ pub enum Broken {
 ///
 /// Waits for both: a tool may close its streams and go on working.
 pub async fn talk_until<E>(
-    streams: Streams,
+    streams: ProcessStreams,
     input: &[u8],
-    bounds: &Bounds,
+    bounds: &ReadBounds,
     ended: impl Future<Output = E>,
-) -> Result<(E, Conversation), Broken> {
-    let mut heard = Heard::new(streams.log.clone(), bounds);
+) -> Result<(E, ToolOutputStream), BreakOff> {
+    let mut heard = ReadOutput::new(streams.log.clone(), bounds);
     let end = {
         let listening = heard.listen(streams, input, bounds);
         tokio::pin!(listening, ended);
@@ -108,14 +108,14 @@ pub async fn talk_until<E>(
 
 // ----------------------------------------------------------------------------------------------------- Conversation
 
-impl Conversation {
+impl ToolOutputStream {
     /// The result as the tool wrote it.
     pub fn result(&self) -> &[u8] {
         &self.stdout
     }
 
     /// The end of the log without the secrets that the tool was given. It is redacted before its last lines are shown.
-    pub fn log(&self, secrets: &Scrubber) -> String {
+    pub fn log(&self, secrets: &SecretScrubber) -> String {
         secrets.text(&self.stderr_end).into_owned()
     }
 }
@@ -123,19 +123,19 @@ impl Conversation {
 // ------------------------------------------------------------------------------------------------------------ Heard
 
 /// What has been heard so far. Kept outside the futures that read, so that stopping them loses nothing.
-struct Heard {
+struct ReadOutput {
     stdout: Vec<u8>,
     stderr: LogEnd,
 }
 
-impl Heard {
-    fn new(log: LogEnd, bounds: &Bounds) -> Self {
+impl ReadOutput {
+    fn new(log: LogEnd, bounds: &ReadBounds) -> Self {
         log.keep(bounds.log_bytes_kept);
         Self { stdout: Vec::new(), stderr: log }
     }
 
-    async fn listen(&mut self, streams: Streams, input: &[u8], bounds: &Bounds) -> Result<(), Broken> {
-        let Streams { stdin, stdout, stderr, log: _ } = streams;
+    async fn listen(&mut self, streams: ProcessStreams, input: &[u8], bounds: &ReadBounds) -> Result<(), BreakOff> {
+        let ProcessStreams { stdin, stdout, stderr, log: _ } = streams;
         // SIMPLE-1.
         tokio::try_join!(
             feed(stdin, input),
@@ -145,13 +145,13 @@ impl Heard {
         .map(drop)
     }
 
-    fn conversation(self) -> Conversation {
-        Conversation { stdout: self.stdout, stderr_end: self.stderr.text() }
+    fn conversation(self) -> ToolOutputStream {
+        ToolOutputStream { stdout: self.stdout, stderr_end: self.stderr.text() }
     }
 }
 
 /// A tool need not read its parameters: a closed pipe is not an error.
-async fn feed(mut stdin: ToTool, input: &[u8]) -> Result<(), Broken> {
+async fn feed(mut stdin: ToTool, input: &[u8]) -> Result<(), BreakOff> {
     // See above: what it has not read it did not want.
     let _ = stdin.write_all(input).await;
     let _ = stdin.shutdown().await;
@@ -159,13 +159,13 @@ async fn feed(mut stdin: ToTool, input: &[u8]) -> Result<(), Broken> {
 }
 
 /// All of a stream, or an error.
-async fn whole(stream: FromTool, into: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
+async fn whole(stream: FromTool, into: &mut Vec<u8>, limit: usize) -> Result<(), BreakOff> {
     stream.take(limit as u64 + 1).read_to_end(into).await?;
-    if into.len() > limit { Err(Broken::ResultTooLarge { limit }) } else { Ok(()) }
+    if into.len() > limit { Err(BreakOff::ResultTooLarge { limit }) } else { Ok(()) }
 }
 
 /// Reads a log to its end, of which the last is kept.
-async fn end_of(mut stream: FromTool, into: &LogEnd, limit: u64) -> Result<(), Broken> {
+async fn end_of(mut stream: FromTool, into: &LogEnd, limit: u64) -> Result<(), BreakOff> {
     let mut chunk = vec![0_u8; 8192];
     loop {
         let count = stream.read(&mut chunk).await?;
@@ -174,7 +174,7 @@ async fn end_of(mut stream: FromTool, into: &LogEnd, limit: u64) -> Result<(), B
         }
         into.extend(chunk.get(..count).unwrap_or_default());
         if into.seen() > limit {
-            return Err(Broken::LogTooLarge { limit });
+            return Err(BreakOff::LogTooLarge { limit });
         }
     }
 }

@@ -30,7 +30,7 @@ const LINES_SHOWN: usize = 20;
 const LINE_CHARS_SHOWN: usize = 1000;
 
 /// Everything that leads to a tool's process and back.
-pub struct Streams {
+pub struct ProcessStreams {
     pub stdin: ToTool,
     pub stdout: FromTool,
     pub stderr: FromTool,
@@ -38,7 +38,7 @@ pub struct Streams {
     pub log: LogEnd,
 }
 
-impl Streams {
+impl ProcessStreams {
     /// Of a process.
     pub fn new(
         stdin: impl AsyncWrite + Send + Unpin + 'static,
@@ -49,7 +49,7 @@ impl Streams {
     }
 }
 
-impl fmt::Debug for Streams {
+impl fmt::Debug for ProcessStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streams").finish_non_exhaustive()
     }
@@ -84,7 +84,7 @@ fn turns_text(c: char) -> bool {
 
 /// The end of a stream: the last bytes of however many there were.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct StreamTail {
     kept: VecDeque<u8>,
     kept_max: usize,
     seen: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Tail {
     lost: KeyBlock,
 }
 
-impl Tail {
+impl StreamTail {
     pub(crate) fn new(kept_max: usize) -> Self {
         Self { kept: VecDeque::with_capacity(kept_max), kept_max, seen: 0, lost: KeyBlock::default() }
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn of_a_stream_the_end_is_kept() {
-        let mut tail = Tail::new(8);
+        let mut tail = StreamTail::new(8);
         for part in ["abc", "", "defgh\nijkl", "mn"] {
             tail.extend(part.as_bytes());
         }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn of_a_key_whose_beginning_is_gone_nothing_is_kept() {
         let body = "MIIEowIBAAKCAQEAx7Zq0fYV3nQ1b8mJcT5kHs2Lw9RdEaGvXoPi4UyN6t";
-        let mut tail = Tail::new(1000);
+        let mut tail = StreamTail::new(1000);
         tail.extend(b"-----BEGIN PRIVATE KEY-----\n");
         for _ in 0..100 {
             tail.extend(format!("{body}\n").as_bytes());

@@ -13,9 +13,9 @@ use contract::manifest::{Execution, Manifest, ManifestError, ProcessProtocol};
 use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 
 use super::child::Child;
-use super::output::{self, Exit, judged};
+use super::output::{self, ProcessExit, judged};
 use super::streams::last_lines;
-use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, result_bytes_max, simple, talking};
+use super::{PYTHON_PACKAGES, PYTHON_PATH, call_environment, exchange, result_bytes_max, simple};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -34,18 +34,18 @@ pub(super) async fn run(
     let child = Child::start(command, &env, home);
     let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, error)))?;
     let broken = |error| ExecutorError::may_have_run(output::broken(&error));
-    let streams = child.streams().ok_or_else(|| broken(simple::Broken::Io(io::ErrorKind::BrokenPipe.into())))?;
+    let streams = child.streams().ok_or_else(|| broken(simple::BreakOff::Io(io::ErrorKind::BrokenPipe.into())))?;
     let log_end = streams.log.clone();
     let read = log_end.clone();
     call.program_log.leave(move || read.text());
     let input = call.parameters.to_string().into_bytes();
     let (status, said) =
-        simple::talk_until(streams, &input, &simple::Bounds::of(call), child.wait()).await.map_err(broken)?;
-    let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
-    let exit = Exit::from(status);
+        simple::talk_until(streams, &input, &simple::ReadBounds::of(call), child.wait()).await.map_err(broken)?;
+    let status = status.map_err(|error| broken(simple::BreakOff::Io(error)))?;
+    let exit = ProcessExit::from(status);
     let value = judged(exit, said.result(), result_bytes_max(call));
     if exit.is_success() && value.is_err() {
-        talking::note_stray(&log_end, said.result());
+        exchange::note_stray(&log_end, said.result());
     }
     let lines = log_end.text();
     if !exit.is_success() {

@@ -3,9 +3,9 @@
 //! Starting an interpreter costs more than most calls. A process in session mode can serve one call after another, so it
 //! is kept here between them. What makes that safe is the [`WarmKey`]: tool, version, tenant, and a digest of everything
 //! else its confinement was made from. A process is put under its key once, when it is started, and carries it from then
-//! on ([`Warm`]); there is no way to give it back under another.
+//! on ([`WarmProcess`]); there is no way to give it back under another.
 //!
-//! Between two calls a process stands still ([`Child::freeze`](sandbox::Child::freeze)): what a call has left running
+//! Between two calls a process stands still ([`Child::freeze`](sandbox::SandboxChild::freeze)): what a call has left running
 //! must not go on in the tenant's name when nobody has asked for anything. Where it cannot be made to, it is not kept.
 //!
 //! The pool is generic over what it keeps: it moves values and counts time, and that can be tested without a process.
@@ -104,7 +104,7 @@ impl WarmCounts {
 
 /// A process with its key, in the hands of one call. To end it, drop it.
 #[derive(Debug)]
-pub struct Warm<P> {
+pub struct WarmProcess<P> {
     /// The process.
     pub process: P,
     key: WarmKey,
@@ -119,10 +119,10 @@ pub struct Warm<P> {
 pub struct WarmPool<P> {
     clock: Arc<dyn Clock>,
     bounds: WarmBounds,
-    room: Mutex<Room<P>>,
+    room: Mutex<WarmCapacity<P>>,
 }
 
-struct Room<P> {
+struct WarmCapacity<P> {
     /// In the order in which they came to rest, the longest idle first. Few, so that a walk is the fastest index.
     idle: VecDeque<Idle<P>>,
     counts: WarmCounts,
@@ -132,19 +132,19 @@ struct Room<P> {
 }
 
 struct Idle<P> {
-    warm: Warm<P>,
+    warm: WarmProcess<P>,
     since: Duration,
 }
 
 impl<P> WarmPool<P> {
     /// An empty pool.
     pub fn new(clock: Arc<dyn Clock>, bounds: WarmBounds) -> Self {
-        let room = Room { idle: VecDeque::new(), counts: WarmCounts::default(), epoch: 0 };
+        let room = WarmCapacity { idle: VecDeque::new(), counts: WarmCounts::default(), epoch: 0 };
         Self { clock, bounds, room: Mutex::new(room) }
     }
 
     /// An idle process for this key, the one that was used last: the others may then expire.
-    pub fn take(&self, key: &WarmKey) -> Option<Warm<P>> {
+    pub fn take(&self, key: &WarmKey) -> Option<WarmProcess<P>> {
         let mut room = self.room();
         let gone = room.expire(self.clock.monotonic(), &self.bounds);
         let found = room.idle.iter().rposition(|idle| idle.warm.key == *key);
@@ -159,14 +159,14 @@ impl<P> WarmPool<P> {
     }
 
     /// Puts a process that has just been started under its key. It is in the caller's hands, not in the pool.
-    pub fn started(&self, key: WarmKey, process: P) -> Warm<P> {
+    pub fn started(&self, key: WarmKey, process: P) -> WarmProcess<P> {
         let started = self.clock.monotonic();
         let epoch = self.room().epoch;
-        Warm { process, key, started, calls: 0, epoch }
+        WarmProcess { process, key, started, calls: 0, epoch }
     }
 
     /// Takes a process back after a call that went well. It is let go if it has served long enough.
-    pub fn give_back(&self, mut warm: Warm<P>) {
+    pub fn give_back(&self, mut warm: WarmProcess<P>) {
         warm.calls = warm.calls.saturating_add(1);
         let now = self.clock.monotonic();
         let mut room = self.room();
@@ -237,7 +237,7 @@ impl<P> WarmPool<P> {
         WarmCounts { idle: room.idle.len(), ..room.counts }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room<P>> {
+    fn room(&self) -> MutexGuard<'_, WarmCapacity<P>> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,7 +245,7 @@ impl<P> WarmPool<P> {
 /// The shortest pause between two rounds of [`WarmPool::keep_in_order`].
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-impl<P> Warm<P> {
+impl<P> WarmProcess<P> {
     /// Calls served so far.
     pub fn calls(&self) -> u32 {
         self.calls
@@ -265,16 +265,16 @@ impl<P> Idle<P> {
 
 // ------------------------------------------------------------------------------------------------------------- Room
 
-impl<P> Room<P> {
+impl<P> WarmCapacity<P> {
     /// WARM-3.
-    fn expire(&mut self, now: Duration, bounds: &WarmBounds) -> Vec<Warm<P>> {
+    fn expire(&mut self, now: Duration, bounds: &WarmBounds) -> Vec<WarmProcess<P>> {
         let gone = self.let_go(|idle| idle.lapses_at(bounds) <= now);
         self.counts.expired += gone.len() as u64;
         gone
     }
 
     /// WARM-2: puts one to rest, and hands back those that had to give way.
-    fn rest(&mut self, warm: Warm<P>, now: Duration, bounds: &WarmBounds) -> Vec<Warm<P>> {
+    fn rest(&mut self, warm: WarmProcess<P>, now: Duration, bounds: &WarmBounds) -> Vec<WarmProcess<P>> {
         let mut gone = Vec::new();
         let of_key = self.idle.iter().filter(|idle| idle.warm.key == warm.key).count();
         if of_key >= bounds.idle_per_key_max
@@ -293,7 +293,7 @@ impl<P> Room<P> {
         gone
     }
 
-    fn let_go(&mut self, mut goes: impl FnMut(&Idle<P>) -> bool) -> Vec<Warm<P>> {
+    fn let_go(&mut self, mut goes: impl FnMut(&Idle<P>) -> bool) -> Vec<WarmProcess<P>> {
         let (gone, stay): (Vec<_>, VecDeque<_>) = std::mem::take(&mut self.idle).into_iter().fold(
             (Vec::new(), VecDeque::new()),
             |(mut gone, mut stay), idle| {
@@ -310,7 +310,7 @@ impl<P> Room<P> {
     }
 }
 
-impl<P> fmt::Debug for Room<P> {
+impl<P> fmt::Debug for WarmCapacity<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Room").field("idle", &self.idle.len()).field("counts", &self.counts).finish_non_exhaustive()
     }

@@ -60,7 +60,7 @@ struct Runtimes {
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
-pub enum EngineError {
+pub enum WasmEngineError {
     /// Usually: not enough address space for the pool.
     #[error("the WASM engine could not be made")]
     Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -71,8 +71,8 @@ pub enum EngineError {
 
 impl GuestEngine {
     /// Reserves the pool and starts the threads.
-    pub(super) fn start(settings: &WasmConfig) -> Result<Self, EngineError> {
-        let engine = Engine::new(&config(settings)).map_err(|error| EngineError::Engine(error.into()))?;
+    pub(super) fn start(settings: &WasmConfig) -> Result<Self, WasmEngineError> {
+        let engine = Engine::new(&config(settings)).map_err(|error| WasmEngineError::Engine(error.into()))?;
         let threads = settings.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
         let nobody = Nobody::default();
         let becoming = nobody.clone();
@@ -83,14 +83,14 @@ impl GuestEngine {
             .on_thread_start(move || becoming.become_it())
             .enable_all()
             .build()
-            .map_err(EngineError::Threads)?;
+            .map_err(WasmEngineError::Threads)?;
         let compiling = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(COMPILING_THREADS_MAX)
             .thread_name("gantry-wasm-compiler")
             .build()
-            .map_err(EngineError::Threads)?;
-        let ticker = Ticker::start(engine.weak(), settings.tick).map_err(EngineError::Threads)?;
+            .map_err(WasmEngineError::Threads)?;
+        let ticker = Ticker::start(engine.weak(), settings.tick).map_err(WasmEngineError::Threads)?;
         Ok(Self { engine, runtimes: Some(Runtimes { guests, compiling }), nobody, ticker })
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbox::egress::Gate;
+use sandbox::egress::EgressGate;
 
 use super::outbound::{ConnectError, Outbound, Stream, Traffic};
 
 /// The gate of one call.
 #[derive(Debug)]
-pub(super) struct Gated(pub(super) Arc<Gate>);
+pub(super) struct Gated(pub(super) Arc<EgressGate>);
 
 #[async_trait]
 impl Outbound for Gated {

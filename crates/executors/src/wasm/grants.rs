@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::permissions::Permissions;
+use kernel::permissions::DeclaredPermissions;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
 use super::streams::{LogStream, ResultStream};
-use crate::confinement::Confinement;
+use crate::confinement::ToolConfinement;
 
 /// The three streams of a guest.
 pub(super) struct Streams {
@@ -31,8 +31,8 @@ pub(super) struct Streams {
 
 /// Everything a guest finds in WASI.
 pub(super) fn wasi(
-    permissions: &Permissions,
-    confinement: &Confinement,
+    permissions: &DeclaredPermissions,
+    confinement: &ToolConfinement,
     env: &BTreeMap<String, String>,
     streams: Streams,
 ) -> Result<WasiCtx, Refusal> {
@@ -60,7 +60,7 @@ pub(super) fn wasi(
 
 /// The directory behind a declared path. No link is followed on the way: who may write in one place must not choose what
 /// is opened in another.
-fn directory(path: &str, confinement: &Confinement) -> Result<PathBuf, Refusal> {
+fn directory(path: &str, confinement: &ToolConfinement) -> Result<PathBuf, Refusal> {
     confinement.admitted(path)?;
     let real =
         Path::new(path).canonicalize().map_err(|_| refused(format!("the declared directory `{path}` is not there")))?;
@@ -90,7 +90,7 @@ mod tests {
     use sandbox::egress::SystemResolver;
 
     use super::*;
-    use crate::confinement::Reach;
+    use crate::confinement::OperatorReach;
 
     #[test]
     fn what_is_no_directory_or_lies_behind_a_link_is_given_to_nobody() {
@@ -99,8 +99,8 @@ mod tests {
         std::fs::create_dir(&data).unwrap();
         std::fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink(&data, &link).unwrap();
-        let reach = Reach { blocked_paths: vec![dir.path().join("closed")], ..Reach::default() };
-        let confinement = Confinement::new(reach, Arc::new(NoSecrets), Arc::new(SystemResolver));
+        let reach = OperatorReach { blocked_paths: vec![dir.path().join("closed")], ..OperatorReach::default() };
+        let confinement = ToolConfinement::new(reach, Arc::new(NoSecrets), Arc::new(SystemResolver));
         let ask = |path: &Path| directory(path.to_str().unwrap(), &confinement);
         for path in ["/", "/proc", "/proc/self", "/sys", "/dev"] {
             assert_eq!(ask(Path::new(path)).unwrap_err().code, ErrorCode::E3405, "{path}");

@@ -11,7 +11,7 @@ use wasmtime::{Engine, Store};
 
 use super::host::ToolError;
 use super::limits::{HANDLES_MAX, HOSTCALL_BYTES_MAX, Seen};
-use super::loaded::{Entry, Loaded};
+use super::loaded::{Entry, LoadedComponent};
 use super::metered::CpuTime;
 use super::outbound::{Outbound, Traffic};
 use super::state::State;
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
 
 /// What is needed to run a guest once.
 pub(super) struct Guest {
-    pub(super) loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<LoadedComponent>,
     pub(super) engine: Engine,
     pub(super) state: State,
     pub(super) parameters: String,
@@ -83,7 +83,7 @@ pub(super) fn store(engine: &Engine, state: State) -> Store<State> {
     store
 }
 
-async fn invoke(loaded: &Loaded, store: &mut Store<State>, parameters: &str) -> Result<Outcome, Outcome> {
+async fn invoke(loaded: &LoadedComponent, store: &mut Store<State>, parameters: &str) -> Result<Outcome, Outcome> {
     let Entry::Tool { pre, invoke } = &loaded.entry else { return Err(Outcome::Exited(-1)) };
     let instance = pre.instantiate_async(&mut *store).await.map_err(started)?;
     let function = instance
@@ -93,7 +93,11 @@ async fn invoke(loaded: &Loaded, store: &mut Store<State>, parameters: &str) -> 
     Ok(answer.map_or_else(Outcome::Failed, |text| Outcome::Answered(text.into_bytes())))
 }
 
-async fn command(loaded: &Loaded, store: &mut Store<State>, stdout: &ResultStream) -> Result<Outcome, Outcome> {
+async fn command(
+    loaded: &LoadedComponent,
+    store: &mut Store<State>,
+    stdout: &ResultStream,
+) -> Result<Outcome, Outcome> {
     let Entry::Command(pre) = &loaded.entry else { return Err(Outcome::Exited(-1)) };
     let command = pre.instantiate_async(&mut *store).await.map_err(started)?;
     let run = command.wasi_cli_run().call_run(&mut *store).await;

@@ -15,9 +15,9 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
 use contract::json::{self, JsonLimits};
 use kernel::checkpoints::record::STATE_BYTES_MAX;
-use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot, Unaccompanied};
 use kernel::ports::executor::{ResumePoint, ToolCall};
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
+use kernel::ports::tool_companion::{LogLevel, SilentCompanion, ToolCompanion, ToolProgress, ToolSnapshot};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use wasmtime::StoreContextMut;
@@ -39,7 +39,7 @@ pub(super) struct Secrets(Vec<(Box<str>, String)>);
 impl Secrets {
     /// Those of one call. A value that is no text cannot be handed to a guest.
     pub(super) fn of(secrets: &CallSecrets) -> Result<Self, Refusal> {
-        let one = |(name, secret): (&str, &Secret)| {
+        let one = |(name, secret): (&str, &SecretValue)| {
             let text = String::from_utf8(secret.expose().to_vec()).map_err(|_| {
                 Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is not text, which a WASM tool needs"))
             })?;
@@ -64,7 +64,7 @@ impl fmt::Debug for Secrets {
 /// What one call may ask of the host.
 #[derive(Debug)]
 pub(super) struct Host {
-    companion: Arc<dyn Companion>,
+    companion: Arc<dyn ToolCompanion>,
     /// The server's own threads: a guest's have not the rights that getting a document may need.
     server: Handle,
     secrets: Secrets,
@@ -80,7 +80,7 @@ pub(super) struct Host {
 
 impl Host {
     /// For one call, which comes on a thread of the server's.
-    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets, call: &ToolCall) -> Self {
+    pub(super) fn of(companion: Arc<dyn ToolCompanion>, secrets: Secrets, call: &ToolCall) -> Self {
         let (resume, idempotency_key) = (call.resume.clone(), Arc::clone(&call.idempotency_key));
         let user = call.user.clone();
         Self { companion, server: Handle::current(), secrets, resume, idempotency_key, user, lines: 0 }
@@ -89,7 +89,7 @@ impl Host {
     /// For an instance that is made and never called.
     pub(super) fn of_nobody() -> Self {
         Self {
-            companion: Unaccompanied::new(),
+            companion: SilentCompanion::new(),
             server: Handle::current(),
             secrets: Secrets::default(),
             resume: None,
@@ -123,7 +123,7 @@ impl Host {
     fn progress(&mut self, percent: Option<f64>, message: &str) {
         if let Some(message) = self.line(message) {
             let percent = percent.filter(|value| value.is_finite()).map(|value| value.clamp(0.0, 100.0));
-            self.companion.progress(Progress { percent, message: Some(message), ..Progress::default() });
+            self.companion.progress(ToolProgress { percent, message: Some(message), ..ToolProgress::default() });
         }
     }
 
@@ -215,7 +215,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
                 let state = json::read(state.as_bytes(), &state_limits()).map_err(|error| {
                     Refusal::new(ErrorCode::E3906, format!("the state of a checkpoint is JSON: {error}"))
                 })?;
-                companion.checkpoint(Snapshot { name, state, ..Snapshot::default() }).await
+                companion.checkpoint(ToolSnapshot { name, state, ..ToolSnapshot::default() }).await
             });
             Box::new(async move { Ok((asked.await,)) })
         },

@@ -23,7 +23,7 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
 
 use super::compiled_cache::CompiledCache;
-use super::loaded::Loaded;
+use super::loaded::LoadedComponent;
 use super::state::State;
 
 /// Why a component cannot be run. Cloned to everybody who waited for it.
@@ -92,7 +92,7 @@ impl LoadError {
     }
 }
 
-type Loading = watch::Receiver<Option<Result<Arc<Loaded>, LoadError>>>;
+type Loading = watch::Receiver<Option<Result<Arc<LoadedComponent>, LoadError>>>;
 
 /// All components of a server.
 pub(super) struct Library {
@@ -156,7 +156,7 @@ impl Library {
         threads: &tokio::runtime::Handle,
         folder: &Path,
         component: &str,
-    ) -> Result<Arc<Loaded>, LoadError> {
+    ) -> Result<Arc<LoadedComponent>, LoadError> {
         let mut loading = self.ask(threads, folder, component)?;
         let settled = loading.wait_for(Option::is_some).await.map_err(|_| LoadError::Stopped)?;
         settled.clone().unwrap_or(Err(LoadError::Stopped))
@@ -260,7 +260,7 @@ struct Work {
 }
 
 impl Work {
-    fn load(&self, file: File) -> Result<Arc<Loaded>, LoadError> {
+    fn load(&self, file: File) -> Result<Arc<LoadedComponent>, LoadError> {
         let bytes = self.read(file).map_err(|error| {
             tracing::warn!(%error, "a component could not be read");
             LoadError::Io
@@ -274,7 +274,7 @@ impl Work {
             _ => return Err(LoadError::NotAComponent),
         }
         let component = self.component(&bytes)?;
-        Loaded::new(&self.engine, &self.linker, &component).map(Arc::new)
+        LoadedComponent::new(&self.engine, &self.linker, &component).map(Arc::new)
     }
 
     fn read(&self, file: File) -> io::Result<Vec<u8>> {

@@ -28,7 +28,7 @@ const GIVEN: [&str; 13] = [
 ];
 
 /// A component that is ready to be instantiated.
-pub struct Loaded {
+pub struct LoadedComponent {
     pub(super) entry: Entry,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Entry {
     Command(CommandPre<State>),
 }
 
-impl Loaded {
+impl LoadedComponent {
     pub(super) fn new(engine: &Engine, linker: &Linker<State>, component: &Component) -> Result<Self, LoadError> {
         if let Some(unknown) = unknown_import(engine, component) {
             return Err(LoadError::UnknownImport(unknown));
@@ -70,7 +70,7 @@ impl Loaded {
     }
 }
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for LoadedComponent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("world", &self.world()).finish_non_exhaustive()
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::process::streams::Tail;
+use crate::process::streams::StreamTail;
 
 /// Bytes of the end of stderr that are kept.
 const LOG_BYTES_KEPT: usize = 4096;
@@ -76,12 +76,12 @@ impl OutputStream for ResultStream {
 /// What a guest writes to stderr, or to stdout where that is not the result.
 #[derive(Debug, Clone)]
 pub(super) struct LogStream {
-    end: Arc<Mutex<Tail>>,
+    end: Arc<Mutex<StreamTail>>,
 }
 
 impl Default for LogStream {
     fn default() -> Self {
-        Self { end: Arc::new(Mutex::new(Tail::new(LOG_BYTES_KEPT))) }
+        Self { end: Arc::new(Mutex::new(StreamTail::new(LOG_BYTES_KEPT))) }
     }
 }
 

@@ -12,7 +12,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
 use serde_json::Value;
 use wasmtime::Trap;
 
@@ -42,13 +42,13 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Executo
     })
 }
 
-fn usage(ended: &Ended) -> Usage {
-    Usage {
+fn usage(ended: &Ended) -> ResourceUsage {
+    ResourceUsage {
         cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
         memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
         network_bytes_sent: ended.traffic.sent,
         network_bytes_received: ended.traffic.received,
-        ..Usage::default()
+        ..ResourceUsage::default()
     }
 }
 

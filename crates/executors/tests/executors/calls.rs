@@ -10,9 +10,9 @@ use contract::envelope::CallLimits;
 use contract::manifest::{Execution, Isolation, Manifest};
 use kernel::ResourceEnvelope;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::companion::Unaccompanied;
 use kernel::ports::executor::{CallTrace, ToolCall};
 use kernel::ports::registry_store::StoredVersion;
+use kernel::ports::tool_companion::SilentCompanion;
 use kernel::registry::{Lifecycle, ToolVersion};
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
             .resolve(tool.manifest.resource_limits.as_ref(), &CallLimits::default())
             .unwrap(),
         isolation: tool.manifest.execution.as_ref().map_or_else(Isolation::default, Execution::isolation_asked),
-        companion: Unaccompanied::new(),
+        companion: SilentCompanion::new(),
         resume: None,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),

@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::error::Refusal;
 use contract::manifest::{Execution, Manifest, ManifestFormat};
-use gantry_executors::process::output::{Exit, judged};
-use gantry_executors::process::scrub::Scrubber;
-use gantry_executors::process::session::{Call, Session, SessionBounds, SessionError};
-use gantry_executors::process::simple::{Bounds, talk_until};
-use gantry_executors::process::streams::Streams;
+use gantry_executors::process::output::{ProcessExit, judged};
+use gantry_executors::process::scrub::SecretScrubber;
+use gantry_executors::process::session::{ProcessSession, SessionBounds, SessionCall, SessionError};
+use gantry_executors::process::simple::{ReadBounds, talk_until};
+use gantry_executors::process::streams::ProcessStreams;
 use kernel::checkpoints::record::SavedState;
-use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot};
 use kernel::ports::executor::ResumePoint;
+use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 // ------------------------------------------------------------------------------------------------------ simple mode
 
-fn start(command: &[String], home: &Path) -> (Child, Streams) {
+fn start(command: &[String], home: &Path) -> (Child, ProcessStreams) {
     let (program, arguments) = command.split_first().unwrap();
     let mut child = Command::new(program)
         .args(arguments)
@@ -39,7 +39,8 @@ fn start(command: &[String], home: &Path) -> (Child, Streams) {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let streams = Streams::new(child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let streams =
+        ProcessStreams::new(child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
     (child, streams)
 }
 
@@ -50,10 +51,10 @@ fn words(command: &[&str]) -> Vec<String> {
 async fn run(command: &[String], home: &Path, parameters: &Value) -> (Result<Value, Refusal>, String) {
     let (mut child, streams) = start(command, home);
     let input = parameters.to_string();
-    let bounds = Bounds::default();
+    let bounds = ReadBounds::default();
     let talk = talk_until(streams, input.as_bytes(), &bounds, async { child.wait().await.unwrap() });
     let (status, said) = tokio::time::timeout(PATIENCE, talk).await.unwrap().unwrap();
-    (judged(Exit::from(status), said.result(), bounds.result_bytes_max), said.log(&Scrubber::default()))
+    (judged(ProcessExit::from(status), said.result(), bounds.result_bytes_max), said.log(&SecretScrubber::default()))
 }
 
 fn example(name: &str) -> (Manifest, Vec<String>) {
@@ -110,8 +111,8 @@ impl Ear {
 }
 
 #[async_trait]
-impl Companion for Ear {
-    fn progress(&self, progress: Progress) {
+impl ToolCompanion for Ear {
+    fn progress(&self, progress: ToolProgress) {
         self.hear(format!("progress {}", progress.percent.unwrap_or(-1.0)));
     }
 
@@ -119,7 +120,7 @@ impl Companion for Ear {
         self.hear(format!("{level:?} {message}"));
     }
 
-    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+    async fn checkpoint(&self, snapshot: ToolSnapshot) -> Result<String, Refusal> {
         self.hear(format!("checkpoint {:?} {}", snapshot.name, snapshot.state));
         Ok("cp-1".to_owned())
     }
@@ -129,12 +130,12 @@ impl Companion for Ear {
     }
 }
 
-fn asked(parameters: Value) -> Call {
-    Call::from(&call(&version_of(example("primes").0), parameters))
+fn asked(parameters: Value) -> SessionCall {
+    SessionCall::from(&call(&version_of(example("primes").0), parameters))
 }
 
-async fn invoked(session: &mut Session, parameters: Value, ear: &Arc<Ear>) -> Result<Value, SessionError> {
-    let companion: Arc<dyn Companion> = Arc::clone(ear) as _;
+async fn invoked(session: &mut ProcessSession, parameters: Value, ear: &Arc<Ear>) -> Result<Value, SessionError> {
+    let companion: Arc<dyn ToolCompanion> = Arc::clone(ear) as _;
     tokio::time::timeout(PATIENCE, session.invoke(&asked(parameters), &companion)).await.unwrap()
 }
 
@@ -142,12 +143,12 @@ async fn invoked(session: &mut Session, parameters: Value, ear: &Arc<Ear>) -> Re
 async fn the_example_that_saves_goes_on_where_it_was() {
     let (manifest, command) = example("word_index");
     let (mut child, streams) = start(&command, &Path::new(EXAMPLES).join("word_index"));
-    let mut session = Session::new(streams, SessionBounds::default());
+    let mut session = ProcessSession::new(streams, SessionBounds::default());
     let ear = Arc::new(Ear::default());
-    let companion: Arc<dyn Companion> = Arc::clone(&ear) as _;
+    let companion: Arc<dyn ToolCompanion> = Arc::clone(&ear) as _;
     let texts = json!(["a b", "b", "c", "a"]);
     let mut first = call(&version_of(manifest), json!({ "texts": texts, "fail_after": 3 }));
-    let failed = tokio::time::timeout(PATIENCE, session.invoke(&Call::from(&first), &companion)).await.unwrap();
+    let failed = tokio::time::timeout(PATIENCE, session.invoke(&SessionCall::from(&first), &companion)).await.unwrap();
     assert!(matches!(failed, Err(SessionError::Failed(_))), "{failed:?}");
     let state = json!({ "next": 3, "words": { "a": 1, "b": 2, "c": 1 } });
     let saved: Vec<String> = ear.heard().into_iter().filter(|line| line.starts_with("checkpoint")).collect();
@@ -159,7 +160,8 @@ async fn the_example_that_saves_goes_on_where_it_was() {
     let (checkpoint_id, invocation_id) = ("cp-1".to_owned(), first.invocation_id);
     first.resume = Some(Arc::new(ResumePoint { checkpoint_id, invocation_id, saved: point }));
     first.invocation_id = "00000000-0000-7000-8000-000000000002".parse().unwrap();
-    let done = tokio::time::timeout(PATIENCE, session.invoke(&Call::from(&first), &companion)).await.unwrap().unwrap();
+    let done =
+        tokio::time::timeout(PATIENCE, session.invoke(&SessionCall::from(&first), &companion)).await.unwrap().unwrap();
     assert_eq!(done, json!({ "texts": 4, "words": { "a": 2, "b": 2, "c": 1 }, "read_in_this_call": 1 }));
     drop(session);
     tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
@@ -169,7 +171,8 @@ async fn the_example_that_saves_goes_on_where_it_was() {
 async fn the_session_example_counts_tells_stops_and_counts_again() {
     let (_, command) = example("primes");
     let (mut child, streams) = start(&command, &Path::new(EXAMPLES).join("primes"));
-    let mut session = Session::new(streams, SessionBounds { cancel_grace: PATIENCE, ..SessionBounds::default() });
+    let mut session =
+        ProcessSession::new(streams, SessionBounds { cancel_grace: PATIENCE, ..SessionBounds::default() });
     let ear = Arc::new(Ear::default());
     let counted = invoked(&mut session, json!({ "limit": 1_000_000 }), &ear).await.unwrap();
     assert_eq!(counted, json!({ "count": 78498, "largest": 999_983 }));
@@ -179,11 +182,11 @@ async fn the_session_example_counts_tells_stops_and_counts_again() {
 
     let error = invoked(&mut session, json!({ "limit": "many" }), &ear).await.unwrap_err();
     assert_eq!(error.to_string(), "the tool failed: the numbers could not be counted");
-    let log = session.log(&Scrubber::default());
+    let log = session.log(&SecretScrubber::default());
     assert!(log.contains("TypeError"), "{log}");
 
     let long = Arc::new(Ear::default());
-    let companion: Arc<dyn Companion> = Arc::clone(&long) as _;
+    let companion: Arc<dyn ToolCompanion> = Arc::clone(&long) as _;
     let call = asked(json!({ "limit": 50_000_000 }));
     let told = async {
         while !long.heard().iter().any(|line| line.starts_with("progress")) {
@@ -216,12 +219,12 @@ async fn ends_and_chatter_of_real_programs_are_told_apart() {
         ("tr '\\0' x </dev/zero", "longer than 1052672 bytes"),
     ] {
         let (_child, streams) = start(&self::words(&["bash", "-c", script]), room.path());
-        let mut session = Session::new(streams, SessionBounds::default());
+        let mut session = ProcessSession::new(streams, SessionBounds::default());
         let error = invoked(&mut session, json!({}), &Arc::default()).await.unwrap_err();
         assert!(error.to_string().contains(words), "{script}: {error}");
         assert!(!session.is_reusable());
         if script.contains("last words") {
-            assert_eq!(session.log(&Scrubber::default()), "last words\n");
+            assert_eq!(session.log(&SecretScrubber::default()), "last words\n");
         }
     }
 }
@@ -265,7 +268,7 @@ async fn every_program_of_the_guide_counts_words() {
     for (language, text) in sessions {
         let command = command_of(&language, &text, room.path());
         let (mut child, streams) = start(&command, room.path());
-        let mut session = Session::new(streams, SessionBounds::default());
+        let mut session = ProcessSession::new(streams, SessionBounds::default());
         let ear = Arc::new(Ear::default());
         for (given, words) in [("one two three", 3), ("", 0), ("a \"quoted\"\nword", 3)] {
             let counted = invoked(&mut session, json!({ "text": given }), &ear).await.unwrap();

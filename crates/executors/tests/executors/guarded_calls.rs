@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gantry_executors::guarded_calls::{ANSWER_BYTES_MAX, CallTimes, GuardedCalls, Opened};
+use gantry_executors::guarded_calls::{ANSWER_BYTES_MAX, CallTimes, GuardedCalls, OpenedNetworks};
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut as _};
-use sandbox::egress::{Bounds, Resolver};
+use sandbox::egress::{EgressBounds, HostResolver};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 struct Says(Vec<IpAddr>, AtomicUsize);
 
 #[async_trait::async_trait]
-impl Resolver for Says {
+impl HostResolver for Says {
     async fn resolve(&self, _: &str) -> std::io::Result<Vec<IpAddr>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         Ok(self.0.clone())
@@ -28,12 +28,12 @@ fn says(addresses: &[&str]) -> Arc<Says> {
 }
 
 fn calls(allow: &[&str], resolver: Arc<Says>) -> GuardedCalls {
-    calls_within(&Bounds::default(), allow, resolver)
+    calls_within(&EgressBounds::default(), allow, resolver)
 }
 
-fn calls_within(egress: &Bounds, allow: &[&str], resolver: Arc<Says>) -> GuardedCalls {
+fn calls_within(egress: &EgressBounds, allow: &[&str], resolver: Arc<Says>) -> GuardedCalls {
     let times = CallTimes { connect: Duration::from_secs(2), total: Duration::from_secs(2) };
-    GuardedCalls::new(Opened::read(allow.iter().copied()).unwrap(), egress, times, resolver)
+    GuardedCalls::new(OpenedNetworks::read(allow.iter().copied()).unwrap(), egress, times, resolver)
 }
 
 async fn post(calls: &GuardedCalls, url: &str) -> Result<CallAnswer, CallOutError> {
@@ -105,10 +105,10 @@ async fn what_must_not_be_called_is_refused_before_anybody_is_connected_to() {
 
 #[tokio::test]
 async fn the_operators_bounds_hold_for_what_others_name() {
-    let egress = Bounds {
+    let egress = EgressBounds {
         rules: Some(vec!["*.example.com:443".parse().unwrap()]),
         networks: Some(vec!["8.8.8.0/24".parse().unwrap()]),
-        ..Bounds::default()
+        ..EgressBounds::default()
     };
     let within = calls_within(&egress, &["other.test:8443"], says(&["8.8.8.8"]));
     for (url, is_open) in [
@@ -212,7 +212,7 @@ async fn nobody_listening_is_no_connection() {
 #[test]
 fn words_that_open_nothing_are_named() {
     for text in ["http:*", "http://*", "10.0.0.1/8", "a b", "host:0", ""] {
-        assert_eq!(Opened::read([text]).unwrap_err().0, text);
+        assert_eq!(OpenedNetworks::read([text]).unwrap_err().0, text);
     }
-    assert!(Opened::read(["https://a.example", "http://a.example:8080", "10.0.0.0/8", "[::1]:9000"]).is_ok());
+    assert!(OpenedNetworks::read(["https://a.example", "http://a.example:8080", "10.0.0.0/8", "[::1]:9000"]).is_ok());
 }

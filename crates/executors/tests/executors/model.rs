@@ -11,7 +11,7 @@ use axum::routing::post;
 use contract::error::ErrorCode;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
-use gantry_executors::model::{ModelClient, ModelConfig, ModelProvider, Prompt, Secret};
+use gantry_executors::model::{ModelClient, ModelConfig, ModelProvider, ModelSecret, Prompt};
 use kernel::ports::executor::{ExecutionReach, Executor, ToolOutput};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn client(provider: ModelProvider, base_url: &str) -> ModelClient {
         base_url: Some(base_url.to_owned()),
         model: "small".into(),
         reasoning_model: Some("large".into()),
-        api_key: Some(Secret::new("sk-test")),
+        api_key: Some(ModelSecret::new("sk-test")),
         timeout_ms: 10_000,
         max_response_bytes: 4096,
     };

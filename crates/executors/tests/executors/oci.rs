@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Manifest, ManifestFormat};
-use gantry_executors::{Confinement, Homes, OciExecutor, Reach, RuntimePrograms, Walls};
+use gantry_executors::{
+    OciExecutor, OperatorReach, RuntimePrograms, SandboxProvider, ToolConfinement, ToolDirectories,
+};
 use kernel::ports::executor::{ExecutionReach, Executor, ToolOutput};
 use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
 use sandbox::egress::SystemResolver;
-use sandbox::{Launch, Sandbox};
+use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -43,11 +45,11 @@ impl Place {
     }
 
     fn executor(&self, tool: &ToolVersion) -> OciExecutor {
-        let sandbox = Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
-        let homes = Homes::default();
+        let sandbox = Sandbox::new(LauncherCommand { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
+        let homes = ToolDirectories::default();
         homes.set(&tool.id, &tool.version, tool.digest, self.home.path().to_owned());
-        let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
-        let walls = Walls::new(sandbox, RuntimePrograms::default());
+        let confinement = ToolConfinement::new(OperatorReach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+        let walls = SandboxProvider::new(sandbox, RuntimePrograms::default());
         OciExecutor::new(walls, homes, confinement, self.cache.path().join("images"))
     }
 

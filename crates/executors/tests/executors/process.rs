@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, SideEffectPolicy};
-use gantry_executors::{Confinement, Homes, ProcessExecutor, ProcessIsolation, Reach};
+use gantry_executors::{OperatorReach, ProcessExecutor, ProcessIsolation, ToolConfinement, ToolDirectories};
 use kernel::ports::executor::{Executor, ToolOutput};
 use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
@@ -33,13 +33,13 @@ fn tool(command: &[&str], more: &Value) -> Arc<ToolVersion> {
     version_of(manifest)
 }
 
-fn unsandboxed(homes: Homes) -> ProcessExecutor {
-    let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+fn unsandboxed(homes: ToolDirectories) -> ProcessExecutor {
+    let confinement = ToolConfinement::new(OperatorReach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
     ProcessExecutor::new(ProcessIsolation::Unsandboxed, homes, confinement, Arc::new(StillClock))
 }
 
 fn at_home(tool: &ToolVersion, home: &Path) -> ProcessExecutor {
-    let homes = Homes::default();
+    let homes = ToolDirectories::default();
     homes.set(&tool.id, &tool.version, tool.digest, home.to_owned());
     unsandboxed(homes)
 }
@@ -176,7 +176,7 @@ async fn what_cannot_be_had_without_a_sandbox_is_refused() {
         (&session, ErrorCode::E3108, "without `--unsandboxed-processes`"),
         (&plain, ErrorCode::E3108, "--tools DIR"),
     ] {
-        let executor = unsandboxed(Homes::default());
+        let executor = unsandboxed(ToolDirectories::default());
         let binding = tool.manifest.execution.as_ref().unwrap();
         let refusals = [
             executor.ready(tool, binding, binding.isolation_asked()).unwrap_err(),
@@ -190,7 +190,10 @@ async fn what_cannot_be_had_without_a_sandbox_is_refused() {
     // What the operator demands counts as much as what the manifest asks for.
     let mut demanded = call(&plain, json!({}));
     demanded.isolation = Isolation::Gvisor;
-    assert_eq!(unsandboxed(Homes::default()).execute(demanded).await.unwrap_err().refusal.code, ErrorCode::E3405);
+    assert_eq!(
+        unsandboxed(ToolDirectories::default()).execute(demanded).await.unwrap_err().refusal.code,
+        ErrorCode::E3405
+    );
 }
 
 #[tokio::test]
@@ -224,7 +227,7 @@ async fn limits_that_nothing_would_enforce_are_refused() {
 async fn a_forgotten_home_and_a_missing_program_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let tool = tool(&["no-such-program-anywhere"], &json!({}));
-    let homes = Homes::default();
+    let homes = ToolDirectories::default();
     homes.set(&tool.id, &tool.version, tool.digest, home.path().to_owned());
     let executor = unsandboxed(homes.clone());
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().refusal.code, ErrorCode::E3401);
@@ -249,7 +252,10 @@ async fn each_end_of_a_program_says_how_far_the_call_came() {
         assert_eq!(error.reach, reach, "{command:?}: {error}");
     }
     let tool = tool(&["sh", "-c", "true"], &json!({}));
-    assert_eq!(unsandboxed(Homes::default()).execute(call(&tool, json!({}))).await.unwrap_err().reach, NotSent);
+    assert_eq!(
+        unsandboxed(ToolDirectories::default()).execute(call(&tool, json!({}))).await.unwrap_err().reach,
+        NotSent
+    );
 }
 
 #[tokio::test]

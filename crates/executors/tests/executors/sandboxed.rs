@@ -6,13 +6,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use contract::manifest::{Execution, Manifest, ManifestFormat};
-use gantry_executors::{Confinement, Homes, ProcessExecutor, ProcessIsolation, Reach, RuntimePrograms, Walls};
+use gantry_executors::{
+    OperatorReach, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider, ToolConfinement,
+    ToolDirectories,
+};
 use kernel::ports::executor::ExecutionReach::{self, Answered, MayHaveRun, NotSent, Refused};
 use kernel::ports::executor::Executor;
 use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
 use sandbox::egress::SystemResolver;
-use sandbox::{Launch, Sandbox};
+use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};
 
 use crate::calls::{StillClock, call, version_of};
@@ -35,11 +38,11 @@ async fn reach(command: &[&str], protocol: &str, permissions: &[&str]) -> Execut
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let tool = tool(&json!({ "type": "process", "command": command, "protocol": protocol }), permissions);
-    let homes = Homes::default();
+    let homes = ToolDirectories::default();
     homes.set(&tool.id, &tool.version, tool.digest, home.path().to_owned());
-    let sandbox = Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
-    let walls = Walls::new(sandbox, RuntimePrograms::default());
-    let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+    let sandbox = Sandbox::new(LauncherCommand { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
+    let walls = SandboxProvider::new(sandbox, RuntimePrograms::default());
+    let confinement = ToolConfinement::new(OperatorReach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
     let executor = ProcessExecutor::new(ProcessIsolation::Sandboxed(walls), homes, confinement, Arc::new(StillClock));
     match executor.execute(call(&tool, json!({ "text": "a b" }))).await {
         Ok(output) => panic!("{command:?}: {output:?}"),

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, ResourceLimits, SideEffectPolicy};
-use gantry_executors::{Confinement, Homes, Reach, WasmConfig, WasmExecutor};
+use gantry_executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
 use kernel::ports::executor::{Executor, ToolOutput};
-use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
+use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
 use kernel::registry::ToolVersion;
 use sandbox::egress::SystemResolver;
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use crate::calls::{call, version_of, version_of_tenant};
 
 mod checkpoints;
-mod loading;
-mod outgoing;
+mod load;
+mod outgoing_requests;
 mod probe;
 mod text;
 
@@ -31,7 +31,7 @@ const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tool
 
 /// An executor and the folders it looks into.
 struct House {
-    homes: Homes,
+    homes: ToolDirectories,
     executor: WasmExecutor,
 }
 
@@ -41,20 +41,20 @@ struct OneSecret;
 
 #[async_trait]
 impl SecretSource for OneSecret {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError> {
         let known = tenant.is_home() && name == "api_key";
-        known.then(|| Secret::new("\"hunter2\"")).flatten().ok_or(SecretError::Missing)
+        known.then(|| SecretValue::new("\"hunter2\"")).flatten().ok_or(SecretError::Missing)
     }
 }
 
 impl House {
     fn new(config: WasmConfig) -> Self {
-        Self::within(Reach::default(), config)
+        Self::within(OperatorReach::default(), config)
     }
 
-    fn within(reach: Reach, config: WasmConfig) -> Self {
-        let homes = Homes::default();
-        let confinement = Confinement::new(reach, Arc::new(OneSecret), Arc::new(SystemResolver));
+    fn within(reach: OperatorReach, config: WasmConfig) -> Self {
+        let homes = ToolDirectories::default();
+        let confinement = ToolConfinement::new(reach, Arc::new(OneSecret), Arc::new(SystemResolver));
         let executor = WasmExecutor::open(config, homes.clone(), confinement).unwrap();
         Self { homes, executor }
     }

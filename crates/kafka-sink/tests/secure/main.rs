@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use audit::conformance::MemorySource;
-use audit::sinks::Sink as _;
+use audit::sinks::RecordSink as _;
 use gantry_kafka_sink::{
     KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, KafkaTls, SaslLogin, SaslMechanism, TOPIC_DEFAULT,
 };

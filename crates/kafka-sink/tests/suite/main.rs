@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use audit::conformance::{MemorySource, Receiver, check, courier, until, until_acknowledged};
-use audit::sinks::{BatchLimits, Event, Sink, Verdict};
+use audit::conformance::{MemorySource, SinkReceiver, check, courier, until, until_acknowledged};
+use audit::sinks::{BatchLimits, BatchVerdict, RecordSink, SinkEvent};
 use broker::Broker;
 use gantry_kafka_sink::{KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, TOPIC_DEFAULT};
 use serde_json::Value;
@@ -41,8 +41,8 @@ impl Cluster {
 }
 
 #[async_trait]
-impl Receiver for Cluster {
-    async fn sink(&self) -> Arc<dyn Sink> {
+impl SinkReceiver for Cluster {
+    async fn sink(&self) -> Arc<dyn RecordSink> {
         Arc::new(self.kafka())
     }
 
@@ -97,7 +97,7 @@ async fn a_consumer_misses_nothing_while_the_broker_is_killed_and_restarted_unde
         });
         let so_far = (round * PER_ROUND + PER_ROUND / 4) as u64;
         until("some of the round", || async {
-            audit::sinks::Cursor::peek(dir.path(), "suite").unwrap() >= Some(so_far)
+            audit::sinks::SinkCursor::peek(dir.path(), "suite").unwrap() >= Some(so_far)
         })
         .await;
         cluster.broker.down();
@@ -121,9 +121,9 @@ async fn a_record_that_is_too_large_is_refused_and_what_is_before_it_is_taken() 
     let cluster = Cluster::start(KafkaMode::Structured);
     let source = MemorySource::default();
     source.append(4, |seq| if seq == 2 { "x".repeat(1_200_000) } else { "small".to_owned() });
-    let events: Vec<Event> = source.events();
+    let events: Vec<SinkEvent> = source.events();
     let error = cluster.kafka().deliver(&events).await.unwrap_err();
-    assert_eq!((error.verdict, error.acknowledged), (Verdict::Refused, 2), "{error}");
+    assert_eq!((error.verdict, error.acknowledged), (BatchVerdict::Refused, 2), "{error}");
     assert!(error.reason.contains("record 2"), "{error}");
     assert_eq!(cluster.events().await.len(), 2, "nothing has overtaken it");
 }

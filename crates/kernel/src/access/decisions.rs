@@ -20,13 +20,15 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
 use futures_util::future::try_join_all;
-use policy::{Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, Question, ToolFacts, Verdict};
+use policy::{
+    Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, PolicyQuestion, PolicyVerdict, ToolFacts,
+};
 use quick_cache::sync::Cache;
 use serde_json::{Value, json};
 
-use super::naming::{Mark, Naming};
-use super::service::Access;
+use super::service::AccessControl;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
+use super::subject_invalidation::{InvalidationMark, SubjectInvalidations};
 use super::tool_reach::ReachFacts;
 use crate::computation::NotComputed;
 use crate::ports::clock::UnixMillis;
@@ -47,7 +49,7 @@ const ENGINE_RETRY_AFTER_MS: u64 = 1000;
 
 /// What the policies said about a call that may go on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Decision {
+pub(crate) struct PolicyDecision {
     pub(crate) obligations: Vec<Obligation>,
     /// Names of the policies that allowed it.
     pub(crate) determining: Vec<String>,
@@ -56,7 +58,7 @@ pub(crate) struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     epoch: u64,
-    mark: Mark,
+    mark: InvalidationMark,
     caller: [u8; 32],
     owner: TenantId,
     /// The digest of the manifest, which holds id and version.
@@ -69,14 +71,14 @@ struct Key {
 
 #[derive(Debug, Clone)]
 struct Remembered {
-    outcome: Result<Arc<Decision>, Denial>,
+    outcome: Result<Arc<PolicyDecision>, Denial>,
     at: UnixMillis,
 }
 
 #[derive(Debug, Clone)]
 struct Denial {
     layer: &'static str,
-    verdict: Arc<Verdict>,
+    verdict: Arc<PolicyVerdict>,
 }
 
 /// The memory.
@@ -86,12 +88,12 @@ pub(super) struct Decisions {
     ttl_ms: i64,
     /// Of whom an authority outside has said that it decides otherwise now. Its mark is part of the key, so that what was
     /// asked before the word came and is answered after it is not remembered past it.
-    naming: Naming,
+    naming: SubjectInvalidations,
 }
 
 impl Decisions {
     pub(super) fn new(ttl_ms: i64) -> Self {
-        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms, naming: Naming::new() }
+        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms, naming: SubjectInvalidations::new() }
     }
 
     /// No decision made so far is used again.
@@ -108,7 +110,7 @@ impl Decisions {
         }
     }
 
-    fn mark(&self, caller: &Caller) -> Mark {
+    fn mark(&self, caller: &Caller) -> InvalidationMark {
         let handed_on = caller.chain().iter().map(|link| &link.sub);
         self.naming.mark([caller.subject()].into_iter().chain(caller.user()).chain(handed_on))
     }
@@ -116,7 +118,7 @@ impl Decisions {
 
 /// One call that wants to go on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub(crate) struct DecisionRequest<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) tool: &'a ToolVersion,
     /// The server behind the tool, if there is one.
@@ -126,7 +128,7 @@ pub(crate) struct Call<'a> {
     pub(crate) now: UnixMillis,
 }
 
-impl Access {
+impl AccessControl {
     /// Is there anything that decides about calls of this tenant?
     pub(crate) fn has_policies(&self, snapshot: &AccessSnapshot, tenant: &TenantId) -> bool {
         let is_written = snapshot.platform().record.is_some() || snapshot.tenant_policies(tenant).is_some();
@@ -134,7 +136,11 @@ impl Access {
     }
 
     /// What the policies say: those of the platform, those of the tenant and the external engine, all of which must allow.
-    pub(crate) async fn decide(&self, snapshot: &AccessSnapshot, call: Call<'_>) -> Result<Arc<Decision>, Refusal> {
+    pub(crate) async fn decide(
+        &self,
+        snapshot: &AccessSnapshot,
+        call: DecisionRequest<'_>,
+    ) -> Result<Arc<PolicyDecision>, Refusal> {
         if !self.has_policies(snapshot, call.caller.tenant()) {
             // Nobody has written a policy: there is nothing to ask and nothing to remember.
             return Ok(Arc::clone(self.no_policies()));
@@ -175,8 +181,8 @@ impl Access {
     async fn ask<'l>(
         &self,
         layers: impl Iterator<Item = (&'static str, &'l Arc<PolicyLayer>)>,
-        call: Call<'_>,
-    ) -> Result<Result<Arc<Decision>, Denial>, Refusal> {
+        call: DecisionRequest<'_>,
+    ) -> Result<Result<Arc<PolicyDecision>, Denial>, Refusal> {
         let facts = ReachFacts::of(call.tool, call.origin)?;
         let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());
         let layers: Layers = layers
@@ -207,9 +213,13 @@ impl Access {
     }
 }
 
-impl Access {
+impl AccessControl {
     /// What takes long is decided where it holds up nobody else, in places that tenants share.
-    async fn judged_aside(&self, layers: Layers, call: Call<'_>) -> Result<Result<Decision, Denial>, Refusal> {
+    async fn judged_aside(
+        &self,
+        layers: Layers,
+        call: DecisionRequest<'_>,
+    ) -> Result<Result<PolicyDecision, Denial>, Refusal> {
         let (kept, environment) = (KeptCall::of(call), self.environment().to_owned());
         let judging = move || {
             let call = kept.call();
@@ -247,7 +257,7 @@ struct KeptCall {
 }
 
 impl KeptCall {
-    fn of(call: Call<'_>) -> Self {
+    fn of(call: DecisionRequest<'_>) -> Self {
         Self {
             caller: call.caller.clone(),
             tool: call.tool.clone(),
@@ -258,8 +268,8 @@ impl KeptCall {
         }
     }
 
-    fn call(&self) -> Call<'_> {
-        Call {
+    fn call(&self) -> DecisionRequest<'_> {
+        DecisionRequest {
             caller: &self.caller,
             tool: &self.tool,
             origin: self.origin.as_ref(),
@@ -271,8 +281,8 @@ impl KeptCall {
 }
 
 /// What the layers say about every hand.
-fn judged(layers: &Layers, hands: &[Hand<'_>]) -> Result<Decision, Denial> {
-    let mut decision = Decision::default();
+fn judged(layers: &Layers, hands: &[Delegate<'_>]) -> Result<PolicyDecision, Denial> {
+    let mut decision = PolicyDecision::default();
     for (name, layer) in layers {
         if let Some(policies) = &layer.policies {
             decision.add_layer(name, policies, hands)?;
@@ -282,7 +292,7 @@ fn judged(layers: &Layers, hands: &[Hand<'_>]) -> Result<Decision, Denial> {
 }
 
 /// What asking all of them costs.
-fn cost(layers: &Layers, hands: &[Hand<'_>], of: impl Fn(&Policies, &Question<'_>) -> u64) -> u64 {
+fn cost(layers: &Layers, hands: &[Delegate<'_>], of: impl Fn(&Policies, &PolicyQuestion<'_>) -> u64) -> u64 {
     let policies = layers.iter().filter_map(|(_, layer)| layer.policies.as_ref());
     let costs = policies.flat_map(|policies| hands.iter().map(|hand| of(policies, &hand.question)));
     costs.fold(0, u64::saturating_add)
@@ -324,8 +334,8 @@ fn no_decision(error: EngineError) -> Refusal {
     Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
 }
 
-impl Decision {
-    fn add_layer(&mut self, layer: &'static str, policies: &Policies, hands: &[Hand<'_>]) -> Result<(), Denial> {
+impl PolicyDecision {
+    fn add_layer(&mut self, layer: &'static str, policies: &Policies, hands: &[Delegate<'_>]) -> Result<(), Denial> {
         // Lazily: the first denial ends the question.
         self.add(layer, hands.iter().map(|hand| (hand, policies.decide(&hand.question))))
     }
@@ -334,7 +344,7 @@ impl Decision {
     fn add<'h>(
         &mut self,
         layer: &'static str,
-        verdicts: impl Iterator<Item = (&'h Hand<'h>, Verdict)>,
+        verdicts: impl Iterator<Item = (&'h Delegate<'h>, PolicyVerdict)>,
     ) -> Result<(), Denial> {
         let mut determining: Vec<String> = Vec::new();
         for (hand, verdict) in verdicts {
@@ -359,49 +369,53 @@ impl Decision {
 
 /// Somebody in whose name a call is made: the caller, or one who handed the token on.
 #[derive(Debug)]
-pub(super) struct Hand<'a> {
-    pub(super) question: Question<'a>,
+pub(super) struct Delegate<'a> {
+    pub(super) question: PolicyQuestion<'a>,
     is_delegator: bool,
 }
 
-impl Hand<'_> {
+impl Delegate<'_> {
     /// The denial, with the name of the delegator whom it is about.
-    fn denied(&self, verdict: Verdict) -> Verdict {
+    fn denied(&self, verdict: PolicyVerdict) -> PolicyVerdict {
         if !self.is_delegator {
             return verdict;
         }
         let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, self.question.agent);
-        Verdict { reason, ..verdict }
+        PolicyVerdict { reason, ..verdict }
     }
 }
 
 /// Everybody in whose name the call is made, the caller first, each once. Nobody hands on what it may not do itself, whatever
 /// the name it is handed on to; what a link does not say is taken from the token.
-pub(super) fn hands<'a>(caller: &Question<'a>, chain: &'a [Delegator]) -> Vec<Hand<'a>> {
-    let mut hands = vec![Hand { question: *caller, is_delegator: false }];
+pub(super) fn hands<'a>(caller: &PolicyQuestion<'a>, chain: &'a [Delegator]) -> Vec<Delegate<'a>> {
+    let mut hands = vec![Delegate { question: *caller, is_delegator: false }];
     for link in chain {
-        let question = Question {
+        let question = PolicyQuestion {
             agent: &link.sub,
             roles: link.roles.as_deref().unwrap_or(caller.roles),
             scopes: link.scopes.as_deref().unwrap_or(caller.scopes),
             ..*caller
         };
         // An agent that narrowed its own token for one purpose is the same hand, unless its rights were others.
-        let same = |other: &Hand<'_>| {
+        let same = |other: &Delegate<'_>| {
             let other = &other.question;
             (other.agent, other.roles, other.scopes) == (question.agent, question.roles, question.scopes)
         };
         if !hands.iter().any(same) {
-            hands.push(Hand { question, is_delegator: true });
+            hands.push(Delegate { question, is_delegator: true });
         }
     }
     hands
 }
 
-pub(super) fn question<'a>(call: Call<'a>, facts: &'a ReachFacts<'a>, environment: &'a str) -> Question<'a> {
+pub(super) fn question<'a>(
+    call: DecisionRequest<'a>,
+    facts: &'a ReachFacts<'a>,
+    environment: &'a str,
+) -> PolicyQuestion<'a> {
     let (caller, tool) = (call.caller, call.tool);
     let manifest = &tool.manifest;
-    Question {
+    PolicyQuestion {
         tenant: caller.tenant(),
         agent: caller.subject(),
         user: caller.user(),

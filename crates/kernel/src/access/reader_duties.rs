@@ -11,17 +11,17 @@
 use contract::error::{ErrorCode, Refusal};
 use policy::Obligation;
 
-use super::decisions::{Call, hands, question, unusable};
-use super::service::Access;
+use super::decisions::{DecisionRequest, hands, question, unusable};
+use super::service::AccessControl;
 use super::snapshot::AccessSnapshot;
 use super::tool_reach::ReachFacts;
 
-impl Access {
+impl AccessControl {
     /// The obligations of a reader. `None`: the layers deny it the tool. `owns` says that the call was its own.
     pub(crate) async fn demanded_of_reader(
         &self,
         snapshot: &AccessSnapshot,
-        call: Call<'_>,
+        call: DecisionRequest<'_>,
         owns: bool,
     ) -> Result<Option<Vec<Obligation>>, Refusal> {
         match self.decide(snapshot, call).await {
@@ -36,7 +36,7 @@ impl Access {
     fn demanded_without_arguments(
         &self,
         snapshot: &AccessSnapshot,
-        call: Call<'_>,
+        call: DecisionRequest<'_>,
     ) -> Result<Option<Vec<Obligation>>, Refusal> {
         let facts = ReachFacts::of(call.tool, call.origin)?;
         let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());

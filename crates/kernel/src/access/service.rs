@@ -11,14 +11,14 @@ use tokio::sync::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::decisions::{Decision, Decisions};
+use super::decisions::{Decisions, PolicyDecision};
 use super::snapshot::{AccessSnapshot, EVERY_AGENT};
-use crate::computation::Computations;
+use crate::computation::ComputationPermits;
 use crate::fair_places::PlaceUsage;
 use crate::ports::access_store::{
-    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Spending, TenantRecord,
+    AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,
 };
-use crate::ports::change_bus::{Change, ChangeBus};
+use crate::ports::change_bus::{BusChange, ChangeBus};
 use crate::ports::clock::Clock;
 use crate::ports::did_resolver::DidResolver;
 use crate::ports::observer::Observer;
@@ -68,20 +68,20 @@ pub struct AccessParts {
 
 /// The kernel's sense of who may use what.
 #[derive(Debug)]
-pub struct Access {
+pub struct AccessControl {
     snapshot: ArcSwap<AccessSnapshot>,
     parts: AccessParts,
     decisions: Decisions,
-    no_policies: Arc<Decision>,
+    no_policies: Arc<PolicyDecision>,
     /// Where decisions are made that take long.
-    long_decisions: Computations,
+    long_decisions: ComputationPermits,
     /// Orders "store, then snapshot" of concurrent changes. Never taken by calls.
     turn: Mutex<()>,
     /// Tokens of unknown subjects for which the store has been asked.
     looked_for: Mutex<HashSet<Box<str>>>,
 }
 
-impl Access {
+impl AccessControl {
     /// Loads what is in force.
     pub async fn open(parts: AccessParts) -> Result<Self, StoreError> {
         let state = parts.store.load().await?;
@@ -91,7 +91,7 @@ impl Access {
             snapshot: ArcSwap::from_pointee(snapshot),
             decisions: Decisions::new(ttl_ms),
             no_policies: Arc::default(),
-            long_decisions: Computations::default(),
+            long_decisions: ComputationPermits::default(),
             turn: Mutex::new(()),
             looked_for: Mutex::default(),
             parts,
@@ -111,16 +111,21 @@ impl Access {
         tokio::join!(self.reload_when_told(changes), self.forget_when_told(words));
     }
 
-    async fn reload_when_told(&self, mut changes: Receiver<Change>) {
+    async fn reload_when_told(&self, mut changes: Receiver<BusChange>) {
         loop {
             let told = tokio::select! {
                 told = changes.recv() => told,
                 () = self.parts.clock.sleep(REFRESH) => Err(RecvError::Lagged(0)),
             };
             match told {
-                Ok(Change::Access { epoch }) if epoch <= self.snapshot().epoch => {}
-                Ok(Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. }) => {}
-                Ok(Change::Access { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {
+                Ok(BusChange::Access { epoch }) if epoch <= self.snapshot().epoch => {}
+                Ok(
+                    BusChange::Registry { .. }
+                    | BusChange::Servers
+                    | BusChange::Decisions
+                    | BusChange::DecisionsOf { .. },
+                ) => {}
+                Ok(BusChange::Access { .. } | BusChange::Lost) | Err(RecvError::Lagged(_)) => {
                     let _turn = self.turn.lock().await;
                     if let Err(error) = self.reload().await {
                         tracing::error!(%error, "access could not be read anew; what was in force stays in force");
@@ -131,14 +136,14 @@ impl Access {
         }
     }
 
-    async fn forget_when_told(&self, mut words: Receiver<Change>) {
+    async fn forget_when_told(&self, mut words: Receiver<BusChange>) {
         loop {
             match words.recv().await {
                 // What a change of access voids, its epoch does.
-                Ok(Change::Access { .. } | Change::Registry { .. } | Change::Servers) => {}
-                Ok(Change::DecisionsOf { subjects }) => self.decisions.forget_those_of(&subjects),
+                Ok(BusChange::Access { .. } | BusChange::Registry { .. } | BusChange::Servers) => {}
+                Ok(BusChange::DecisionsOf { subjects }) => self.decisions.forget_those_of(&subjects),
                 // A word from an authority outside may be among those that were lost; an epoch tells nothing of it.
-                Ok(Change::Decisions | Change::Lost) | Err(RecvError::Lagged(_)) => self.decisions.forget(),
+                Ok(BusChange::Decisions | BusChange::Lost) | Err(RecvError::Lagged(_)) => self.decisions.forget(),
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
         }
@@ -269,19 +274,19 @@ impl Access {
     }
 
     /// Counts one call against budgets; answers the first token whose budget is used up.
-    pub(crate) async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    pub(crate) async fn spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         self.parts.store.spend(spendings).await
     }
 
-    /// Whether [`Access::spend`] would count one. Nothing is counted.
-    pub(crate) async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    /// Whether [`AccessControl::spend`] would count one. Nothing is counted.
+    pub(crate) async fn would_spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         self.parts.store.would_spend(spendings).await
     }
 
     /// ACC-1: in force here, then told to the others.
     async fn settle(&self, epoch: u64) -> Result<(), StoreError> {
         self.reload().await?;
-        self.parts.bus.publish(Change::Access { epoch }).await;
+        self.parts.bus.publish(BusChange::Access { epoch }).await;
         Ok(())
     }
 
@@ -309,7 +314,7 @@ impl Access {
         &*self.parts.observer
     }
 
-    pub(super) fn long_decisions(&self) -> &Computations {
+    pub(super) fn long_decisions(&self) -> &ComputationPermits {
         &self.long_decisions
     }
 
@@ -330,7 +335,7 @@ impl Access {
         &self.decisions
     }
 
-    pub(super) fn no_policies(&self) -> &Arc<Decision> {
+    pub(super) fn no_policies(&self) -> &Arc<PolicyDecision> {
         &self.no_policies
     }
 

@@ -12,7 +12,7 @@ use policy::{
 };
 
 use crate::ports::access_store::{
-    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
+    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
 use crate::ports::clock::UnixMillis;
 
@@ -89,12 +89,12 @@ impl AccessSnapshot {
         }
         for Revocation { what, issuers, at, .. } in state.revocations {
             match what {
-                Revoked::Token(tenant, id) => {
+                RevokedTokens::Token(tenant, id) => {
                     if let Some(ground) = grounds.get_mut(&tenant) {
                         ground.revoked_tokens.insert(id, issuers);
                     }
                 }
-                Revoked::Subject(tenant, subject) => {
+                RevokedTokens::Subject(tenant, subject) => {
                     if let Some(ground) = grounds.get_mut(&tenant) {
                         ground.revoked.insert(subject, at);
                     }
@@ -154,9 +154,9 @@ impl AccessSnapshot {
     }
 
     /// What one agent of a tenant has. Looked up once, to be asked about many tools.
-    pub(crate) fn view<'a>(&'a self, tenant: &'a TenantId, agent: &Subject) -> View<'a> {
+    pub(crate) fn view<'a>(&'a self, tenant: &'a TenantId, agent: &Subject) -> AgentAccess<'a> {
         let ground = self.grounds.get(tenant);
-        View {
+        AgentAccess {
             tenant,
             tools: ground.map(|ground| ground.record.tools.as_slice()).unwrap_or_default(),
             own: ground.and_then(|ground| ground.activations.get(agent)).map(Vec::as_slice).unwrap_or_default(),
@@ -250,7 +250,7 @@ impl Ground {
 
 /// What one agent of a tenant has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct AgentAccess<'a> {
     tenant: &'a TenantId,
     tools: &'a [ToolPattern],
     own: &'a [Activation],
@@ -258,7 +258,7 @@ pub(crate) struct View<'a> {
     default: VisibilityDefault,
 }
 
-impl<'a> View<'a> {
+impl<'a> AgentAccess<'a> {
     /// Is the tool of the tenant's tier 2? `owner` is the tenant that published it.
     pub(crate) fn has(&self, owner: &TenantId, tool: &ToolId) -> bool {
         self.tools.iter().any(|pattern| pattern.matches(tool)) || owner == self.tenant

@@ -14,7 +14,7 @@ use crate::ports::breaker_history::HistoryQuery;
 use crate::ports::shared_state::{
     BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, SharedStateError,
 };
-use crate::resilience::{BreakerSettings, Move, Resilience};
+use crate::resilience::{BreakerSettings, ManualMove, Resilience};
 
 impl Kernel {
     /// How breakers stand. Without a tenant: the own one's, or all of them for whoever administers the installation.
@@ -39,14 +39,18 @@ impl Kernel {
         &self,
         actor: Actor<'_>,
         key: &BreakerKey,
-        by_hand: Move,
+        by_hand: ManualMove,
     ) -> Result<BreakerReport, Refusal> {
         let caller = self.permitted(actor, Action::ManageBreakers).await?;
         self.tenant_for(actor, &caller, Some(key.tenant())).await?;
         let resilience = self.resilient()?;
         let settings = match known(resilience, key).await? {
             Some(settings) => settings,
-            None if matches!(by_hand, Move::ForceOpen | Move::Open { .. } | Move::OpenUntil { .. }) => {
+            None if matches!(
+                by_hand,
+                ManualMove::ForceOpen | ManualMove::Open { .. } | ManualMove::OpenUntil { .. }
+            ) =>
+            {
                 self.settings_of_service(resilience, key)?
             }
             None => return Err(no_breaker(key).hint("GET /v1/breakers lists those there are")),
@@ -131,15 +135,15 @@ fn no_breaker(key: &BreakerKey) -> Refusal {
     Refusal::new(ErrorCode::E3008, format!("there is no breaker `{key}`"))
 }
 
-fn word_of(by_hand: Move) -> &'static str {
+fn word_of(by_hand: ManualMove) -> &'static str {
     match by_hand {
-        Move::Open { .. } | Move::OpenUntil { .. } => "opened for a time",
-        Move::ForceOpen => "forced open",
-        Move::HalfOpen => "made half-open",
-        Move::Close => "closed",
-        Move::Disable => "disabled",
-        Move::MetricsOnly => "made to count only",
-        Move::Reset => "reset",
+        ManualMove::Open { .. } | ManualMove::OpenUntil { .. } => "opened for a time",
+        ManualMove::ForceOpen => "forced open",
+        ManualMove::HalfOpen => "made half-open",
+        ManualMove::Close => "closed",
+        ManualMove::Disable => "disabled",
+        ManualMove::MetricsOnly => "made to count only",
+        ManualMove::Reset => "reset",
     }
 }
 

@@ -19,8 +19,8 @@ use super::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::recorder::Slot;
-use crate::registry::{Registration, not_admitted};
+use crate::recorder::RecordSlot;
+use crate::registry::{RegistrationOutcome, not_admitted};
 
 /// An act on servers that may be done and has its place in the audit log. Dropped without [`ServerAct::done`], nothing is
 /// recorded: nothing was done.
@@ -29,7 +29,7 @@ pub struct ServerAct<'a> {
     kernel: &'a Kernel,
     actor: Actor<'a>,
     caller: Arc<Principal>,
-    slot: Slot,
+    slot: RecordSlot,
     tenant: TenantId,
 }
 
@@ -82,7 +82,12 @@ impl Kernel {
     }
 
     /// Publishes what a server offers as a tool of its tenant, in the name of whoever put the server there.
-    pub async fn take_in(&self, tenant: &TenantId, document: Value, by: &Subject) -> Result<Registration, Refusal> {
+    pub async fn take_in(
+        &self,
+        tenant: &TenantId,
+        document: Value,
+        by: &Subject,
+    ) -> Result<RegistrationOutcome, Refusal> {
         let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
         if manifest.protocol != Protocol::Mcp || !matches!(manifest.execution, Some(Execution::Mcp { .. })) {
             return Err(Refusal::new(ErrorCode::E3105, "only tools of MCP servers are taken in")

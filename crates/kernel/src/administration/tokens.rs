@@ -3,14 +3,14 @@
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
 use policy::{
-    Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, VerifyingKey, narrow,
+    Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingRequest, Role, SigningKey, VerifyingKey, narrow,
 };
 
 use super::Actor;
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::{MintedToken, is_token_id_of};
-use crate::ports::access_store::{AgentRecord, Revocation, Revoked, RevokedIssuers};
+use crate::ports::access_store::{AgentRecord, Revocation, RevokedIssuers, RevokedTokens};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
 
@@ -30,7 +30,7 @@ pub struct DelegationRequest {
     pub sub: Option<Subject>,
     /// Must be among the delegator's, or `agent`; absent: `agent`.
     pub roles: Option<Vec<Role>>,
-    pub wish: NarrowingWish,
+    pub wish: NarrowingRequest,
     pub session_id: Option<String>,
 }
 
@@ -148,9 +148,9 @@ impl Kernel {
         let gives_up = request.sub.is_none() && own_id && own_issuer;
         let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
         let what = match (&request.jti, &request.sub) {
-            (Some(id), None) => Revoked::Token(caller.tenant().clone(), id.clone()),
+            (Some(id), None) => RevokedTokens::Token(caller.tenant().clone(), id.clone()),
             (None, Some(sub)) => {
-                Revoked::Subject(self.tenant_for(actor, &caller, request.tenant.as_ref()).await?, sub.clone())
+                RevokedTokens::Subject(self.tenant_for(actor, &caller, request.tenant.as_ref()).await?, sub.clone())
             }
             _ => {
                 return Err(Refusal::new(ErrorCode::E3004, "exactly one of `jti` and `sub` is needed")
@@ -164,8 +164,8 @@ impl Kernel {
                 return Err(Refusal::new(ErrorCode::E3004, "`issuer` is no name that an issuer can have")
                     .hint("write the `iss` of the token; `gantry token inspect` shows it"));
             }
-            (Some(issuer), Revoked::Token(..)) => RevokedIssuers::only(issuer),
-            (Some(_), Revoked::Subject(..)) => {
+            (Some(issuer), RevokedTokens::Token(..)) => RevokedIssuers::only(issuer),
+            (Some(_), RevokedTokens::Subject(..)) => {
                 return Err(Refusal::new(ErrorCode::E3004, "`issuer` goes with `jti`")
                     .hint("leave `issuer` out: the tokens of a subject are void whoever issued them"));
             }
@@ -175,8 +175,8 @@ impl Kernel {
         let known = gives_up || self.is_revocable(&what);
         let slot = self.parts.recorder.reserve().await?;
         let note = match &what {
-            Revoked::Token(_, id) => format!("jti {}", id.chars().take(100).collect::<String>()),
-            Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
+            RevokedTokens::Token(_, id) => format!("jti {}", id.chars().take(100).collect::<String>()),
+            RevokedTokens::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
         };
         let needless_from = if gives_up { caller.expires_at_ms().and_then(end_of) } else { None };
         let revocation =
@@ -187,14 +187,14 @@ impl Kernel {
     }
 
     /// Does the tenant have such a token or subject, as far as is known? A revocation of the home tenant holds everywhere.
-    fn is_revocable(&self, what: &Revoked) -> bool {
+    fn is_revocable(&self, what: &RevokedTokens) -> bool {
         let snapshot = self.access().snapshot();
         match what {
-            Revoked::Subject(tenant, subject) => snapshot.knows(tenant, subject),
-            Revoked::Token(tenant, id) if tenant.is_home() => {
+            RevokedTokens::Subject(tenant, subject) => snapshot.knows(tenant, subject),
+            RevokedTokens::Token(tenant, id) if tenant.is_home() => {
                 is_token_id_of(tenant, id) || snapshot.tenants().iter().any(|record| is_token_id_of(&record.tenant, id))
             }
-            Revoked::Token(tenant, id) => is_token_id_of(tenant, id),
+            RevokedTokens::Token(tenant, id) => is_token_id_of(tenant, id),
         }
     }
 

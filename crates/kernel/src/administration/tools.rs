@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::Actor;
 use crate::identity::Principal;
-use crate::insights::Happening;
+use crate::insights::VersionEvent;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::registry_store::Quarantine;
-use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admitted};
+use crate::ports::registry_store::ToolQuarantine;
+use crate::registry::{LifecycleAction, RegisteredTool, RegistrationOutcome, ToolVersion, not_admitted};
 
 /// Longest reason of a quarantine or release.
 const REASON_CHARS_MAX: usize = 500;
@@ -28,7 +28,7 @@ const NO_WAY_TO_SAVE: &str = "a tool of this kind has no way to save checkpoints
 
 impl Kernel {
     /// Publishes the manifest in `document` as a tool of the caller's tenant, naming every reason against it at once.
-    pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
+    pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<RegistrationOutcome, Refusal> {
         self.publish_for(actor, None, document).await
     }
 
@@ -38,7 +38,7 @@ impl Kernel {
         actor: Actor<'_>,
         tenant: Option<&TenantId>,
         document: Value,
-    ) -> Result<Registration, Refusal> {
+    ) -> Result<RegistrationOutcome, Refusal> {
         let caller = self.permitted(actor, Action::PublishTool).await?;
         let tenant = self.tenant_for(actor, &caller, tenant).await?;
         // Before the rules: what was published under the rules of an earlier release stays published.
@@ -106,7 +106,7 @@ impl Kernel {
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
+        let may_know = |tool: &RegisteredTool| tool.tenant == *caller.tenant() || sight.knows(tool);
         let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action, may_know).await?;
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
@@ -114,7 +114,7 @@ impl Kernel {
         if let (LifecycleAction::Remove, Some(insights)) = (action, self.insights()) {
             let (at, by) = (self.clock().now(), json!({ "by": caller.subject() }));
             for version in &changed {
-                insights.happened(Happening::about(version, EventName::ToolVersionRemoved, at, by.clone())).await;
+                insights.happened(VersionEvent::about(version, EventName::ToolVersionRemoved, at, by.clone())).await;
             }
         }
         Ok(changed)
@@ -128,14 +128,14 @@ impl Kernel {
         tenant: Option<&TenantId>,
         tool: &str,
         reason: &str,
-    ) -> Result<Quarantine, Refusal> {
+    ) -> Result<ToolQuarantine, Refusal> {
         let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
         let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let reason = self.reason(reason)?;
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
+        let may_know = |tool: &RegisteredTool| tool.tenant == tenant || sight.knows(tool);
         let by = (reason, caller.subject(), caller.tenant());
         let held = self.registry().quarantine(&tenant, tool, by, may_know).await?;
         let note = format!("quarantine {}{}: {}", held.tool, of_tenant(&caller, &tenant), held.reason);
@@ -159,7 +159,7 @@ impl Kernel {
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
+        let may_know = |tool: &RegisteredTool| tool.tenant == tenant || sight.knows(tool);
         let released = self.registry().release(&tenant, tool, caller.tenant(), may_know).await?;
         let note = format!("release {released}{}: {reason}", of_tenant(&caller, &tenant));
         let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));

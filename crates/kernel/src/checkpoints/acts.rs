@@ -12,15 +12,15 @@ use policy::Action;
 
 use super::codec::{self, CodecError};
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX};
-use super::resuming::{is_of, opened};
-use super::{Checkpoints, Resumed, none_kept, not_there};
+use super::resume::{is_of, opened};
+use super::{Checkpoints, ResumedState, none_kept, not_there};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::ReaderMask;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, Promoted, Saved,
+    CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
 };
 
 /// Checkpoints freed in one transaction, and transactions of one cleaning.
@@ -86,7 +86,7 @@ impl Kernel {
         let label = checked_label(label)?;
         let (caller, tenant) = self.keeper_of_checkpoints(actor, tenant).await?;
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
-        let Resumed { record, .. } = self.newest_of(&caller, &tenant, invocation).await?;
+        let ResumedState { record, .. } = self.newest_of(&caller, &tenant, invocation).await?;
         let page = ListPage { after: None, limit: LIST_MAX };
         if checkpoints.list(&tenant, invocation, page).await?.len() == LIST_MAX {
             return Err(Refusal::new(ErrorCode::E3906, format!("a call has at most {LIST_MAX} checkpoints"))
@@ -110,8 +110,8 @@ impl Kernel {
         let sealed = sealed.unwrap_or(Err(CodecError::Corrupt));
         let (sealed, _) = sealed.map_err(|error| error.refusal())?;
         match checkpoints.store.save(&sealed, None, None).await.map_err(|error| error.refusal())? {
-            Saved::Kept => {}
-            Saved::BaseGone | Saved::Foreign | Saved::Fenced => {
+            SaveOutcome::Kept => {}
+            SaveOutcome::BaseGone | SaveOutcome::Foreign | SaveOutcome::Fenced => {
                 return Err(Refusal::new(ErrorCode::E3908, "the call has gone on meanwhile").hint("look again"));
             }
         }
@@ -141,15 +141,15 @@ impl Kernel {
             return Err(still_running());
         }
         // One that cannot be gone on from must not become the newest.
-        let Resumed { record, .. } = opened(chain).await.map_err(|error| error.refusal())?;
+        let ResumedState { record, .. } = opened(chain).await.map_err(|error| error.refusal())?;
         let slot = self.parts.recorder.reserve().await?;
         let keep = checkpoints.retention.rolled_back;
         // On a store that others have, what runs elsewhere is asked about in the same act.
         let promoted = checkpoints.store.promote(&tenant, invocation, id, keep, checkpoints.is_shared).await;
         match promoted.map_err(|error| error.refusal())? {
-            Promoted::Newest => {}
-            Promoted::Running => return Err(still_running()),
-            Promoted::NotThere => return Err(not_there(&id.to_string())),
+            PromoteOutcome::Newest => {}
+            PromoteOutcome::Running => return Err(still_running()),
+            PromoteOutcome::NotThere => return Err(not_there(&id.to_string())),
         }
         slot.record_durably(self.noted(actor, &caller, &record.head, "rolled back to")).await?;
         Ok(record.head)
@@ -200,7 +200,7 @@ impl Kernel {
         caller: &Principal,
         tenant: &TenantId,
         invocation: InvocationId,
-    ) -> Result<Resumed, Refusal> {
+    ) -> Result<ResumedState, Refusal> {
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
         let nothing = || {
             Refusal::new(ErrorCode::E3903, format!("there is no checkpoint of invocation `{invocation}` here"))

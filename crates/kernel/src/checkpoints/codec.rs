@@ -77,7 +77,7 @@ impl CodecError {
 
 /// What a later checkpoint may be a delta against.
 #[derive(Debug, Clone)]
-pub struct Base {
+pub struct DeltaBase {
     pub id: CheckpointId,
     /// How many deltas are below it.
     pub chain: u8,
@@ -90,9 +90,9 @@ pub struct Base {
 /// If something is beyond its bound.
 pub fn seal(
     record: &CheckpointRecord,
-    base: Option<&Base>,
+    base: Option<&DeltaBase>,
     gzip_from: usize,
-) -> Result<(SealedCheckpoint, Base), CodecError> {
+) -> Result<(SealedCheckpoint, DeltaBase), CodecError> {
     record.state.check()?;
     let content: Arc<[u8]> = record.content()?.into();
     if content.len() > CONTENT_BYTES_MAX {
@@ -125,14 +125,14 @@ pub fn seal(
         payload,
     };
     sealed.seal = seal_of(&sealed);
-    Ok((sealed, Base { id, chain, content }))
+    Ok((sealed, DeltaBase { id, chain, content }))
 }
 
 /// Opens the first of a chain; the others are what it is based on, in this order.
 ///
 /// # Errors
 /// If any of them is damaged, too large, of an unknown version, or not the one that is needed.
-pub fn open(chain: &[SealedCheckpoint]) -> Result<(CheckpointRecord, Base), CodecError> {
+pub fn open(chain: &[SealedCheckpoint]) -> Result<(CheckpointRecord, DeltaBase), CodecError> {
     if chain.is_empty() || chain.len() > usize::from(CHAIN_MAX) + 1 {
         return Err(CodecError::Corrupt);
     }
@@ -149,7 +149,7 @@ pub fn open(chain: &[SealedCheckpoint]) -> Result<(CheckpointRecord, Base), Code
     }
     let (Some(first), Some((id, content))) = (chain.first(), below) else { return Err(CodecError::Corrupt) };
     let record = CheckpointRecord::read(&first.head, &content)?;
-    Ok((record, Base { id, chain: first.chain, content: content.into() }))
+    Ok((record, DeltaBase { id, chain: first.chain, content: content.into() }))
 }
 
 fn content_of(sealed: &SealedCheckpoint, base: Option<&[u8]>) -> Result<Vec<u8>, CodecError> {

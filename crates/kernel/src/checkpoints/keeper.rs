@@ -25,15 +25,17 @@ use contract::version::Version;
 use policy::CallOwner;
 use tokio::sync::Notify;
 
-use super::codec::{self, Base, CodecError};
+use super::codec::{self, CodecError, DeltaBase};
 use super::plan::CheckpointPlan;
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX, SavedState};
-use super::{Checkpoints, Resumed, Underway};
-use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointHead, CheckpointId, Ending, Saved, SealedCheckpoint};
+use super::{Checkpoints, ResumedState, RunningResume};
+use crate::ports::checkpoint_store::{
+    ATTEMPT_LEASE, CheckpointEnding, CheckpointHead, CheckpointId, SaveOutcome, SealedCheckpoint,
+};
 use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::companion::{Progress, Snapshot};
 use crate::ports::entropy::Entropy;
 use crate::ports::registry_store::StoreError;
+use crate::ports::tool_companion::{ToolProgress, ToolSnapshot};
 
 /// Checkpoints that an answer names; the newest ones.
 const NOTES_MAX: usize = 100;
@@ -46,7 +48,7 @@ const LAST_WRITE_MAX: Duration = Duration::from_secs(5);
 
 /// Whose state it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Whose {
+pub(crate) struct CheckpointOwner {
     pub(crate) tenant: TenantId,
     pub(crate) invocation: InvocationId,
     pub(crate) owner: CallOwner,
@@ -59,10 +61,10 @@ pub(crate) struct Whose {
 
 /// Keeps the state of one call.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct CheckpointKeeper {
     checkpoints: Arc<Checkpoints>,
     plan: CheckpointPlan,
-    whose: Whose,
+    whose: CheckpointOwner,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     /// The tool's last word about how far it is.
@@ -72,7 +74,7 @@ pub(crate) struct Keeper {
     news: Notify,
     /// Did an earlier attempt of this very call leave something behind?
     continues: bool,
-    _underway: Underway,
+    _underway: RunningResume,
 }
 
 /// What was written so far, and what waits.
@@ -82,8 +84,8 @@ struct Line {
     since: Duration,
     waiting: Option<Waiting>,
     /// The newest of all, and the newest of those that are not micro.
-    newest: Option<Base>,
-    durable: Option<Base>,
+    newest: Option<DeltaBase>,
+    durable: Option<DeltaBase>,
     parent: Option<CheckpointId>,
     notes: VecDeque<CheckpointNote>,
     /// The newest that outlives the success of the call.
@@ -103,7 +105,7 @@ struct Waiting {
 
 /// What an answer says about checkpoints.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Summary {
+pub(crate) struct CheckpointSummary {
     pub(crate) notes: Vec<CheckpointNote>,
     /// The newest that is still kept.
     pub(crate) newest: Option<CheckpointId>,
@@ -111,7 +113,7 @@ pub(crate) struct Summary {
 
 /// Writes what waits whenever its time has come, and says that the attempt runs. Ends only if another attempt has taken the
 /// invocation over (KEEP-4); otherwise whoever runs the call drops it.
-pub(crate) async fn tend(keeper: Option<&Keeper>) {
+pub(crate) async fn tend(keeper: Option<&CheckpointKeeper>) {
     let Some(keeper) = keeper else { return std::future::pending().await };
     let writing = async {
         loop {
@@ -130,12 +132,12 @@ pub(crate) async fn tend(keeper: Option<&Keeper>) {
     }
 }
 
-impl Keeper {
+impl CheckpointKeeper {
     pub(crate) fn new(
         checkpoints: Arc<Checkpoints>,
         plan: CheckpointPlan,
-        whose: Whose,
-        (resumed, underway): (Option<&Resumed>, Underway),
+        whose: CheckpointOwner,
+        (resumed, underway): (Option<&ResumedState>, RunningResume),
         (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
     ) -> Self {
         // A base is of the same invocation, so only another attempt of the same call can go on with its chain.
@@ -172,7 +174,7 @@ impl Keeper {
         loop {
             self.clock.sleep(ATTEMPT_LEASE / 3).await;
             if self.is_lost(ATTEMPT_LEASE).await {
-                let Whose { tool, invocation, .. } = &self.whose;
+                let CheckpointOwner { tool, invocation, .. } = &self.whose;
                 tracing::warn!(%tool, %invocation, "another attempt has taken the invocation over; this one is ended");
                 return;
             }
@@ -181,7 +183,7 @@ impl Keeper {
 
     /// Says that the attempt runs for this long. A store that does not answer has not given it to anybody else yet.
     async fn is_lost(&self, span: Duration) -> bool {
-        let Whose { tenant, invocation, fence: Some(fence), .. } = &self.whose else { return false };
+        let CheckpointOwner { tenant, invocation, fence: Some(fence), .. } = &self.whose else { return false };
         match self.checkpoints.store.claim(tenant, *invocation, Some(*fence), span).await {
             Ok(held) => held.is_none(),
             Err(error) => {
@@ -192,7 +194,7 @@ impl Keeper {
     }
 
     /// The tool has come this far; the next checkpoint says so.
-    pub(crate) fn progress(&self, progress: &Progress) {
+    pub(crate) fn progress(&self, progress: &ToolProgress) {
         let mut known = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let (percent, phase) = &mut *known;
         *percent = progress.percent.or(*percent);
@@ -202,8 +204,8 @@ impl Keeper {
     }
 
     /// Keeps a state, now or soon.
-    pub(crate) async fn save(&self, snapshot: Snapshot) -> Result<CheckpointId, Refusal> {
-        let Snapshot { name, state, counters, binaries, document_versions } = snapshot;
+    pub(crate) async fn save(&self, snapshot: ToolSnapshot) -> Result<CheckpointId, Refusal> {
+        let ToolSnapshot { name, state, counters, binaries, document_versions } = snapshot;
         let (progress_percent, phase) = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let state = SavedState { progress_percent, phase, counters, custom_state: state, binaries, document_versions };
         let bytes = state.check().map_err(|error| error.refusal())?;
@@ -238,7 +240,7 @@ impl Keeper {
     }
 
     /// The call has ended: its last state is written if it may be wanted again, and what is not wanted any more goes.
-    pub(crate) async fn conclude(&self, succeeded: bool) -> Summary {
+    pub(crate) async fn conclude(&self, succeeded: bool) -> CheckpointSummary {
         let ended = async {
             let mut line = self.line.lock().await;
             if succeeded {
@@ -254,22 +256,23 @@ impl Keeper {
                 self.settle(succeeded).await;
             }
             self.is_lost(Duration::ZERO).await;
-            Summary { notes, newest }
+            CheckpointSummary { notes, newest }
         };
         tokio::select! {
             biased;
             summary = ended => summary,
             () = self.clock.sleep(LAST_WRITE_MAX) => {
                 tracing::warn!(tool = %self.whose.tool, invocation = %self.whose.invocation, "the last checkpoint of a call was not written in time");
-                Summary::default()
+                CheckpointSummary::default()
             }
         }
     }
 
     async fn settle(&self, succeeded: bool) {
         let Checkpoints { store, retention, .. } = &*self.checkpoints;
-        let ending = if succeeded { Ending::Completed } else { Ending::Failed { keep: retention.failed } };
-        let Whose { tenant, invocation, owner, fence, .. } = &self.whose;
+        let ending =
+            if succeeded { CheckpointEnding::Completed } else { CheckpointEnding::Failed { keep: retention.failed } };
+        let CheckpointOwner { tenant, invocation, owner, fence, .. } = &self.whose;
         if let Err(error) = store.settle(tenant, *invocation, owner, *fence, ending).await {
             // They go when their time is over.
             tracing::warn!(error = &error as &dyn std::error::Error, %invocation, "the checkpoints of a call could not be settled");
@@ -312,7 +315,7 @@ impl Keeper {
         kind: CheckpointKind,
         label: Option<String>,
     ) -> Result<(), SaveError> {
-        let Whose { tenant, invocation, owner, tool, version, fence } = self.whose.clone();
+        let CheckpointOwner { tenant, invocation, owner, tool, version, fence } = self.whose.clone();
         let Waiting { id, at, state, bytes } = waiting.clone();
         let head = CheckpointHead {
             id,
@@ -331,15 +334,15 @@ impl Keeper {
         let keep = self.checkpoints.retention.of(kind);
         let (sealed, mut made) = self.seal(&record, bytes, base).await?;
         let mut saved = self.checkpoints.store.save(&sealed, fence, keep).await?;
-        if saved == Saved::BaseGone {
+        if saved == SaveOutcome::BaseGone {
             let (whole, own) = self.seal(&record, bytes, None).await?;
             made = own;
             saved = self.checkpoints.store.save(&whole, fence, keep).await?;
         }
         match saved {
-            Saved::Kept => {}
-            Saved::BaseGone | Saved::Foreign => return Err(SaveError::Foreign),
-            Saved::Fenced => return Err(SaveError::Fenced),
+            SaveOutcome::Kept => {}
+            SaveOutcome::BaseGone | SaveOutcome::Foreign => return Err(SaveError::Foreign),
+            SaveOutcome::Fenced => return Err(SaveError::Fenced),
         }
         line.parent = Some(id);
         if kind != CheckpointKind::Micro {
@@ -362,8 +365,8 @@ impl Keeper {
         &self,
         record: &Arc<CheckpointRecord>,
         bytes: usize,
-        base: Option<Base>,
-    ) -> Result<(SealedCheckpoint, Base), SaveError> {
+        base: Option<DeltaBase>,
+    ) -> Result<(SealedCheckpoint, DeltaBase), SaveError> {
         let gzip_from = self.plan.gzip_from;
         if bytes.max(base.as_ref().map_or(0, |base| base.content.len())) <= INLINE_BYTES_MAX {
             return Ok(codec::seal(record, base.as_ref(), gzip_from)?);

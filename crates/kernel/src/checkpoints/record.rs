@@ -58,7 +58,7 @@ pub struct CheckpointRecord {
 impl SavedState {
     /// Within every bound? Gives about how many bytes it will take as text.
     pub(crate) fn check(&self) -> Result<usize, CodecError> {
-        let mut room = Room { left: STATE_BYTES_MAX };
+        let mut room = SizeLimit { left: STATE_BYTES_MAX };
         if serde_json::to_writer(&mut room, &self.custom_state).is_err() {
             return Err(CodecError::TooLarge { what: "state", max: STATE_BYTES_MAX });
         }
@@ -195,11 +195,11 @@ fn is_deeper(value: &Value, than: usize) -> bool {
 }
 
 /// Counts what is written, and stops at the bound.
-struct Room {
+struct SizeLimit {
     left: usize,
 }
 
-impl std::io::Write for Room {
+impl std::io::Write for SizeLimit {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| std::io::Error::other("no room"))?;
         Ok(bytes.len())

@@ -22,7 +22,7 @@ pub const CALM: f64 = 0.8;
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
+pub enum AlertRule {
     ToolDegraded,
     LatencyRegression,
     TimeoutClassMismatch,
@@ -33,7 +33,7 @@ pub enum Rule {
     ApprovalQueueBacklog,
 }
 
-impl Rule {
+impl AlertRule {
     /// The rules about one version of a tool.
     pub const OF_TOOLS: [Self; 5] = [
         Self::ToolDegraded,
@@ -74,12 +74,12 @@ impl Rule {
 
 /// What is measured against what.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
+pub struct AlertReading {
     pub value: f64,
     pub threshold: f64,
 }
 
-impl Reading {
+impl AlertReading {
     /// How much of the threshold is reached.
     fn ratio(self) -> f64 {
         if self.threshold > 0.0 {
@@ -94,21 +94,21 @@ impl Reading {
 
 /// How long a reading has to stay before anything changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hold {
+pub struct AlertHold {
     pub raise_after: Duration,
     pub resolve_after: Duration,
 }
 
 /// Where one alert stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Standing {
+pub enum AlertState {
     /// Nothing is raised; above the threshold since then, if it is.
     Quiet { over_since: Option<Duration> },
     /// Raised; calm since then, if it is.
     Raised { at: UnixMillis, calm_since: Option<Duration> },
 }
 
-impl Default for Standing {
+impl Default for AlertState {
     fn default() -> Self {
         Self::Quiet { over_since: None }
     }
@@ -116,7 +116,7 @@ impl Default for Standing {
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum AlertChange {
     Raised,
     /// Raised at that time, and over.
     Resolved {
@@ -126,33 +126,33 @@ pub enum Turn {
 
 /// One step: where the alert stands after this reading, and whether that is news.
 pub fn next(
-    standing: Standing,
-    reading: Option<Reading>,
+    standing: AlertState,
+    reading: Option<AlertReading>,
     (now, wall): (Duration, UnixMillis),
-    hold: Hold,
-) -> (Standing, Option<Turn>) {
-    let ratio = reading.map(Reading::ratio);
+    hold: AlertHold,
+) -> (AlertState, Option<AlertChange>) {
+    let ratio = reading.map(AlertReading::ratio);
     match standing {
-        Standing::Quiet { over_since } => {
+        AlertState::Quiet { over_since } => {
             if !ratio.is_some_and(|ratio| ratio > 1.0) {
-                return (Standing::default(), None);
+                return (AlertState::default(), None);
             }
             let since = over_since.unwrap_or(now);
             if now.saturating_sub(since) >= hold.raise_after {
-                (Standing::Raised { at: wall, calm_since: None }, Some(Turn::Raised))
+                (AlertState::Raised { at: wall, calm_since: None }, Some(AlertChange::Raised))
             } else {
-                (Standing::Quiet { over_since: Some(since) }, None)
+                (AlertState::Quiet { over_since: Some(since) }, None)
             }
         }
-        Standing::Raised { at, calm_since } => {
+        AlertState::Raised { at, calm_since } => {
             if ratio.is_some_and(|ratio| ratio > CALM) {
-                return (Standing::Raised { at, calm_since: None }, None);
+                return (AlertState::Raised { at, calm_since: None }, None);
             }
             let since = calm_since.unwrap_or(now);
             if now.saturating_sub(since) >= hold.resolve_after {
-                (Standing::default(), Some(Turn::Resolved { raised_at: at }))
+                (AlertState::default(), Some(AlertChange::Resolved { raised_at: at }))
             } else {
-                (Standing::Raised { at, calm_since: Some(since) }, None)
+                (AlertState::Raised { at, calm_since: Some(since) }, None)
             }
         }
     }
@@ -173,7 +173,7 @@ impl Reclassify {
 /// An alert, for those who are told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    pub rule: Rule,
+    pub rule: AlertRule,
     /// Whose: the tenant of the tool or of the queue.
     pub tenant: TenantId,
     pub tool: Option<(ToolId, Version)>,
@@ -181,7 +181,7 @@ pub struct Alert {
     /// There once it is over.
     pub resolved_at: Option<UnixMillis>,
     /// As it was read last; `None` if nobody calls any more.
-    pub reading: Option<Reading>,
+    pub reading: Option<AlertReading>,
     pub suggestion: Option<Reclassify>,
 }
 
@@ -191,13 +191,13 @@ mod tests {
 
     use super::*;
 
-    const HOLD: Hold = Hold { raise_after: Duration::from_secs(60), resolve_after: Duration::from_secs(300) };
+    const HOLD: AlertHold = AlertHold { raise_after: Duration::from_secs(60), resolve_after: Duration::from_secs(300) };
 
-    fn run(readings: impl IntoIterator<Item = Option<f64>>) -> Vec<(u64, Turn)> {
-        let mut standing = Standing::default();
+    fn run(readings: impl IntoIterator<Item = Option<f64>>) -> Vec<(u64, AlertChange)> {
+        let mut standing = AlertState::default();
         let mut turns = Vec::new();
         for (second, value) in (0_u64..).step_by(15).zip(readings) {
-            let reading = value.map(|value| Reading { value, threshold: 1.0 });
+            let reading = value.map(|value| AlertReading { value, threshold: 1.0 });
             let (now, wall) = (Duration::from_secs(second), UnixMillis(i64::try_from(second).unwrap() * 1000));
             let (after, turn) = next(standing, reading, (now, wall), HOLD);
             standing = after;
@@ -210,7 +210,7 @@ mod tests {
     fn it_is_raised_after_a_while_and_resolved_after_another() {
         let readings = [vec![Some(2.0); 10], vec![Some(0.1); 40]].concat();
         let raised_at = UnixMillis(60_000);
-        assert_eq!(run(readings), [(60, Turn::Raised), (450, Turn::Resolved { raised_at })]);
+        assert_eq!(run(readings), [(60, AlertChange::Raised), (450, AlertChange::Resolved { raised_at })]);
         assert_eq!(run(vec![Some(2.0), Some(2.0), Some(0.9), Some(2.0), Some(2.0)]), [], "never long enough");
     }
 
@@ -218,7 +218,7 @@ mod tests {
     fn trembling_about_the_threshold_raises_once() {
         let trembling = (0..200).map(|n| Some(if n % 3 == 0 { 0.9 } else { 1.1 }));
         let readings: Vec<_> = vec![Some(1.5); 6].into_iter().chain(trembling).collect();
-        assert_eq!(run(readings), [(60, Turn::Raised)]);
+        assert_eq!(run(readings), [(60, AlertChange::Raised)]);
     }
 
     #[test]
@@ -226,13 +226,13 @@ mod tests {
         let turns = run([vec![Some(2.0); 6], vec![None; 30]].concat());
         assert_eq!(turns.len(), 2, "{turns:?}");
         assert_eq!(run(vec![None; 50]), []);
-        assert_eq!(Reading { value: 1.0, threshold: 0.0 }.ratio(), f64::INFINITY);
+        assert_eq!(AlertReading { value: 1.0, threshold: 0.0 }.ratio(), f64::INFINITY);
     }
 
     #[test]
     fn every_rule_has_its_name() {
-        for rule in Rule::ALL {
-            assert_eq!(Rule::of_word(rule.as_str()), Some(rule));
+        for rule in AlertRule::ALL {
+            assert_eq!(AlertRule::of_word(rule.as_str()), Some(rule));
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
         fn raised_and_resolved_take_turns(readings in prop::collection::vec(prop::option::of(0.0_f64..2.0), 0..400)) {
             let turns = run(readings);
             for (number, (_, turn)) in turns.iter().enumerate() {
-                prop_assert_eq!(matches!(turn, Turn::Raised), number % 2 == 0);
+                prop_assert_eq!(matches!(turn, AlertChange::Raised), number % 2 == 0);
             }
             for pair in turns.windows(2) {
                 prop_assert!(pair[1].0 > pair[0].0);

@@ -6,7 +6,7 @@
 use contract::manifest::TimeoutClass;
 
 use super::HealthSettings;
-use super::window::Counts;
+use super::window::HealthCounts;
 
 const ERROR_WEIGHT: f64 = 0.5;
 const LATENCY_WEIGHT: f64 = 0.3;
@@ -17,7 +17,7 @@ const DEGRADED: f64 = 0.5;
 
 /// How a version fares, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Condition {
+pub enum HealthCondition {
     Healthy,
     Degraded,
     Unhealthy,
@@ -25,7 +25,7 @@ pub enum Condition {
     Unknown,
 }
 
-impl Condition {
+impl HealthCondition {
     /// The word of a score.
     pub fn of(score: Option<f64>) -> Self {
         match score {
@@ -48,7 +48,7 @@ impl Condition {
 }
 
 /// From 0 (as ill as can be) to 1; `None` without calls.
-pub fn score(counts: &Counts, class: TimeoutClass, settings: &HealthSettings) -> Option<f64> {
+pub fn score(counts: &HealthCounts, class: TimeoutClass, settings: &HealthSettings) -> Option<f64> {
     let penalty = |share: f64, most: f64| (share / most.max(f64::EPSILON)).clamp(0.0, 1.0);
     let errors = penalty(counts.error_rate()?, settings.error_rate_max);
     let timeouts = penalty(counts.timeout_rate()?, settings.timeout_rate_max);
@@ -58,7 +58,7 @@ pub fn score(counts: &Counts, class: TimeoutClass, settings: &HealthSettings) ->
 
 /// The smallest class that has room for these calls (REG-025). A call that was cut off at the end of its class took as
 /// long as the class allows, so it asks for the next one. External I/O and checkpoints are for a person to judge.
-pub fn implied_class(counts: &Counts) -> Option<TimeoutClass> {
+pub fn implied_class(counts: &HealthCounts) -> Option<TimeoutClass> {
     let p99_ms = counts.p99()?.as_secs_f64() * 1e3;
     // Buckets are a quarter of a doubling wide: what was cut off at the limit may be found a little below it.
     let fits = |class: &TimeoutClass| p99_ms < class.max_ms() as f64 * 0.85;
@@ -72,27 +72,28 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::window::{Ending, Window};
+    use super::super::window::{HealthOutcome, HealthWindow};
     use super::*;
 
-    fn counts(well: u64, failed: u64, timed_out: u64, took: Duration) -> Counts {
-        let mut window = Window::default();
-        let endings = [(Ending::Well, well), (Ending::Failed, failed), (Ending::TimedOut, timed_out)];
+    fn counts(well: u64, failed: u64, timed_out: u64, took: Duration) -> HealthCounts {
+        let mut window = HealthWindow::default();
+        let endings =
+            [(HealthOutcome::Well, well), (HealthOutcome::Failed, failed), (HealthOutcome::TimedOut, timed_out)];
         for (ending, count) in endings {
             (0..count).for_each(|_| window.note(Duration::ZERO, ending, took));
         }
         window.counts(Duration::ZERO)
     }
 
-    fn of(counts: &Counts) -> f64 {
+    fn of(counts: &HealthCounts) -> f64 {
         score(counts, TimeoutClass::Standard, &HealthSettings::default()).unwrap()
     }
 
     #[test]
     fn nothing_is_said_of_what_nobody_calls() {
-        let none = score(&Counts::default(), TimeoutClass::Standard, &HealthSettings::default());
-        assert_eq!((none, Condition::of(none)), (None, Condition::Unknown));
-        assert_eq!(implied_class(&Counts::default()), None);
+        let none = score(&HealthCounts::default(), TimeoutClass::Standard, &HealthSettings::default());
+        assert_eq!((none, HealthCondition::of(none)), (None, HealthCondition::Unknown));
+        assert_eq!(implied_class(&HealthCounts::default()), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const SLOT_MS: u128 = WINDOW.as_millis() / SLOTS as u128;
 
 /// How a call ended, as far as the health of its tool is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum HealthOutcome {
     Well,
     /// The tool, or what is behind it, failed.
     Failed,
@@ -29,7 +29,7 @@ pub enum Ending {
 
 /// Calls of some time, counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct HealthCounts {
     pub calls: u64,
     pub errors: u64,
     pub timeouts: u64,
@@ -38,13 +38,13 @@ pub struct Counts {
     pub latencies: Latencies,
 }
 
-impl Counts {
-    fn note(&mut self, ending: Ending, took: Duration) {
+impl HealthCounts {
+    fn note(&mut self, ending: HealthOutcome, took: Duration) {
         self.calls += 1;
-        self.errors += u64::from(ending != Ending::Well);
-        self.timeouts += u64::from(ending == Ending::TimedOut);
-        self.schema_violations += u64::from(ending == Ending::BrokeItsSchema);
-        self.unreadable += u64::from(ending == Ending::Unreadable);
+        self.errors += u64::from(ending != HealthOutcome::Well);
+        self.timeouts += u64::from(ending == HealthOutcome::TimedOut);
+        self.schema_violations += u64::from(ending == HealthOutcome::BrokeItsSchema);
+        self.unreadable += u64::from(ending == HealthOutcome::Unreadable);
         self.latencies.note(took);
     }
 
@@ -66,27 +66,27 @@ impl Counts {
 
 /// The window of one version.
 #[derive(Debug, Clone, Default)]
-pub struct Window {
-    slots: [(u64, Counts); SLOTS],
+pub struct HealthWindow {
+    slots: [(u64, HealthCounts); SLOTS],
 }
 
-impl Window {
+impl HealthWindow {
     /// Counts a call that ended at this moment.
-    pub fn note(&mut self, now: Duration, ending: Ending, took: Duration) {
+    pub fn note(&mut self, now: Duration, ending: HealthOutcome, took: Duration) {
         let number = number_of(now);
         if let Some((of, counts)) = self.slots.get_mut(slot_of(number)) {
             if *of != number {
-                (*of, *counts) = (number, Counts::default());
+                (*of, *counts) = (number, HealthCounts::default());
             }
             counts.note(ending, took);
         }
     }
 
     /// Everything in the window that ends at this moment.
-    pub fn counts(&self, now: Duration) -> Counts {
+    pub fn counts(&self, now: Duration) -> HealthCounts {
         let newest = number_of(now);
         let oldest = newest.saturating_sub(SLOTS as u64 - 1);
-        let mut sum = Counts::default();
+        let mut sum = HealthCounts::default();
         for (_, counts) in self.slots.iter().filter(|(of, _)| (oldest..=newest).contains(of)) {
             sum.calls += counts.calls;
             sum.errors += counts.errors;
@@ -120,8 +120,8 @@ mod tests {
     fn a_call_counts_for_twelve_minutes_at_least_and_fifteen_at_most() {
         for minute in 0..30 {
             let at = Duration::from_secs(minute * 60);
-            let mut window = Window::default();
-            window.note(at, Ending::TimedOut, TOOK);
+            let mut window = HealthWindow::default();
+            window.note(at, HealthOutcome::TimedOut, TOOK);
             assert_eq!(window.counts(at + Duration::from_secs(12 * 60 - 1)).timeouts, 1, "{minute}");
             assert_eq!(window.counts(at + WINDOW).calls, 0, "{minute}");
         }
@@ -129,14 +129,16 @@ mod tests {
 
     #[test]
     fn every_failure_is_an_error_and_only_some_are_something_else() {
-        let mut window = Window::default();
-        for ending in [Ending::Well, Ending::Failed, Ending::TimedOut, Ending::BrokeItsSchema] {
+        let mut window = HealthWindow::default();
+        for ending in
+            [HealthOutcome::Well, HealthOutcome::Failed, HealthOutcome::TimedOut, HealthOutcome::BrokeItsSchema]
+        {
             window.note(Duration::ZERO, ending, TOOK);
         }
         let counts = window.counts(Duration::ZERO);
         assert_eq!((counts.calls, counts.errors, counts.timeouts, counts.schema_violations), (4, 3, 1, 1));
         assert_eq!((counts.error_rate(), counts.timeout_rate()), (Some(0.75), Some(0.25)));
-        assert_eq!((Counts::default().error_rate(), Counts::default().p99()), (None, None));
+        assert_eq!((HealthCounts::default().error_rate(), HealthCounts::default().p99()), (None, None));
     }
 
     proptest! {
@@ -144,10 +146,10 @@ mod tests {
         /// Against a list of all calls, which nobody could keep.
         #[test]
         fn a_window_is_what_a_list_would_say(steps in prop::collection::vec((0_u64..400, any::<bool>()), 1..80)) {
-            let (mut window, mut list, mut now) = (Window::default(), Vec::new(), Duration::ZERO);
+            let (mut window, mut list, mut now) = (HealthWindow::default(), Vec::new(), Duration::ZERO);
             for (pause, failed) in steps {
                 now += Duration::from_secs(pause);
-                let ending = if failed { Ending::Failed } else { Ending::Well };
+                let ending = if failed { HealthOutcome::Failed } else { HealthOutcome::Well };
                 window.note(now, ending, TOOK);
                 list.push((now, failed));
                 let oldest = number_of(now).saturating_sub(SLOTS as u64 - 1);

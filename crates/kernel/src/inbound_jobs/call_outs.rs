@@ -12,12 +12,12 @@ use contract::ids::{InvocationId, TenantId};
 use contract::json::{self, JsonLimits};
 use serde_json::Value;
 
-use super::{InboundKind, embedding, notification, workflow};
+use super::{InboundKind, embedding_job, notification, workflow};
 use crate::jobs::WaitingOutside;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::call_out::{CallOut, CallOutError, CallsOut};
 use crate::ports::clock::Clock;
-use crate::ports::secret_source::Secret;
+use crate::ports::secret_source::SecretValue;
 use crate::ports::workflow_runs::WorkflowRuns;
 use crate::webhooks::{SIGNATURE_HEADER, Webhooks, sign};
 
@@ -35,7 +35,7 @@ pub struct CallOutUrls {
 pub struct CallOutParts {
     pub urls: CallOutUrls,
     /// Signs what goes out, and what comes back from workflows.
-    pub secret: Option<Secret>,
+    pub secret: Option<SecretValue>,
     pub calls: Arc<dyn CallsOut>,
     pub runs: Arc<dyn WorkflowRuns>,
     /// Hears of workflows that have ended.
@@ -53,7 +53,7 @@ pub struct CallOuts {
 
 /// A job that came to its end.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct CallOutEnd {
     /// What is kept as its result.
     pub result: Value,
     /// For the audit log; none if nothing was done.
@@ -62,7 +62,7 @@ pub struct Ended {
 
 /// An attempt that came to nothing.
 #[derive(Debug, Clone)]
-pub struct Stopped {
+pub struct CallOutStop {
     pub refusal: Refusal,
     /// Would another attempt be right?
     pub again: bool,
@@ -74,14 +74,14 @@ pub struct Stopped {
 
 /// What is known of an attempt before it begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Attempt {
+pub struct CallOutAttempt {
     /// No attempt follows.
     pub is_last: bool,
     /// It goes on outside, as an earlier attempt has heard.
     pub waits: Option<WaitingOutside>,
 }
 
-impl Stopped {
+impl CallOutStop {
     pub(super) fn finally(refusal: Refusal) -> Self {
         Self { refusal, again: false, waits: None, audit: None }
     }
@@ -121,10 +121,10 @@ impl CallOuts {
         kind: InboundKind,
         (tenant, id): (&TenantId, InvocationId),
         payload: &Value,
-        attempt: Attempt,
-    ) -> Result<Ended, Stopped> {
+        attempt: CallOutAttempt,
+    ) -> Result<CallOutEnd, CallOutStop> {
         match kind {
-            InboundKind::GenerateEmbedding => embedding::run(self, payload).await,
+            InboundKind::GenerateEmbedding => embedding_job::run(self, payload).await,
             InboundKind::ExecuteWorkflow => workflow::run(self, (tenant, id), payload, attempt).await,
             InboundKind::SendNotification => notification::run(self, payload).await,
         }
@@ -161,7 +161,7 @@ impl CallOuts {
     }
 
     /// What calls are signed with.
-    pub(super) fn secret(&self) -> Result<&Secret, Refusal> {
+    pub(super) fn secret(&self) -> Result<&SecretValue, Refusal> {
         let unset = || Refusal::new(ErrorCode::E3408, "`[inbound_jobs] secret` is not set");
         self.parts.secret.as_ref().ok_or_else(unset)
     }
@@ -169,7 +169,7 @@ impl CallOuts {
     /// Calls a service, signed.
     pub(super) async fn call(
         &self,
-        secret: &Secret,
+        secret: &SecretValue,
         url: &str,
         body: &Value,
         headers: Vec<(&'static str, String)>,
@@ -184,24 +184,26 @@ impl CallOuts {
     }
 
     /// The JSON of a good answer.
-    pub(super) async fn ask(&self, url: &str, body: &Value) -> Result<Value, Stopped> {
-        let secret = self.secret().map_err(Stopped::finally)?;
+    pub(super) async fn ask(&self, url: &str, body: &Value) -> Result<Value, CallOutStop> {
+        let secret = self.secret().map_err(CallOutStop::finally)?;
         let called = self.call(secret, url, body, Vec::new()).await;
         let Answer { status, json } = called.map_err(|error| unreached(&error))?;
         if !(200..300).contains(&status) {
             return Err(bad_status(status));
         }
-        json.ok_or_else(|| Stopped::finally(Refusal::new(ErrorCode::E3502, "the service has not answered with JSON")))
+        json.ok_or_else(|| {
+            CallOutStop::finally(Refusal::new(ErrorCode::E3502, "the service has not answered with JSON"))
+        })
     }
 }
 
 /// Nothing of what the service said is repeated.
-pub(super) fn bad_status(status: u16) -> Stopped {
+pub(super) fn bad_status(status: u16) -> CallOutStop {
     let refusal = Refusal::new(ErrorCode::E3502, format!("the service has answered with status {status}"));
-    if status == 429 || status >= 500 { Stopped::for_now(refusal) } else { Stopped::finally(refusal) }
+    if status == 429 || status >= 500 { CallOutStop::for_now(refusal) } else { CallOutStop::finally(refusal) }
 }
 
-pub(super) fn unreached(error: &CallOutError) -> Stopped {
+pub(super) fn unreached(error: &CallOutError) -> CallOutStop {
     let code = match error {
         CallOutError::TimedOut(_) => ErrorCode::E3503,
         CallOutError::Address(_) | CallOutError::Plaintext | CallOutError::NotAllowed(_) => ErrorCode::E3406,
@@ -210,7 +212,7 @@ pub(super) fn unreached(error: &CallOutError) -> Stopped {
         }
     };
     let refusal = Refusal::new(code, error.to_string());
-    if error.is_final() { Stopped::finally(refusal) } else { Stopped::for_now(refusal) }
+    if error.is_final() { CallOutStop::finally(refusal) } else { CallOutStop::for_now(refusal) }
 }
 
 fn unset(kind: InboundKind, key: &str) -> Refusal {

@@ -7,7 +7,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use serde_json::Value;
 
-use super::call_outs::{Attempt, CallOuts, Ended, Stopped};
+use super::call_outs::{CallOutAttempt, CallOutEnd, CallOutStop, CallOuts};
 use super::{InboundKind, workflow};
 use crate::invoke::Kernel;
 use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT, WaitingOutside, WhyStop};
@@ -16,7 +16,7 @@ use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::JobRecord;
 use crate::ports::registry_store::StoreError;
-use crate::recorder::Slot;
+use crate::recorder::RecordSlot;
 
 /// Does jobs of one kind.
 #[derive(Debug)]
@@ -64,19 +64,20 @@ impl JobHandler for InboundHandler {
         };
         // What cannot be recorded is not done.
         let slot = self.kernel.record_slot().await.map_err(|refusal| failed(&refusal, true))?;
-        let attempt = Attempt { is_last: record.tries() >= record.attempts_max, waits: WaitingOutside::of(record) };
+        let attempt =
+            CallOutAttempt { is_last: record.tries() >= record.attempts_max, waits: WaitingOutside::of(record) };
         let running = self.calls.run(self.kind, (&record.key.tenant, record.key.id), &job.payload, attempt);
         let ended = tokio::select! {
             ended = running => ended,
             () = job.cancellation.cancelled() => return Err(self.cancelled(job).await),
         };
         let (outcome, audit) = match ended {
-            Ok(Ended { result, audit }) => (Ok(result), audit),
-            Err(Stopped { refusal, waits: Some((waits, after)), .. }) => {
+            Ok(CallOutEnd { result, audit }) => (Ok(result), audit),
+            Err(CallOutStop { refusal, waits: Some((waits, after)), .. }) => {
                 let failure = failed(&refusal, false);
                 (Err(JobFailure { error: waits.to_value(), after: Some(after), not_now: true, ..failure }), None)
             }
-            Err(Stopped { refusal, again, audit, .. }) => (Err(failed(&refusal, again)), audit),
+            Err(CallOutStop { refusal, again, audit, .. }) => (Err(failed(&refusal, again)), audit),
         };
         if let Some((action, note)) = audit {
             // It has ended and is not done again for this: what is tried again reads how its run ended.
@@ -109,7 +110,7 @@ impl InboundHandler {
 
 impl Kernel {
     /// Room for a record of what is about to be done on nobody's token. Without it, it must not be done.
-    pub async fn record_slot(&self) -> Result<Slot, Refusal> {
+    pub async fn record_slot(&self) -> Result<RecordSlot, Refusal> {
         self.parts.recorder.reserve().await
     }
 
@@ -117,7 +118,7 @@ impl Kernel {
     /// soon as it can be, but nobody should hear yet that it was done.
     pub async fn note_done(
         &self,
-        slot: Slot,
+        slot: RecordSlot,
         tenant: &TenantId,
         action: AuditAction,
         note: String,

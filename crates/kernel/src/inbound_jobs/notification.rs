@@ -12,7 +12,7 @@ use contract::error::{ErrorCode, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::call_outs::{CallOuts, Ended, Stopped};
+use super::call_outs::{CallOutEnd, CallOutStop, CallOuts};
 use super::{InboundKind, typed};
 use crate::ports::audit_sink::AuditAction;
 
@@ -42,12 +42,12 @@ impl Payload {
     }
 }
 
-pub(super) async fn run(calls: &CallOuts, payload: &Value) -> Result<Ended, Stopped> {
-    let Payload { user_id, title, body, data } = Payload::read(payload).map_err(Stopped::finally)?;
-    let url = calls.url(InboundKind::SendNotification).map_err(Stopped::finally)?;
+pub(super) async fn run(calls: &CallOuts, payload: &Value) -> Result<CallOutEnd, CallOutStop> {
+    let Payload { user_id, title, body, data } = Payload::read(payload).map_err(CallOutStop::finally)?;
+    let url = calls.url(InboundKind::SendNotification).map_err(CallOutStop::finally)?;
     let known = calls.ask(url, &json!({ "action": "tokens", "userId": user_id })).await?;
     let Some(known) = known.get("tokens").and_then(Value::as_array) else {
-        return Err(Stopped::finally(Refusal::new(
+        return Err(CallOutStop::finally(Refusal::new(
             ErrorCode::E3502,
             "the service has not said which devices there are",
         )));
@@ -73,10 +73,10 @@ pub(super) async fn run(calls: &CallOuts, payload: &Value) -> Result<Ended, Stop
         }
     }
     if failed > 0 && sent == 0 {
-        return Err(Stopped::for_now(Refusal::new(ErrorCode::E3502, "no device could be reached")));
+        return Err(CallOutStop::for_now(Refusal::new(ErrorCode::E3502, "no device could be reached")));
     }
     let count = tokens.len();
-    Ok(Ended {
+    Ok(CallOutEnd {
         result: json!({ "tokenCount": count, "successCount": sent }),
         audit: (count > 0).then(|| (AuditAction::NotificationSent, format!("tokenCount={count} successCount={sent}"))),
     })

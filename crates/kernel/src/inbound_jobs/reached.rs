@@ -5,7 +5,7 @@
 use contract::error::Refusal;
 use serde_json::Value;
 
-use super::call_outs::{Answer, Stopped, bad_status, unreached};
+use super::call_outs::{Answer, CallOutStop, bad_status, unreached};
 use crate::ports::call_out::CallOutError;
 
 /// How far a call of the workflow engine came. What ran nothing can be done again; what may have run is done again only for
@@ -28,7 +28,7 @@ impl Reached {
             Ok(Answer { status, json }) => (status, json),
             Err(CallOutError::Redirect(status)) => (status, None),
             Err(error) => {
-                let Stopped { refusal, again, .. } = unreached(&error);
+                let CallOutStop { refusal, again, .. } = unreached(&error);
                 return match error {
                     CallOutError::TimedOut(_) | CallOutError::BrokenOff => Self::MayHaveRun(refusal),
                     _ if again => Self::NotYet(refusal),

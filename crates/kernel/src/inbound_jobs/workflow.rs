@@ -20,7 +20,7 @@ use contract::json::{self, JsonLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::call_outs::{Attempt, CallOuts, Ended, Stopped};
+use super::call_outs::{CallOutAttempt, CallOutEnd, CallOutStop, CallOuts};
 use super::reached::Reached;
 use super::{InboundKind, not_genuine, typed};
 use crate::jobs::WaitingOutside;
@@ -28,8 +28,8 @@ use crate::ledger::INTERRUPTED;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::job_store::JobRecord;
 use crate::ports::registry_store::StoreError;
-use crate::ports::secret_source::Secret;
-use crate::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState};
+use crate::ports::secret_source::SecretValue;
+use crate::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState};
 use crate::webhooks::{SignatureError, is_of_now, verify};
 
 /// Longest name of a workflow, and of a key.
@@ -117,7 +117,7 @@ pub enum CallbackTaken {
 
 /// A callback that was heard.
 #[derive(Debug)]
-pub struct Heard {
+pub struct WorkflowCallback {
     /// Whose.
     pub id: InvocationId,
     /// How the run has ended, by this or before.
@@ -129,9 +129,9 @@ pub(super) async fn run(
     calls: &CallOuts,
     (tenant, id): (&TenantId, InvocationId),
     payload: &Value,
-    attempt: Attempt,
-) -> Result<Ended, Stopped> {
-    let read = Payload::read(payload).map_err(Stopped::finally)?;
+    attempt: CallOutAttempt,
+) -> Result<CallOutEnd, CallOutStop> {
+    let read = Payload::read(payload).map_err(CallOutStop::finally)?;
     let has_key = read.idempotency_key.is_some();
     let run = NewRun {
         tenant: tenant.clone(),
@@ -140,30 +140,30 @@ pub(super) async fn run(
         idempotency_key: read.idempotency_key.clone().unwrap_or_else(|| id.to_string()),
         input: Value::Object(read.input.clone()),
     };
-    let begun = calls.parts.runs.begin_run(&run).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+    let begun = calls.parts.runs.begin_run(&run).await.map_err(|error| CallOutStop::for_now(error.refusal()))?;
     let run_id = match begun {
-        Begun::New if attempt.waits.is_none() => id,
-        Begun::New => {
+        RunBeginOutcome::New if attempt.waits.is_none() => id,
+        RunBeginOutcome::New => {
             // It went on outside, and nothing is known of it any more. It is not asked for a second time.
-            calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
-            return Err(Stopped::finally(nobody_knows(ANSWER_LOST)));
+            calls.parts.runs.release_run(tenant, id).await.map_err(|error| CallOutStop::for_now(error.refusal()))?;
+            return Err(CallOutStop::finally(nobody_knows(ANSWER_LOST)));
         }
-        Begun::Known(known) => known,
+        RunBeginOutcome::Known(known) => known,
     };
-    if begun != Begun::New {
+    if begun != RunBeginOutcome::New {
         // Another job with this key, or an earlier attempt of this one.
         let known = calls.known_run(tenant, run_id).await?;
         if known.input.as_ref().is_none_or(|input| canonical::digest(input) != canonical::digest(&run.input)) {
-            return Err(Stopped::finally(other_input()));
+            return Err(CallOutStop::finally(other_input()));
         }
         if let Some(ended) = end_of(&known) {
-            return ended.map(|result| Ended { result, audit: None }).map_err(Stopped::finally);
+            return ended.map(|result| CallOutEnd { result, audit: None }).map_err(CallOutStop::finally);
         }
         if attempt.waits.is_some() || run_id != id {
             return Err(calls.goes_on(attempt.waits));
         }
         if !has_key {
-            return Err(Stopped::finally(nobody_knows(INTERRUPTED)));
+            return Err(CallOutStop::finally(nobody_knows(INTERRUPTED)));
         }
     }
     ask(calls, (tenant, run_id), read, &run.idempotency_key, has_key && !attempt.is_last, attempt.is_last).await
@@ -177,7 +177,7 @@ async fn ask(
     key: &str,
     may_repeat: bool,
     is_last: bool,
-) -> Result<Ended, Stopped> {
+) -> Result<CallOutEnd, CallOutStop> {
     let place = calls.url(InboundKind::ExecuteWorkflow).and_then(|base| Ok((base, calls.secret()?)));
     let reached = match place {
         Ok((base, secret)) => {
@@ -194,31 +194,31 @@ async fn ask(
     let (refusal, was_status) = match reached {
         Reached::Answered(output) => {
             let (state, audit) =
-                end_run(calls, tenant, id, &RunEnd::Success(output)).await.map_err(Stopped::for_now)?;
+                end_run(calls, tenant, id, &RunEnd::Success(output)).await.map_err(CallOutStop::for_now)?;
             // A callback may have been quicker, and said otherwise.
             return match told(id, state) {
-                Ok(result) => Ok(Ended { result, audit }),
-                Err(refusal) => Err(Stopped { audit, ..Stopped::finally(refusal) }),
+                Ok(result) => Ok(CallOutEnd { result, audit }),
+                Err(refusal) => Err(CallOutStop { audit, ..CallOutStop::finally(refusal) }),
             };
         }
         Reached::Accepted | Reached::MayHaveRun(_) => {
             // It may have called back before it answered.
             if let Some(ended) = end_of(&calls.known_run(tenant, id).await?) {
-                return ended.map(|result| Ended { result, audit: None }).map_err(Stopped::finally);
+                return ended.map(|result| CallOutEnd { result, audit: None }).map_err(CallOutStop::finally);
             }
             return Err(match reached {
-                Reached::MayHaveRun(refusal) if may_repeat => Stopped::for_now(refusal),
+                Reached::MayHaveRun(refusal) if may_repeat => CallOutStop::for_now(refusal),
                 Reached::MayHaveRun(refusal) => {
                     let cause = if refusal.code == ErrorCode::E3503 { TIMED_OUT } else { ANSWER_LOST };
                     let details = json!({ "cause": cause, "code": refusal.code.as_str() });
-                    Stopped::finally(nobody_knows(cause).details(details))
+                    CallOutStop::finally(nobody_knows(cause).details(details))
                 }
                 _ => calls.goes_on(None),
             });
         }
         Reached::NotYet(refusal) if !is_last => {
-            calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
-            return Err(Stopped::for_now(refusal));
+            calls.parts.runs.release_run(tenant, id).await.map_err(|error| CallOutStop::for_now(error.refusal()))?;
+            return Err(CallOutStop::for_now(refusal));
         }
         Reached::NotYet(refusal) | Reached::Refused(refusal) => {
             let was_status = refusal.message.contains("status");
@@ -227,13 +227,13 @@ async fn ask(
     };
     let code = if was_status { "N8N_ERROR" } else { "INVOCATION_ERROR" };
     let end = RunEnd::Failure(json!({ "code": code, "message": refusal.message }));
-    let (state, audit) = end_run(calls, tenant, id, &end).await.map_err(Stopped::for_now)?;
+    let (state, audit) = end_run(calls, tenant, id, &end).await.map_err(CallOutStop::for_now)?;
     if audit.is_some() {
         // Nothing ran, so the key stands for nothing.
-        calls.parts.runs.release_run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
-        return Err(Stopped { audit, ..Stopped::finally(refusal) });
+        calls.parts.runs.release_run(tenant, id).await.map_err(|error| CallOutStop::for_now(error.refusal()))?;
+        return Err(CallOutStop { audit, ..CallOutStop::finally(refusal) });
     }
-    told(id, state).map(|result| Ended { result, audit: None }).map_err(Stopped::finally)
+    told(id, state).map(|result| CallOutEnd { result, audit: None }).map_err(CallOutStop::finally)
 }
 
 /// How a run ended, if it has.
@@ -315,7 +315,7 @@ impl CallOuts {
         is_of_now(signature, self.parts.clock.now()).map_err(refused)
     }
 
-    fn callback_secret(&self) -> Result<&Secret, Refusal> {
+    fn callback_secret(&self) -> Result<&SecretValue, Refusal> {
         self.parts.secret.as_ref().ok_or_else(|| {
             Refusal::new(ErrorCode::E3408, "this server takes no callbacks")
                 .hint("let the operator set `[inbound_jobs] secret`")
@@ -324,7 +324,12 @@ impl CallOuts {
 
     /// A workflow says that it has ended (FLOW-006). The body must be signed with our secret, lately; a second time changes
     /// nothing.
-    pub async fn called_back(&self, tenant: &TenantId, signature: &str, body: &[u8]) -> Result<Heard, Refusal> {
+    pub async fn called_back(
+        &self,
+        tenant: &TenantId,
+        signature: &str,
+        body: &[u8],
+    ) -> Result<WorkflowCallback, Refusal> {
         let secret = self.callback_secret()?;
         verify(signature, std::slice::from_ref(secret), body, self.parts.clock.now()).map_err(refused)?;
         let limits = JsonLimits { bytes_max: body.len(), string_bytes_max: body.len(), ..JsonLimits::default() };
@@ -338,7 +343,7 @@ impl CallOuts {
         };
         let (state, audit) = end_run(self, tenant, invocation_id, &end).await?;
         let taken = audit.map_or(CallbackTaken::Before, |audit| CallbackTaken::Now { audit });
-        Ok(Heard { id: invocation_id, end: told(invocation_id, state), taken })
+        Ok(WorkflowCallback { id: invocation_id, end: told(invocation_id, state), taken })
     }
 
     /// Was the workflow engine asked for this job's run, without anybody knowing what came of it?
@@ -379,25 +384,25 @@ impl CallOuts {
     }
 
     /// A run that somebody has begun.
-    async fn known_run(&self, tenant: &TenantId, id: InvocationId) -> Result<RunRecord, Stopped> {
-        let run = self.parts.runs.run(tenant, id).await.map_err(|error| Stopped::for_now(error.refusal()))?;
+    async fn known_run(&self, tenant: &TenantId, id: InvocationId) -> Result<RunRecord, CallOutStop> {
+        let run = self.parts.runs.run(tenant, id).await.map_err(|error| CallOutStop::for_now(error.refusal()))?;
         // Whoever had its key has just given it back.
-        run.ok_or_else(|| Stopped::for_now(unknown(id)))
+        run.ok_or_else(|| CallOutStop::for_now(unknown(id)))
     }
 
     /// The workflow goes on and will say when it has ended; after [`CALLBACK_MAX`] nobody waits for that any longer.
-    fn goes_on(&self, waits: Option<WaitingOutside>) -> Stopped {
+    fn goes_on(&self, waits: Option<WaitingOutside>) -> CallOutStop {
         let now = self.parts.clock.now();
         let waits = waits.unwrap_or(WaitingOutside { since: now });
         let waited = now.since(waits.since);
         let Some(left) = CALLBACK_MAX.checked_sub(waited).filter(|left| !left.is_zero()) else {
-            return Stopped::finally(nobody_knows(TIMED_OUT));
+            return CallOutStop::finally(nobody_knows(TIMED_OUT));
         };
         // A callback is heard at once. This is for one that comes at the same time, and for the end of the time: the longer it
         // has taken, the less often it is worth looking.
         let after = waited.max(LOOK_FIRST).min(left);
         let refusal = Refusal::new(ErrorCode::E3409, "the workflow goes on, and will call back");
-        Stopped { waits: Some((waits, after)), ..Stopped::finally(refusal) }
+        CallOutStop { waits: Some((waits, after)), ..CallOutStop::finally(refusal) }
     }
 }
 

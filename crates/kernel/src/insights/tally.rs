@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::cost::{Component, Costs};
+use contract::cost::{CostComponent, Costs};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ pub(super) const OTHERS: &str = "(others)";
 
 /// Whose call: tenant, agent, session, user.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whose<'a> {
+pub(super) struct UsageOwner<'a> {
     pub(super) tenant: &'a TenantId,
     pub(super) agent: &'a Subject,
     pub(super) session: Option<&'a str>,
@@ -59,7 +59,7 @@ pub(super) struct Addition<'a> {
 #[derive(Debug, Default)]
 struct Row {
     sum: UsageSum,
-    costs: HashMap<(Currency, Component), Amount>,
+    costs: HashMap<(Currency, CostComponent), Amount>,
 }
 
 type Remembered = (TenantId, Subject, Option<Box<str>>);
@@ -92,7 +92,7 @@ impl Default for Tally {
 
 impl Tally {
     /// Adds one call.
-    pub(super) fn add(&self, whose: Whose<'_>, addition: &Addition<'_>) {
+    pub(super) fn add(&self, whose: UsageOwner<'_>, addition: &Addition<'_>) {
         let mut shard = self.shard(whose.agent);
         let shard = sums_of(&mut shard, whose.tenant);
         shard.add_row(whose, addition);
@@ -149,7 +149,7 @@ fn sums_of<'a>(shard: &'a mut Shard, tenant: &TenantId) -> &'a mut Sums {
 }
 
 impl Sums {
-    fn add_row(&mut self, whose: Whose<'_>, addition: &Addition<'_>) {
+    fn add_row(&mut self, whose: UsageOwner<'_>, addition: &Addition<'_>) {
         static NOBODY: LazyLock<Option<Subject>> = LazyLock::new(|| OTHERS.parse().ok());
         let mut key = UsageKey {
             tenant: whose.tenant.clone(),
@@ -173,7 +173,7 @@ impl Sums {
     }
 
     /// Counts the tool together with those that the agent has called a short while ago.
-    fn used(&mut self, whose: Whose<'_>, tool: &ToolId, day: Day, now: Duration) {
+    fn used(&mut self, whose: UsageOwner<'_>, tool: &ToolId, day: Day, now: Duration) {
         let key: Remembered = (whose.tenant.clone(), whose.agent.clone(), whose.session.map(Into::into));
         if self.recent.len() >= AGENTS_MAX && !self.recent.contains_key(&key) {
             self.recent.retain(|_, tools| tools.back().is_some_and(|(_, at)| now.saturating_sub(*at) <= TOGETHER));
@@ -218,7 +218,7 @@ mod tests {
     fn call(tally: &Tally, tenant: &str, agent: &str, tool: &str, second: u64) {
         let (tenant, agent): (TenantId, Subject) = (tenant.parse().unwrap(), agent.parse().unwrap());
         let mut costs = Costs::default();
-        costs.add(Component::Token, "0.000001".parse().unwrap());
+        costs.add(CostComponent::Token, "0.000001".parse().unwrap());
         let addition = Addition {
             tool: &tool.parse().unwrap(),
             day: DAY,
@@ -226,7 +226,7 @@ mod tests {
             costs,
             ran: Some((Duration::from_millis(5), Duration::from_secs(second))),
         };
-        tally.add(Whose { tenant: &tenant, agent: &agent, session: None, user: None }, &addition);
+        tally.add(UsageOwner { tenant: &tenant, agent: &agent, session: None, user: None }, &addition);
     }
 
     fn pairs(batch: &UsageBatch) -> Vec<(String, String, u64)> {

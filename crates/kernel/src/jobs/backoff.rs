@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ports::entropy::Entropy;
-use crate::resilience::backoff::{Interval, chance, full_jitter};
+use crate::resilience::backoff::{BackoffInterval, chance, full_jitter};
 
 /// Whoever asks for a longer pause is asked again after this.
 const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -17,7 +17,7 @@ pub(super) fn pause(
     asked: Option<Duration>,
     entropy: &dyn Entropy,
 ) -> Duration {
-    let ceiling = Interval::exponential(first, 2.0, max).map_or(max, |interval| interval.ceiling(attempts));
+    let ceiling = BackoffInterval::exponential(first, 2.0, max).map_or(max, |interval| interval.ceiling(attempts));
     let pause = full_jitter(ceiling, chance(entropy));
     asked.map_or(pause, |asked| pause.max(asked.min(ASKED_MAX)))
 }

@@ -12,11 +12,11 @@ use contract::envelope::{Callback, InvokeRequest};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use serde_json::Value;
 
-use super::warrant::Errand;
+use super::call_record::CallRecord;
 use super::{Jobs, TOOL_CALL, view};
 use crate::identity::Principal;
 use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
-use crate::webhooks::{Completion, Webhooks};
+use crate::webhooks::{CompletedCall, Webhooks};
 
 /// How far back ends are told once more at start-up, and how many at most.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
@@ -97,7 +97,7 @@ impl Jobs {
         if !is_told || !self.kernel.access().snapshot().is_open(&record.key.tenant) {
             return Ok(());
         }
-        match Errand::read(&detail.payload) {
+        match CallRecord::read(&detail.payload) {
             Ok(errand) => {
                 let owner = errand.principal(self.kernel.identity());
                 let detail = self.as_its_owner_sees_it(detail, &owner).await;
@@ -114,7 +114,7 @@ async fn announced(webhooks: &Webhooks, detail: &JobDetail, callback: Option<&Ca
     let response = detail.result.as_ref();
     let mut error = record.error.clone();
     error.as_mut().map(view::FailedRun::take_out_of);
-    let completion = Completion {
+    let completion = CompletedCall {
         tenant: &record.key.tenant,
         invocation: record.key.id,
         tool: &record.label,

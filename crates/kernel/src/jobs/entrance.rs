@@ -8,10 +8,10 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use serde_json::Value;
 
-use super::submitting::queue_full;
+use super::submission::queue_full;
 use super::{Jobs, SystemJob};
-use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
-use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority};
+use crate::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use crate::ports::job_store::{EnqueueOutcome, JobDedupe, JobKey, JobPriority};
 
 /// Leads to the queue once that is there. Does not keep it alive.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl LateEntrance {
 
 #[async_trait]
 impl JobEntrance for LateEntrance {
-    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+    async fn enter(&self, job: EnteringJob) -> Result<EntranceOutcome, Refusal> {
         /// In the middle: neither more urgent than calls nor less.
         const PRIORITY: u8 = 5;
         let jobs = self.jobs()?;
@@ -45,13 +45,15 @@ impl JobEntrance for LateEntrance {
             priority: JobPriority::near(PRIORITY),
             delay,
             attempts_max,
-            dedupe: Some(Dedupe { key, window }),
+            dedupe: Some(JobDedupe { key, window }),
             is_follow_up,
         };
         match jobs.enqueue(job).await? {
-            Enqueued::New => Ok(Entered::New),
-            Enqueued::Existing { same, .. } | Enqueued::Claimed { same, .. } => Ok(Entered::Known { same }),
-            Enqueued::Full => Err(queue_full()),
+            EnqueueOutcome::New => Ok(EntranceOutcome::New),
+            EnqueueOutcome::Existing { same, .. } | EnqueueOutcome::Claimed { same, .. } => {
+                Ok(EntranceOutcome::Known { same })
+            }
+            EnqueueOutcome::Full => Err(queue_full()),
         }
     }
 

@@ -11,9 +11,9 @@ use contract::ids::TraceId;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::reporting::Reporter;
+use super::progress_report::Reporter;
 use crate::ports::clock::UnixMillis;
-use crate::ports::job_store::{Fence, JobRecord};
+use crate::ports::job_store::{FencingToken, JobRecord};
 use crate::ports::registry_store::StoreError;
 
 /// One attempt at a job.
@@ -24,9 +24,9 @@ pub struct RunningJob {
     /// Cancelled when the job is to end: leave nothing running and return.
     pub cancellation: CancellationToken,
     /// Hears how far it has come.
-    pub progress: Progressing,
+    pub progress: ProgressReporter,
     /// Of this attempt: higher than that of every one before it.
-    pub fence: Fence,
+    pub fence: FencingToken,
 }
 
 /// How many jobs of each kind are being done.
@@ -65,9 +65,9 @@ impl Drop for Handled<'_> {
 
 /// Takes reports of progress; too many of them are dropped.
 #[derive(Debug, Clone)]
-pub struct Progressing(pub(super) std::sync::Arc<Reporter>);
+pub struct ProgressReporter(pub(super) std::sync::Arc<Reporter>);
 
-impl Progressing {
+impl ProgressReporter {
     /// It has come this far, and is in this phase. Never waits.
     pub fn report(&self, percent: Option<f64>, phase: Option<&str>) {
         self.0.note(percent, phase.map(str::to_owned));

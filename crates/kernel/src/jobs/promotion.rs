@@ -18,30 +18,30 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::Jobs;
-use super::reporting::{Reporter, heard_by};
-use super::submitting::{Call, foreground, tool_seconds};
+use super::call_record::CallRecord;
+use super::progress_report::{Reporter, heard_by};
+use super::submission::{Call, foreground, tool_seconds};
 use super::tool_call::call_end;
-use super::view::Accepted;
-use super::warrant::Errand;
+use super::view::AcceptedCall;
 use crate::administration::Actor;
-use crate::fair_places::Place;
+use crate::fair_places::FairPermit;
 use crate::identity::Principal;
-use crate::invoke::{Arrival, Failed, Kernel};
+use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::ledger::CallKey;
 use crate::phases::{Returned, note_spent_by_job, prepared};
-use crate::ports::companion::Audience;
 use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{Adopted, Fence, JobKey, JobRecord};
+use crate::ports::job_store::{AdoptOutcome, FencingToken, JobKey, JobRecord};
+use crate::ports::tool_companion::CallListener;
 
 /// What became of a call while its caller waited.
 #[derive(Debug)]
-pub enum Called {
+pub enum CallOutcome {
     Returned(Box<Returned>),
     /// It goes on in the background.
-    Promoted(Accepted),
+    Promoted(AcceptedCall),
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Returned, Box<Failed>>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<Returned, Box<FailedCall>>> + Send>>;
 
 impl Jobs {
     /// Runs a call. The caller waits for `patience` at most, or as long as the configuration says.
@@ -51,9 +51,9 @@ impl Jobs {
         trace: TraceContext,
         request: InvokeRequest,
         patience: Option<Duration>,
-    ) -> Result<Called, Box<Failed>> {
+    ) -> Result<CallOutcome, Box<FailedCall>> {
         if patience.is_none() && !self.could_outlive(&request) {
-            let arrival = Arrival {
+            let arrival = IncomingCall {
                 credential: actor.credential,
                 source: actor.source,
                 request,
@@ -62,7 +62,7 @@ impl Jobs {
                 audience: None,
                 cancellation: self.kernel.ending().child_token(),
             };
-            return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
+            return self.kernel.invoke(arrival).await.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
         let patience = patience.unwrap_or(self.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
@@ -78,12 +78,12 @@ impl Jobs {
         actor: Actor<'_>,
         trace: TraceContext,
         request: InvokeRequest,
-        audience: Arc<dyn Audience>,
+        audience: Arc<dyn CallListener>,
         patience: Option<Duration>,
         cancellation: CancellationToken,
-    ) -> Result<Called, Box<Failed>> {
+    ) -> Result<CallOutcome, Box<FailedCall>> {
         if patience.is_none() && !self.could_outlive(&request) {
-            let arrival = Arrival {
+            let arrival = IncomingCall {
                 credential: actor.credential,
                 source: actor.source,
                 request,
@@ -92,7 +92,7 @@ impl Jobs {
                 audience: Some(audience),
                 cancellation,
             };
-            return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
+            return self.kernel.invoke(arrival).await.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
         let patience = patience.unwrap_or(self.settings.promote_after);
         Box::pin(self.call_for_long(actor, trace, request, patience, Some(audience), cancellation)).await
@@ -104,9 +104,9 @@ impl Jobs {
         trace: TraceContext,
         mut request: InvokeRequest,
         patience: Duration,
-        listener: Option<Arc<dyn Audience>>,
+        listener: Option<Arc<dyn CallListener>>,
         cancellation: CancellationToken,
-    ) -> Result<Called, Box<Failed>> {
+    ) -> Result<CallOutcome, Box<FailedCall>> {
         let clock = self.kernel.clock();
         foreground(&mut request);
         let made = match request.invocation_id {
@@ -124,7 +124,7 @@ impl Jobs {
             () = clock.sleep(patience) => None,
         };
         if let Some(ended) = ended {
-            return ended.map(|returned| Called::Returned(Box::new(returned)));
+            return ended.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
         let promoted = match self.kernel.recognise(actor).await {
             Ok(principal) => self.adopt(&principal, (request, made), &trace).await,
@@ -132,7 +132,7 @@ impl Jobs {
         };
         let Some((record, repeatable, fence, accepted, room)) = promoted else {
             let ended = cancelled_with(&mut work, &cancellation, &own).await;
-            return ended.map(|returned| Called::Returned(Box::new(returned)));
+            return ended.map(|returned| CallOutcome::Returned(Box::new(returned)));
         };
         self.kernel.running_jobs.begin(&record.key, own.clone());
         self.tell(&record.key);
@@ -158,7 +158,7 @@ impl Jobs {
             let end = jobs.judge(&record, fence, outcome, why, repeatable);
             jobs.keep_end(&record.key, fence, end).await;
         });
-        Ok(Called::Promoted(accepted))
+        Ok(CallOutcome::Promoted(accepted))
     }
 
     /// Can a call of this tool take longer than its caller waits? Most cannot, and are spared the price of the question. A
@@ -177,7 +177,7 @@ impl Jobs {
         principal: &Principal,
         (mut request, made): (InvokeRequest, Option<InvocationId>),
         trace: &TraceContext,
-    ) -> Option<(JobRecord, bool, Fence, Accepted, Place)> {
+    ) -> Option<(JobRecord, bool, FencingToken, AcceptedCall, FairPermit)> {
         let room = self.promotions.take(principal.tenant(), principal.root_subject().as_str())?;
         let now = self.kernel.clock().now();
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default()).ok()?;
@@ -198,17 +198,17 @@ impl Jobs {
         let parameters = prepared(&self.kernel, principal, &tool, request.parameters.clone()).await?;
         let mut call_key = CallKey::of_request(&request);
         call_key.hide(&*self.kernel.parts.redactor);
-        let errand = Errand::new(principal, &tool, request, trace, now);
+        let errand = CallRecord::new(principal, &tool, request, trace, now);
         // With its key: whoever submits the same call now is told of this one. If another job has the key, that is the one
         // which the answer is about, and the caller waits on for it.
         let call = Call { principal, tool: &tool, parameters: &parameters, key: &call_key };
         let job = self.call_job(key.clone(), &errand, call).ok()?;
-        let Adopted::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
+        let AdoptOutcome::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
         note_spent_by_job(&self.kernel, principal, key.id).await;
         let record = self.store.find(&key).await.ok()??.record;
-        let accepted = Accepted {
+        let accepted = AcceptedCall {
             status: contract::envelope::InvocationStatus::Running,
-            ..Accepted::pending(key.id, tool_seconds(&tool), trace.trace_id)
+            ..AcceptedCall::pending(key.id, tool_seconds(&tool), trace.trace_id)
         };
         Some((record, errand.repeatable, fence, accepted, room))
     }
@@ -219,7 +219,7 @@ async fn cancelled_with(
     work: &mut Work,
     cancellation: &CancellationToken,
     own: &CancellationToken,
-) -> Result<Returned, Box<Failed>> {
+) -> Result<Returned, Box<FailedCall>> {
     tokio::select! {
         biased;
         () = cancellation.cancelled() => own.cancel(),
@@ -234,13 +234,13 @@ fn begin(
     actor: Actor<'_>,
     trace: TraceContext,
     (request, made): (InvokeRequest, Option<InvocationId>),
-    audience: Arc<dyn Audience>,
+    audience: Arc<dyn CallListener>,
     cancellation: CancellationToken,
 ) -> Work {
     let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
     let source = actor.source;
     Box::pin(async move {
-        let arrival = Arrival {
+        let arrival = IncomingCall {
             credential: credential.as_ref().map(|text| BearerSecret(text)),
             source,
             request,

@@ -8,18 +8,18 @@ use contract::version::VersionSpec;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::Hand;
+use super::call_record::CallRecord;
 use super::handler::JobFailure;
 use super::view::FailedRun;
-use super::warrant::Errand;
+use super::worker_permits::WorkerPermit;
 use super::{Jobs, RunningJob};
 use crate::identity::Principal;
-use crate::invoke::{Arrival, Failed, Kernel};
+use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::phases::Returned;
-use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::JobRecord;
 use crate::ports::redactor::redacted;
+use crate::ports::tool_companion::CallListener;
 use crate::registry::ToolVersion;
 
 impl Jobs {
@@ -27,8 +27,8 @@ impl Jobs {
     pub(super) async fn run_call(
         &self,
         job: &RunningJob,
-        audience: Arc<dyn Audience>,
-        hand: Option<&Hand>,
+        audience: Arc<dyn CallListener>,
+        hand: Option<&WorkerPermit>,
     ) -> Result<Value, JobFailure> {
         let fresh = new_trace_id(self.kernel.entropy());
         // What is refused before the call is made has done nothing.
@@ -36,7 +36,7 @@ impl Jobs {
             untouched: true,
             ..JobFailure::of(refusal, &job.record, trace_id, safe)
         };
-        let errand = Errand::read(&job.payload).map_err(|refusal| unmade(&refusal, fresh, false))?;
+        let errand = CallRecord::read(&job.payload).map_err(|refusal| unmade(&refusal, fresh, false))?;
         let trace = errand.trace().unwrap_or_else(|| TraceContext::begun(fresh));
         let trace_id = trace.trace_id;
         let age = self.kernel.clock().now().since(errand.admitted_at());
@@ -66,7 +66,7 @@ impl Jobs {
 
 impl Jobs {
     /// The tool that is meant, if there is one by now. Whether it may be called is asked when it is.
-    fn tool_of(&self, principal: &Principal, errand: &Errand) -> Option<Arc<ToolVersion>> {
+    fn tool_of(&self, principal: &Principal, errand: &CallRecord) -> Option<Arc<ToolVersion>> {
         let spec = VersionSpec::parse(errand.request.tool_version.as_deref().unwrap_or_default()).ok()?;
         let registry = self.kernel.registry().snapshot();
         let tool = registry.find(principal.tenant(), &errand.request.tool_id)?;
@@ -75,7 +75,7 @@ impl Jobs {
 
     /// An attempt that is not the first goes on from the newest state that was kept of the call, not from the beginning
     /// (CKPT-014). A state that cannot be had is no reason not to do the job.
-    async fn go_on(&self, job: &RunningJob, arrival: &mut Arrival<'_>) {
+    async fn go_on(&self, job: &RunningJob, arrival: &mut IncomingCall<'_>) {
         if job.record.attempts <= 1 {
             return;
         }
@@ -94,12 +94,12 @@ impl Jobs {
 }
 
 fn arrival(
-    errand: Errand,
+    errand: CallRecord,
     trace: TraceContext,
-    audience: Arc<dyn Audience>,
+    audience: Arc<dyn CallListener>,
     cancellation: CancellationToken,
-) -> Arrival<'static> {
-    Arrival {
+) -> IncomingCall<'static> {
+    IncomingCall {
         credential: None,
         source: None,
         request: errand.request,
@@ -114,7 +114,7 @@ fn arrival(
 /// kept for whoever asked for it.
 pub(super) fn call_end(
     kernel: &Kernel,
-    outcome: Result<Returned, Box<Failed>>,
+    outcome: Result<Returned, Box<FailedCall>>,
     record: &JobRecord,
     repeatable: bool,
 ) -> Result<Value, JobFailure> {

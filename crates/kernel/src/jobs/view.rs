@@ -20,7 +20,7 @@ pub struct PollingInfo {
 
 /// A call that goes on in the background (ASYNC-002).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedCall {
     pub invocation_id: InvocationId,
     pub status: InvocationStatus,
     pub polling_info: PollingInfo,
@@ -29,7 +29,7 @@ pub struct Accepted {
     pub is_repeat: bool,
 }
 
-impl Accepted {
+impl AcceptedCall {
     pub(super) fn pending(invocation_id: InvocationId, seconds: u64, trace_id: TraceId) -> Self {
         let polling_info = PollingInfo { estimated_completion_seconds: seconds };
         Self { invocation_id, status: InvocationStatus::Pending, polling_info, trace_id, is_repeat: false }

@@ -16,20 +16,22 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::Hand;
-use super::deciding::cancelled;
-use super::handler::{JobFailure, Progressing, RunningJob, WaitingOutside};
-use super::reporting::{Reporter, heard_by};
-use super::running::WhyStop;
-use super::submitting::system_subject;
-use super::warrant::Errand;
-use super::{Jobs, TOOL_CALL, backoff, warrant};
+use super::call_record::CallRecord;
+use super::cancel_and_retry::cancelled;
+use super::handler::{JobFailure, ProgressReporter, RunningJob, WaitingOutside};
+use super::progress_report::{Reporter, heard_by};
+use super::running_jobs::WhyStop;
+use super::submission::system_subject;
+use super::worker_permits::WorkerPermit;
+use super::{Jobs, TOOL_CALL, backoff, call_record};
 use crate::ledger::{INTERRUPTED, cause};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{DedupeKey, End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
+use crate::ports::job_store::{
+    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
+};
 use crate::ports::registry_store::StoreError;
+use crate::ports::tool_companion::CallListener;
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -184,8 +186,10 @@ impl Workers {
             beats = beats.wrapping_add(1);
             jobs.kernel.clock().sleep(jobs.settings.lease / 3).await;
             match jobs.store.renew(jobs.owner, jobs.settings.lease).await {
-                Ok(Renewed::Alive { cancel }) => cancel.iter().for_each(|key| jobs.kernel.running_jobs.cancel(key)),
-                Ok(Renewed::Lapsed) => {
+                Ok(RenewOutcome::Alive { cancel }) => {
+                    cancel.iter().for_each(|key| jobs.kernel.running_jobs.cancel(key))
+                }
+                Ok(RenewOutcome::Lapsed) => {
                     tracing::warn!("this process was silent for longer than its lease");
                     // Alone, nobody can have taken them: they go on under a new lease.
                     if !jobs.settings.alone {
@@ -203,7 +207,7 @@ impl Workers {
 
 impl Jobs {
     /// One attempt at a job, from its beginning to its kept end.
-    async fn attempt(self: Arc<Self>, taken: TakenJob, hand: Hand) {
+    async fn attempt(self: Arc<Self>, taken: TakenJob, hand: WorkerPermit) {
         self.attempt_heard(taken, None, CancellationToken::new(), Some(hand)).await;
     }
 
@@ -211,18 +215,18 @@ impl Jobs {
     pub(super) async fn attempt_heard(
         self: Arc<Self>,
         taken: TakenJob,
-        listener: Option<Arc<dyn Audience>>,
+        listener: Option<Arc<dyn CallListener>>,
         cancellation: CancellationToken,
-        hand: Option<Hand>,
+        hand: Option<WorkerPermit>,
     ) {
         let TakenJob { record, payload, fence } = taken;
         let key = record.key.clone();
         self.kernel.running_jobs.begin(&key, cancellation.clone());
         self.tell(&key);
         let reporter = Arc::new(Reporter::default());
-        let progress = Progressing(Arc::clone(&reporter));
+        let progress = ProgressReporter(Arc::clone(&reporter));
         let repeatable = self.may_repeat(&record, &payload);
-        let kept = warrant::kept_when_done(&payload);
+        let kept = call_record::kept_when_done(&payload);
         let job = RunningJob { record: record.clone(), payload, cancellation, progress, fence };
         // In a task of its own, so that a panic is an end of the job and not of the worker.
         let (jobs, hearing) = (Arc::clone(&self), heard_by(&reporter, listener));
@@ -241,7 +245,7 @@ impl Jobs {
         });
         let why = self.kernel.running_jobs.end(&key);
         let end = match self.judge(&record, fence, outcome, why, repeatable) {
-            End::Done(result) => End::DoneKeeping { result, payload: kept },
+            AttemptEnd::Done(result) => AttemptEnd::DoneKeeping { result, payload: kept },
             other => other,
         };
         self.keep_end(&key, fence, end).await;
@@ -251,8 +255,8 @@ impl Jobs {
     async fn perform(
         &self,
         job: &RunningJob,
-        audience: Arc<dyn Audience>,
-        hand: Option<&Hand>,
+        audience: Arc<dyn CallListener>,
+        hand: Option<&WorkerPermit>,
     ) -> Result<Value, JobFailure> {
         if job.record.kind == TOOL_CALL {
             return self.run_call(job, audience, hand).await;
@@ -292,7 +296,7 @@ impl Jobs {
     /// May the job be begun again although nobody knows how far an earlier attempt came?
     fn may_repeat(&self, record: &JobRecord, payload: &Value) -> bool {
         if record.kind == TOOL_CALL {
-            return Errand::read(payload).is_ok_and(|errand| errand.repeatable);
+            return CallRecord::read(payload).is_ok_and(|errand| errand.repeatable);
         }
         let handler = self.handlers.iter().find(|handler| handler.kind() == record.kind);
         handler.is_some_and(|handler| handler.may_repeat(payload))
@@ -302,13 +306,13 @@ impl Jobs {
     pub(super) fn judge(
         &self,
         record: &JobRecord,
-        fence: Fence,
+        fence: FencingToken,
         outcome: Result<Value, JobFailure>,
         why: Option<WhyStop>,
         repeatable: bool,
-    ) -> End {
+    ) -> AttemptEnd {
         let failure = match outcome {
-            Ok(result) => return End::Done(result),
+            Ok(result) => return AttemptEnd::Done(result),
             Err(failure) => failure,
         };
         let failure = match WaitingOutside::of(record) {
@@ -319,49 +323,49 @@ impl Jobs {
         let key = key_after(record, &failure, repeatable);
         match (failure.code, why) {
             (_, Some(WhyStop::Asked)) if failure.not_now => {
-                End::Cancelled { error: self.envelope(&cancelled(), record), key }
+                AttemptEnd::Cancelled { error: self.envelope(&cancelled(), record), key }
             }
             _ if failure.not_now => self.put_back(record, fence, failure),
-            (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable || failure.untouched => End::HandBack,
+            (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable || failure.untouched => AttemptEnd::HandBack,
             // An earlier attempt may have done what this one did not.
             (ErrorCode::E3703, Some(_)) if !(repeatable || failure.untouched && record.attempts <= 1) => {
                 let is_left = why == Some(WhyStop::Leaving);
                 self.unknown_end(record, cause(ErrorCode::E3703, is_left))
             }
-            (ErrorCode::E3703, _) => End::Cancelled { error: failure.error, key },
+            (ErrorCode::E3703, _) => AttemptEnd::Cancelled { error: failure.error, key },
             // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
             // call has time. Nothing was run, so it costs no try; by and by the ledger says what became of it.
             (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => {
                 self.put_back(record, fence, failure)
             }
             (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => self.unknown_end(record, INTERRUPTED),
-            _ if !failure.again => End::Failed { error: failure.error, key },
-            _ if record.tries() >= record.attempts_max => End::Dead { error: failure.error, key },
+            _ if !failure.again => AttemptEnd::Failed { error: failure.error, key },
+            _ if record.tries() >= record.attempts_max => AttemptEnd::Dead { error: failure.error, key },
             _ => self.later(record, failure),
         }
     }
 
-    fn later(&self, record: &JobRecord, failure: JobFailure) -> End {
+    fn later(&self, record: &JobRecord, failure: JobFailure) -> AttemptEnd {
         let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
         let after = backoff::pause(first, max, record.tries(), failure.after, self.kernel.entropy());
-        End::Retry { error: failure.error, after }
+        AttemptEnd::Retry { error: failure.error, after }
     }
 
     /// JOBS-6. Each time it was taken in vain makes the next pause longer, so that a queue of jobs whose time has not come is
     /// not leafed through all the time.
-    fn put_back(&self, record: &JobRecord, fence: Fence, failure: JobFailure) -> End {
+    fn put_back(&self, record: &JobRecord, fence: FencingToken, failure: JobFailure) -> AttemptEnd {
         let in_vain = fence.0.saturating_sub(u64::from(record.attempts)).saturating_add(1);
         let in_vain = u32::try_from(in_vain).unwrap_or(u32::MAX);
         let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
         // A place may become free at any time, and nobody says when.
         let max = if failure.after.is_some() { max } else { max.min(PLACE_PAUSE_MAX) };
         let after = backoff::pause(first, max, in_vain, failure.after, self.kernel.entropy());
-        End::PutBack { error: failure.error, after }
+        AttemptEnd::PutBack { error: failure.error, after }
     }
 
     /// Writes an end, if need be more than once: it must not be lost because the store was away. It has a hand for so long,
     /// or room among the promoted, so there are no more of them than those.
-    pub(super) async fn keep_end(&self, key: &JobKey, fence: Fence, end: End) {
+    pub(super) async fn keep_end(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) {
         let mut tries = 0;
         while tries < END_TRIES_MAX {
             match self.store.finish(key, fence, end.clone()).await {
@@ -369,7 +373,7 @@ impl Jobs {
                     self.tell(key);
                     // A retry without a pause, or a place that has become free for its tenant.
                     self.wake.notify_one();
-                    if let Written::Kept(state) = written
+                    if let WriteOutcome::Kept(state) = written
                         && state.is_end()
                     {
                         self.tell_end(key).await;
@@ -407,7 +411,7 @@ impl Jobs {
                         self.unknown_end(&job.record, INTERRUPTED)
                     }
                 };
-                tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Interrupted { .. }), "a job was interrupted");
+                tracing::info!(job = %job.record.key.id, repeated = matches!(end, AttemptEnd::Interrupted { .. }), "a job was interrupted");
                 self.keep_end(&job.record.key, job.fence, end).await;
             }
         }
@@ -416,12 +420,12 @@ impl Jobs {
     /// A call finds out from the ledger what became of it when it begins again; other kinds of work are in no ledger. One that
     /// is not begun again, because it was asked to end or was interrupted too often, must not be called cancelled or dead
     /// while the ledger has a line of it: whoever reads that would do it a second time (JOBS-8).
-    async fn after_interruption(&self, job: &TakenJob) -> Result<End, StoreError> {
+    async fn after_interruption(&self, job: &TakenJob) -> Result<AttemptEnd, StoreError> {
         let record = &job.record;
         if WaitingOutside::of(record).is_some() {
             // Nobody was doing it: somebody had only looked whether it has ended.
             let error = record.error.clone().unwrap_or_default();
-            return Ok(End::PutBack { error, after: self.settings.backoff_first });
+            return Ok(AttemptEnd::PutBack { error, after: self.settings.backoff_first });
         }
         let repeatable = self.may_repeat(record, &job.payload);
         if record.kind != TOOL_CALL {
@@ -443,17 +447,17 @@ impl Jobs {
         if !may_be_interrupted(record) {
             let is_safe_call = record.kind == TOOL_CALL && repeatable;
             let key = if is_safe_call { DedupeKey::Freed } else { DedupeKey::Kept };
-            return Ok(End::Dead { error, key });
+            return Ok(AttemptEnd::Dead { error, key });
         }
-        Ok(End::Interrupted { error })
+        Ok(AttemptEnd::Interrupted { error })
     }
 
-    fn unknown_end(&self, record: &JobRecord, cause: &'static str) -> End {
+    fn unknown_end(&self, record: &JobRecord, cause: &'static str) -> AttemptEnd {
         let refusal =
             Refusal::new(ErrorCode::E3413, format!("the job was {cause}, and nobody knows whether it had its effect"))
                 .hint("find out whether the effect happened, then say so: `gantry jobs resolve`")
                 .details(json!({ "cause": cause }));
-        End::Failed { error: self.envelope(&refusal, record), key: DedupeKey::Kept }
+        AttemptEnd::Failed { error: self.envelope(&refusal, record), key: DedupeKey::Kept }
     }
 
     pub(super) fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {

@@ -14,7 +14,7 @@ use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use tokio::sync::watch;
 
-use super::{First, KeptResult};
+use super::{FirstCall, KeptResult};
 use crate::ports::ledger::{IdempotencyKey, Intent};
 
 /// Outcomes that are remembered.
@@ -41,7 +41,7 @@ type Name = (TenantId, ToolId, IdempotencyKey);
 struct Line {
     serial: u64,
     parameters: Digest,
-    first: First,
+    first: FirstCall,
     state: State,
 }
 
@@ -59,17 +59,17 @@ enum State {
 /// What is known of a call that wants to begin.
 pub(super) enum Look {
     /// It may run.
-    New(Noted),
+    New(NotedKey),
     /// It runs: look again when this changes.
-    Runs(First, watch::Receiver<()>),
-    Done(First, Box<KeptResult>),
+    Runs(FirstCall, watch::Receiver<()>),
+    Done(FirstCall, Box<KeptResult>),
     /// The name stands for a call with other parameters.
-    OtherParameters(First),
+    OtherParameters(FirstCall),
 }
 
 /// A call that has its name. Dropped without a result, the name is free again.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct NotedKey {
     lines: Brief,
     name: Name,
     serial: u64,
@@ -99,12 +99,12 @@ impl Brief {
         let line = Line {
             serial,
             parameters: intent.parameters,
-            first: First { invocation: intent.invocation, version: intent.version.clone() },
+            first: FirstCall { invocation: intent.invocation, version: intent.version.clone() },
             state: State::Running(watch::Sender::new(())),
         };
         lines.by_name.insert(name.clone(), line);
         drop(lines);
-        Some(Look::New(Noted { lines: self.clone(), name, serial, window: intent.window }))
+        Some(Look::New(NotedKey { lines: self.clone(), name, serial, window: intent.window }))
     }
 }
 
@@ -139,7 +139,7 @@ impl Lines {
     }
 }
 
-impl Noted {
+impl NotedKey {
     /// Remembers what came of it. Says how many others were forgotten for it before their time.
     pub(super) fn keep(self, kept: KeptResult, now: Duration) -> usize {
         let bytes = kept.result.to_string().len();
@@ -152,7 +152,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for NotedKey {
     fn drop(&mut self) {
         let mut lines = self.lines.lines();
         let runs = |line: &Line| line.serial == self.serial && matches!(line.state, State::Running(_));

@@ -3,7 +3,7 @@
 //! without its caller, so that a call which was never sent does not hold its key. (DESIGN §5)
 //!
 //! Only a claim that is dropped half way costs a task. At most as many go on as calls wait for the ledger, and
-//! [`super::Bookkeeper::retire`] waits for them.
+//! [`super::LedgerService::retire`] waits for them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::{Held, Owed, WaitingRoom};
-use crate::ports::executor::Dispatch;
-use crate::ports::ledger::{Begun, Intent, Ledger};
+use super::{DuplicateWaiters, HeldClaim, UnwrittenEnds};
+use crate::ports::executor::CallDispatch;
+use crate::ports::ledger::{BeginOutcome, Intent, Ledger};
 use crate::ports::registry_store::StoreError;
 
 /// What the ledger said, and the place in it if the call has one.
-pub(super) type ClaimAnswer = Result<(Begun, Option<Held>), StoreError>;
+pub(super) type ClaimAnswer = Result<(BeginOutcome, Option<HeldClaim>), StoreError>;
 
 type Work = Pin<Box<dyn Future<Output = ClaimAnswer> + Send>>;
 
@@ -37,19 +37,19 @@ impl PendingClaim {
     pub(super) fn new(
         ledger: Arc<dyn Ledger>,
         intent: Intent,
-        waiting: &WaitingRoom,
-        owed: &Arc<Owed>,
+        waiting: &DuplicateWaiters,
+        owed: &Arc<UnwrittenEnds>,
         tasks: TaskTracker,
     ) -> Self {
         let (waiting, owed) = (waiting.clone(), Arc::clone(owed));
         let work = async move {
             let invocation = intent.invocation;
             let begun = ledger.begin(intent).await?;
-            let Begun::Fresh(fence) = begun else { return Ok((begun, None)) };
-            let dispatch = Arc::new(Dispatch::default());
+            let BeginOutcome::Fresh(fence) = begun else { return Ok((begun, None)) };
+            let dispatch = Arc::new(CallDispatch::default());
             dispatch.hold();
             let seat = Some(waiting.take_seat(invocation));
-            Ok((begun, Some(Held { invocation, fence, dispatch, seat, owed })))
+            Ok((begun, Some(HeldClaim { invocation, fence, dispatch, seat, owed })))
         };
         Self { work: Some(Box::pin(work)), is_asked: false, tasks }
     }
@@ -72,7 +72,7 @@ impl Drop for PendingClaim {
         let Some(work) = self.work.take().filter(|_| self.is_asked) else { return };
         // Without a runtime the process ends, and what it leaves in flight is for recovery.
         let Ok(runtime) = Handle::try_current() else { return };
-        // Dropping the place says that nothing of the call was sent (`Held`).
+        // Dropping the place says that nothing of the call was sent (`HeldClaim`).
         self.tasks.spawn_on(async move { drop(work.await) }, &runtime);
     }
 }

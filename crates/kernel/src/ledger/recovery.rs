@@ -16,10 +16,10 @@ use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::ReaderMask;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::ledger::{Entry, EntryFilter, EntryState, Settled, Settlement};
+use crate::ports::ledger::{EntryFilter, EntryState, LedgerEntry, SettleOutcome, Settlement};
 use crate::ports::observer::LedgerEvent;
 use crate::ports::registry_store::StoreError;
-use crate::recorder::Slot;
+use crate::recorder::RecordSlot;
 
 /// How many are looked at in one go.
 const AT_ONCE: usize = 100;
@@ -31,7 +31,7 @@ const ERRORS: [&str; 2] = ["/failure", "/unknown"];
 
 /// What recovery found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Calls of which nobody knows whether they had their effect.
     pub indeterminate: usize,
     /// Calls that were set free, because making them again does no harm.
@@ -40,9 +40,9 @@ pub struct Recovered {
 
 impl Kernel {
     /// Settles calls whose process is gone. To be done before the doors open, and from time to time after.
-    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+    pub async fn recover(&self) -> Result<RecoveryReport, StoreError> {
         let books = &self.parts.books;
-        let mut recovered = Recovered::default();
+        let mut recovered = RecoveryReport::default();
         if books.others_may_come_back() {
             return Ok(recovered);
         }
@@ -64,7 +64,7 @@ impl Kernel {
                 let settlement = Settlement { state, outcome: json!({ why: cause }) };
                 let settled = books.ledger().settle(entry.intent.invocation, entry.fence, settlement).await?;
                 // Whoever ran it has come back and settled it after all.
-                if settled == Settled::Fenced {
+                if settled == SettleOutcome::Fenced {
                     continue;
                 }
                 self.parts.observer.ledger(LedgerEvent::Recovered);
@@ -79,7 +79,7 @@ impl Kernel {
     }
 
     /// Leaves a record of a call that was interrupted, in the name of whoever made it.
-    async fn note_interrupted(&self, entry: &Entry, slot: Slot) {
+    async fn note_interrupted(&self, entry: &LedgerEntry, slot: RecordSlot) {
         let intent = &entry.intent;
         tracing::warn!(invocation = %intent.invocation, tool = %intent.tool, tenant = %intent.tenant, effects = intent.effects.as_str(), "a call was interrupted by the end of its server");
         let safe = intent.effects.is_safe_to_retry();
@@ -106,7 +106,7 @@ impl Kernel {
         actor: Actor<'_>,
         filter: EntryFilter,
         most: usize,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<LedgerEntry>, Refusal> {
         let caller = self.permitted(actor, Action::SeeJobs).await?;
         let tenant = match &filter.tenant {
             None if caller.tenant().is_home() => None,
@@ -122,7 +122,7 @@ impl Kernel {
     }
 
     /// One call in the ledger, for whoever made it and for administrators.
-    pub async fn ledger_line(&self, actor: Actor<'_>, invocation: InvocationId) -> Result<Entry, Refusal> {
+    pub async fn ledger_line(&self, actor: Actor<'_>, invocation: InvocationId) -> Result<LedgerEntry, Refusal> {
         let caller = self.recognise(actor).await?;
         let found = self.parts.books.ledger().find(caller.tenant(), invocation).await;
         let mut entry = found.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?;
@@ -136,8 +136,8 @@ impl Kernel {
     }
 
     /// Leaves of what a call came to what this reader may see of it now.
-    async fn mask_line(&self, reader: &Principal, entry: &mut Entry) {
-        let Entry { intent, outcome: Some(outcome), .. } = entry else { return };
+    async fn mask_line(&self, reader: &Principal, entry: &mut LedgerEntry) {
+        let LedgerEntry { intent, outcome: Some(outcome), .. } = entry else { return };
         // One that an earlier release has kept is as it was given.
         if let Some(given) = outcome.pointer_mut("/resolved/result") {
             *given = self.shown_of_person(intent, given.take()).await.map_or_else(|_| Value::Null, |(shown, _)| shown);

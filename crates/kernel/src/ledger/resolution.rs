@@ -13,13 +13,13 @@ use contract::ids::{InvocationId, TenantId};
 use policy::Action;
 use serde_json::{Value, json};
 
-use super::kept::{Kept, did_not_happen};
+use super::kept_outcome::{KeptOutcome, did_not_happen};
 use super::recovery::no_such;
 use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::phases::profile_of_person;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::ledger::{EntryState, Intent, Resolved, Settlement};
+use crate::ports::ledger::{EntryState, Intent, ResolveOutcome, Settlement};
 use crate::registry::ToolVersion;
 
 /// Longest schema that a refusal shows.
@@ -50,18 +50,20 @@ impl Kernel {
         };
         let slot = self.parts.recorder.reserve().await?;
         let (state, word, kept) = match happened {
-            Some((result, truncation)) => (EntryState::Done, "it happened", Kept::Resolved { result, truncation }),
-            None => (EntryState::FailedClean, "it did not happen", Kept::failure(&did_not_happen())),
+            Some((result, truncation)) => {
+                (EntryState::Done, "it happened", KeptOutcome::Resolved { result, truncation })
+            }
+            None => (EntryState::FailedClean, "it did not happen", KeptOutcome::failure(&did_not_happen())),
         };
         let settlement = Settlement { state, outcome: kept.write() };
         let resolved = self.parts.books.ledger().resolve(&tenant, invocation, settlement).await;
         match resolved.map_err(|error| error.refusal())? {
-            Resolved::Done => {
+            ResolveOutcome::Done => {
                 let record = self.act(actor, &caller, AuditAction::InvocationResolved, None, Some(word.into()));
                 slot.record_durably(AuditRecord { invocation_id: Some(invocation), ..record }).await
             }
-            Resolved::NotFound => Err(no_such(invocation)),
-            Resolved::NotUnknown(state) => Err(Refusal::new(
+            ResolveOutcome::NotFound => Err(no_such(invocation)),
+            ResolveOutcome::NotUnknown(state) => Err(Refusal::new(
                 ErrorCode::E3908,
                 format!("the outcome of `{invocation}` is not unknown: it is {}", state.as_str()),
             )

@@ -13,7 +13,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::manifest::SideEffectPolicy;
 use serde_json::json;
 
-use super::kept::{Kept, KeptResult};
+use super::kept_outcome::{KeptOutcome, KeptResult};
 use crate::ports::executor::ExecutionReach;
 use crate::ports::ledger::{EntryState, Settlement};
 
@@ -25,7 +25,9 @@ pub(crate) fn settlement(
     end: Result<KeptResult, (&Refusal, &'static str)>,
 ) -> Settlement {
     let (refusal, cause) = match end {
-        Ok(result) => return Settlement { state: EntryState::Done, outcome: Kept::Success(Box::new(result)).write() },
+        Ok(result) => {
+            return Settlement { state: EntryState::Done, outcome: KeptOutcome::Success(Box::new(result)).write() };
+        }
         Err(failed) => failed,
     };
     let state = match reach {
@@ -37,7 +39,7 @@ pub(crate) fn settlement(
     let outcome = match state {
         EntryState::Unknown => json!({ "unknown": {
             "code": refusal.code.as_str(), "cause": cause, "message": refusal.message } }),
-        _ => Kept::failure(refusal).write(),
+        _ => KeptOutcome::failure(refusal).write(),
     };
     Settlement { state, outcome }
 }
@@ -112,7 +114,9 @@ mod tests {
             Refusal::new(ErrorCode::E3401, "no money").hint("earn some").details(json!({ "left": 0 })).retryable(false);
         let end = Err((&told, cause(told.code, false)));
         let kept = settlement(SideEffectPolicy::Compensatable, ExecutionReach::Answered, end).outcome;
-        let Kept::Failure(failure) = Kept::read(Some(kept)).unwrap() else { panic!("a failure was kept") };
+        let KeptOutcome::Failure(failure) = KeptOutcome::read(Some(kept)).unwrap() else {
+            panic!("a failure was kept")
+        };
         assert_eq!(failure.refusal(), told);
     }
 }

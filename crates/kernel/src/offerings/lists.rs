@@ -25,7 +25,7 @@ use tokio::sync::{broadcast, watch};
 use super::{PATIENCE, too_slow};
 use crate::ports::clock::Clock;
 use crate::ports::observer::Observer;
-use crate::ports::offerings::{Offering, OfferingChange, OfferingNews, OfferingServer, Offerings};
+use crate::ports::offerings::{OfferingChange, OfferingKind, OfferingNotice, OfferingServer, Offerings};
 use crate::ports::tool_origin::ToolOrigin;
 
 /// How long an answer is good for.
@@ -43,7 +43,7 @@ struct ListKey {
     tenant: TenantId,
     owner: TenantId,
     server: String,
-    what: Offering,
+    what: OfferingKind,
 }
 
 /// An answer, and when it came.
@@ -62,14 +62,14 @@ impl Answered {
 }
 
 #[derive(Debug)]
-struct KeptList {
+struct CachedList {
     /// The server as it was described then.
     origin: Option<Arc<ToolOrigin>>,
     /// None while it is asked.
     answer: watch::Receiver<Option<Answered>>,
 }
 
-impl KeptList {
+impl CachedList {
     fn is_good(&self, now: Duration, origin: Option<&Arc<ToolOrigin>>) -> bool {
         let same = match (&self.origin, origin) {
             (Some(then), Some(now)) => Arc::ptr_eq(then, now),
@@ -84,9 +84,9 @@ impl KeptList {
 }
 
 #[derive(Debug)]
-struct Kept {
-    lists: HashMap<ListKey, KeptList>,
-    news: broadcast::Receiver<OfferingNews>,
+struct CachedLists {
+    lists: HashMap<ListKey, CachedList>,
+    news: broadcast::Receiver<OfferingNotice>,
 }
 
 /// The lists of all servers.
@@ -95,12 +95,12 @@ pub(crate) struct OfferedLists {
     offerings: Arc<dyn Offerings>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedLists>,
 }
 
 impl OfferedLists {
     pub(crate) fn new(offerings: Arc<dyn Offerings>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
-        let kept = Kept { lists: HashMap::new(), news: offerings.news() };
+        let kept = CachedLists { lists: HashMap::new(), news: offerings.news() };
         Arc::new(Self { offerings, clock, observer, kept: Mutex::new(kept) })
     }
 
@@ -109,7 +109,7 @@ impl OfferedLists {
         self: &Arc<Self>,
         tenant: &TenantId,
         server: &OfferingServer,
-        what: Offering,
+        what: OfferingKind,
     ) -> Result<Arc<Vec<Value>>, Refusal> {
         let (owner, name) = (server.owner.clone(), server.name.clone());
         let key = ListKey { tenant: tenant.clone(), owner, server: name, what };
@@ -139,7 +139,7 @@ impl OfferedLists {
         }
         self.observer.offerings_listed(false);
         let (tell, answer) = watch::channel(None);
-        kept.lists.insert(key.clone(), KeptList { origin, answer: answer.clone() });
+        kept.lists.insert(key.clone(), CachedList { origin, answer: answer.clone() });
         drop(kept);
         let lists = Arc::clone(self);
         // Not the caller's to end; bounded by its patience, and in number by LISTS-2.
@@ -159,12 +159,12 @@ impl OfferedLists {
         Answered { at: self.clock.monotonic(), bytes, items: items.map(Arc::new) }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedLists> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl CachedLists {
     /// Forgets what is said to have changed.
     fn hear(&mut self) {
         loop {
@@ -179,9 +179,9 @@ impl Kept {
 
     /// LISTS-2. What is being asked for stays.
     fn trim(&mut self, now: Duration, most: usize) {
-        let is_over = |list: &KeptList| list.answer.borrow().as_ref().is_some_and(|answer| !answer.is_good(now));
+        let is_over = |list: &CachedList| list.answer.borrow().as_ref().is_some_and(|answer| !answer.is_good(now));
         self.lists.retain(|_, list| !is_over(list));
-        let bytes = |list: &KeptList| list.answer.borrow().as_ref().map_or(0, |answer| answer.bytes);
+        let bytes = |list: &CachedList| list.answer.borrow().as_ref().map_or(0, |answer| answer.bytes);
         let mut total: usize = self.lists.values().map(bytes).sum();
         while self.lists.len() > most || total > BYTES_MAX {
             let answered = self.lists.iter().filter_map(|(key, list)| Some((list.answer.borrow().as_ref()?.at, key)));
@@ -191,10 +191,10 @@ impl Kept {
     }
 }
 
-fn news_is_of(news: &OfferingNews, key: &ListKey) -> bool {
+fn news_is_of(news: &OfferingNotice, key: &ListKey) -> bool {
     let of_kind = match news.change {
-        OfferingChange::Resources => matches!(key.what, Offering::Resources | Offering::ResourceTemplates),
-        OfferingChange::Prompts => key.what == Offering::Prompts,
+        OfferingChange::Resources => matches!(key.what, OfferingKind::Resources | OfferingKind::ResourceTemplates),
+        OfferingChange::Prompts => key.what == OfferingKind::Prompts,
         OfferingChange::Resource(_) => false,
     };
     of_kind && news.server == key.server && news.tenant.as_ref().is_none_or(|tenant| *tenant == key.tenant)

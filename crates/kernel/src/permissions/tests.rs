@@ -19,11 +19,11 @@ fn manifest(change: &Value) -> Manifest {
     Manifest::from_value(manifest).unwrap()
 }
 
-fn of_words(words: &[&str]) -> Result<Permissions, Vec<Finding>> {
-    Permissions::of(&manifest(&json!({ "required_permissions": words })))
+fn of_words(words: &[&str]) -> Result<DeclaredPermissions, Vec<AdmissionFinding>> {
+    DeclaredPermissions::of(&manifest(&json!({ "required_permissions": words })))
 }
 
-fn places(permissions: &Permissions) -> Vec<(&str, Option<u16>)> {
+fn places(permissions: &DeclaredPermissions) -> Vec<(&str, Option<u16>)> {
     permissions.network.iter().map(|place| (&*place.host, place.port)).collect()
 }
 
@@ -100,7 +100,7 @@ fn a_word_that_nobody_knows_is_refused_with_those_that_are_known() {
 fn a_pure_tool_may_read_but_not_write() {
     let pure = |words: &[&str]| {
         let change = json!({ "required_permissions": words, "side_effect_policy": "pure", "side_effects": [] });
-        Permissions::of(&manifest(&change))
+        DeclaredPermissions::of(&manifest(&change))
     };
     assert!(pure(&["filesystem:read:/data"]).is_ok());
     for word in ["filesystem:write:/data", "filesystem:*"] {
@@ -114,7 +114,7 @@ fn a_pure_tool_may_read_but_not_write() {
 fn the_network_policy_opens_more_and_asks_the_token_for_it() {
     let of = |policy: Value| {
         let change = json!({ "required_permissions": ["network:https://a.example"], "network_policy": policy });
-        Permissions::of(&manifest(&change))
+        DeclaredPermissions::of(&manifest(&change))
     };
     let permissions = of(json!({ "allowed_domains": ["A.example", "*.b.example"] })).unwrap();
     let expected =
@@ -128,7 +128,7 @@ fn the_network_policy_opens_more_and_asks_the_token_for_it() {
     assert_eq!(permissions.needs().collect::<Vec<_>>(), ["network:b.example:5432"]);
 
     let closed = of(json!({ "allowed_domains": ["b.example"], "deny_all_egress": true })).unwrap();
-    assert_eq!(closed, Permissions::default(), "deny closes what either has opened");
+    assert_eq!(closed, DeclaredPermissions::default(), "deny closes what either has opened");
 
     let findings = of(json!({ "allowed_domains": ["b.example", "127.1"] })).unwrap_err();
     assert_eq!(findings[0].path, "/network_policy/allowed_domains/1");
@@ -156,8 +156,8 @@ proptest! {
         if let Some(ports) = ports.as_ref().filter(|ports| !ports.is_empty() && !listed.is_empty()) {
             policy["allowed_ports"] = json!(ports);
         }
-        let permissions = Permissions::of(&manifest(&json!({ "required_permissions": words, "network_policy": policy }))).unwrap();
-        let asked: Vec<Scope> =
+        let permissions = DeclaredPermissions::of(&manifest(&json!({ "required_permissions": words, "network_policy": policy }))).unwrap();
+        let asked: Vec<PermissionScope> =
             words.iter().map(String::as_str).chain(permissions.needs()).map(|word| word.parse().unwrap()).collect();
         prop_assert!(!denied || permissions.network.is_empty());
         for place in &permissions.network {

@@ -27,23 +27,23 @@ use contract::ids::TenantId;
 use serde_json::json;
 
 use super::execute::{Former, Output, cancelled, timed_out};
-use super::facts::{Facts, millis};
-use crate::checkpoints::{self, Keeper};
+use super::facts::{CallFacts, millis};
+use crate::checkpoints::{self, CheckpointKeeper};
 use crate::invoke::Kernel;
 use crate::ledger::CallKey;
 use crate::ports::call_deadline::CallDeadline;
 use crate::ports::executor::{
-    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage, UsageAtEnd,
+    CallDispatch, ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput, UsageAtEnd,
 };
-use crate::ports::observer::Step;
+use crate::ports::observer::EffectStep;
 use crate::ports::program_log::ProgramLog;
 use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
 use crate::resilience::backoff::chance;
-use crate::resilience::guard::{Failover, Guard, GuardedService, Retries};
+use crate::resilience::guard::{FailoverGuard, GuardedService, ResilienceGuard, RetryGuard};
 use crate::resilience::last_results::ResultKey;
-use crate::resilience::retry::{Attempts, Judged, Next, spread};
-use crate::resilience::service::Entered;
+use crate::resilience::retry::{JudgedAttempt, NextAttempt, RetryAttempts, spread};
+use crate::resilience::service::EnteredService;
 
 /// How long it may take to find out what an attempt used that was ended from outside: about as long as a sandbox takes to end.
 const USAGE_READING_MAX: Duration = Duration::from_secs(2);
@@ -52,15 +52,15 @@ const USAGE_READING_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Run<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) executor: &'a dyn Executor,
-    pub(super) keeper: Option<&'a Keeper>,
+    pub(super) keeper: Option<&'a CheckpointKeeper>,
     pub(super) deadline: Arc<CallDeadline>,
 }
 
 /// A tool with something around it, and whom to ask.
 pub(super) struct Guarded<'a> {
     resilience: &'a Resilience,
-    guard: Option<&'a Guard>,
-    failover: Option<Failover>,
+    guard: Option<&'a ResilienceGuard>,
+    failover: Option<FailoverGuard>,
 }
 
 impl Guarded<'_> {
@@ -72,7 +72,7 @@ impl Guarded<'_> {
         }
     }
 
-    fn retries(&self) -> Option<&Retries> {
+    fn retries(&self) -> Option<&RetryGuard> {
         match (&self.failover, self.guard) {
             (Some(failover), _) => failover.retries.as_ref(),
             (None, guard) => guard?.retries.as_ref(),
@@ -88,20 +88,21 @@ impl<'a> Run<'a> {
     {
         let resilience: &'a Resilience = self.kernel.resilience.as_deref()?;
         let guard = tool.guard(&resilience.settings);
-        let failover = Failover::of(tool, guard, &self.executor.endpoints(tool), &resilience.settings);
+        let failover = FailoverGuard::of(tool, guard, &self.executor.endpoints(tool), &resilience.settings);
         let stands = guard.is_some_and(|guard| guard.breaker.is_some() || guard.retries.is_some());
         (stands || failover.is_some()).then_some(Guarded { resilience, guard, failover })
     }
 
     /// Runs it once. From here on the tool may have done something (ATT-1), until its executor says what is known.
-    pub(super) async fn once(&self, facts: &mut Facts, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    pub(super) async fn once(&self, facts: &mut CallFacts, call: ToolCall) -> Result<ToolOutput, Refusal> {
         if !std::mem::replace(&mut facts.begun, true) && facts.held.is_some() {
-            self.kernel.parts.observer.step(Step::Starting);
+            self.kernel.parts.observer.step(EffectStep::Starting);
         }
         facts.reach = ExecutionReach::MayHaveRun;
         (facts.failed_usage, facts.failed_program) = (None, None);
         // A call in the ledger has one mark for all attempts, which is read also if the call is dropped.
-        let dispatch: Arc<Dispatch> = facts.held.as_ref().map(|held| Arc::clone(&held.dispatch)).unwrap_or_default();
+        let dispatch: Arc<CallDispatch> =
+            facts.held.as_ref().map(|held| Arc::clone(&held.dispatch)).unwrap_or_default();
         dispatch.release();
         let tool = Arc::clone(&call.tool);
         let at_end = Arc::new(UsageAtEnd::default());
@@ -147,7 +148,7 @@ impl<'a> Run<'a> {
 
     /// What an attempt used whose executor could not say it any more. Asked after the executor's future was dropped, which
     /// ends what it had begun.
-    async fn read_usage(&self, at_end: &UsageAtEnd) -> Option<Usage> {
+    async fn read_usage(&self, at_end: &UsageAtEnd) -> Option<ResourceUsage> {
         let reading = at_end.take()?;
         tokio::select! {
             biased;
@@ -159,7 +160,7 @@ impl<'a> Run<'a> {
     /// Runs it as often as it takes and as is allowed.
     pub(super) async fn guarded(
         &self,
-        facts: &mut Facts,
+        facts: &mut CallFacts,
         call: ToolCall,
         guarded: Guarded<'_>,
         caller: &Principal,
@@ -169,7 +170,7 @@ impl<'a> Run<'a> {
         let background = caller.is_warranted();
         let (resilience, services) = (guarded.resilience, guarded.services());
         let retries = guarded.retries().filter(|_| !background);
-        let mut attempts = retries.map(|retries| (retries, Attempts::new(retries.plan)));
+        let mut attempts = retries.map(|retries| (retries, RetryAttempts::new(retries.plan)));
         let mut last: Option<Refusal> = None;
         let mut first_asked = 0;
         loop {
@@ -208,8 +209,8 @@ impl<'a> Run<'a> {
             let Some((retries, attempts)) = &mut attempts else { return Err(refusal) };
             let judged = judge(&tool, key, retries, (&refusal, facts.reach));
             let (at_most, at_least) = match attempts.after(judged, self.time_left()) {
-                Next::Finish(_) => return Err(told(refusal, attempts.made())),
-                Next::Wait { at_most, at_least } => (at_most, at_least),
+                NextAttempt::Finish(_) => return Err(told(refusal, attempts.made())),
+                NextAttempt::Wait { at_most, at_least } => (at_most, at_least),
             };
             if !resilience.may_repeat(retries).await {
                 return Err(exhausted(&tool, &refusal, attempts.made()));
@@ -241,7 +242,7 @@ impl<'a> Run<'a> {
         of: (&ToolVersion, &TenantId),
         services: &'g [GuardedService],
         (first_asked, counted): (usize, bool),
-    ) -> Result<Option<(usize, Entered<'g>)>, Refusal> {
+    ) -> Result<Option<(usize, EnteredService<'g>)>, Refusal> {
         let mut soonest: Option<Refusal> = None;
         let number = services.len();
         for endpoint in (0..number).map(|n| n.saturating_add(first_asked).checked_rem(number).unwrap_or(0)) {
@@ -297,7 +298,12 @@ fn as_declared(tool: &ToolVersion, mut refusal: Refusal) -> Refusal {
 }
 
 /// ATT-2.
-fn judge(tool: &ToolVersion, key: &CallKey, retries: &Retries, (refusal, reach): (&Refusal, ExecutionReach)) -> Judged {
+fn judge(
+    tool: &ToolVersion,
+    key: &CallKey,
+    retries: &RetryGuard,
+    (refusal, reach): (&Refusal, ExecutionReach),
+) -> JudgedAttempt {
     let harmless = tool.manifest.side_effect_policy.is_safe_to_retry() || (key.is_there() && reach.is_clean());
     let status = match refusal.reason.as_deref() {
         Some(RefusalReason::UpstreamStatus(status)) => *status,
@@ -306,9 +312,9 @@ fn judge(tool: &ToolVersion, key: &CallKey, retries: &Retries, (refusal, reach):
     let listed = retries.statuses.contains(&status);
     let retryable = refusal.retryable.unwrap_or_else(|| refusal.code.row().retry.retryable());
     if !(retryable && harmless && listed) {
-        return Judged::Final;
+        return JudgedAttempt::Final;
     }
-    Judged::Again { after: refusal.retry_after_ms.map(Duration::from_millis) }
+    JudgedAttempt::Again { after: refusal.retry_after_ms.map(Duration::from_millis) }
 }
 
 /// How often it was tried is worth knowing.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use contract::canonical::Digest;
-use contract::cost::{self, Estimate};
+use contract::cost::{self, CostEstimate};
 use contract::envelope::{AgentContext, CallLimits};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::conditions::Conditions;
 use super::execute::would_spend;
 use super::validate::Validated;
-use crate::access::{Call, Decision};
+use crate::access::{DecisionRequest, PolicyDecision};
 use crate::deadline::{SYNC_MAX, TimeAllowed, TimeLimits, time_allowed};
 use crate::identity::Principal;
 use crate::invocation_ids::CallIdentity;
@@ -42,7 +42,7 @@ pub struct Authorized {
     pub(super) time_allowed: TimeAllowed,
     pub(super) limits: CallLimits,
     pub(super) conditions: Conditions,
-    pub(super) decision: Arc<Decision>,
+    pub(super) decision: Arc<PolicyDecision>,
 }
 
 impl Authorized {
@@ -68,14 +68,14 @@ impl Authorized {
     }
 
     /// What it will probably cost, and how long it may take.
-    fn estimate(&self) -> Estimate {
+    fn estimate(&self) -> CostEstimate {
         let prices = self.tool.manifest.cost_config.as_ref();
         let timeout_ms = u64::try_from(self.time_allowed.usual.as_millis()).unwrap_or(u64::MAX);
         cost::estimate(prices, &self.parameters, Some(timeout_ms))
     }
 
     /// What the policies said.
-    pub(crate) fn decision(&self) -> &Decision {
+    pub(crate) fn decision(&self) -> &PolicyDecision {
         &self.decision
     }
 }
@@ -111,7 +111,7 @@ async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound
 pub(crate) async fn authorize_in_theory(
     kernel: &Kernel,
     validated: Validated,
-) -> Result<(Arc<Decision>, Estimate), Refusal> {
+) -> Result<(Arc<PolicyDecision>, CostEstimate), Refusal> {
     let origin = origin_of(kernel, &validated.tool);
     let authorized = authorize_uncounted(kernel, validated, origin).await?;
     let Authorized { caller, tool, .. } = &authorized;
@@ -148,7 +148,7 @@ async fn authorize_uncounted(
 
     let now = kernel.clock().now();
     let origin = origin?;
-    let call = Call {
+    let call = DecisionRequest {
         caller: &caller,
         tool: &tool,
         origin: origin.as_deref(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::cost::Reported;
+use contract::cost::ReportedCost;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
@@ -15,24 +15,24 @@ use policy::{Action, Caller};
 use super::attempts::Run;
 use super::authorize::Authorized;
 use super::conditions::Conditions;
-use super::facts::{CALLS, Facts, millis};
+use super::facts::{CALLS, CallFacts, millis};
 use super::shown_output::{ShownWords, redacted_failure};
-use crate::attendant::{Attendant, Pace};
+use crate::call_companion::{CallCompanion, SpeechBucket};
+use crate::call_trace::OutwardCall;
 use crate::concurrency::NoPlace;
 use crate::deadline::TimeAllowed;
-use crate::fair_places::Place;
+use crate::fair_places::FairPermit;
 use crate::invocation_ids::{IdHold, job_digest, taken};
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
-use crate::journey::OutwardCall;
-use crate::ledger::{self, Claim, Kept, KeptResult, WaitsFor, Wish};
+use crate::ledger::{self, KeptOutcome, KeptResult, LedgerClaim, LedgerRequest, WaitsFor};
 use crate::limits::ResolvedLimits;
-use crate::ports::access_store::Spending;
+use crate::ports::access_store::BudgetSpending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::call_deadline::CallDeadline;
 use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
 use crate::ports::job_store::JobKey;
-use crate::ports::observer::Step;
+use crate::ports::observer::EffectStep;
 use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
@@ -69,7 +69,7 @@ pub(super) struct Former {
 }
 
 /// Runs the phase.
-pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
+pub async fn execute(kernel: &Kernel, facts: &mut CallFacts, authorized: Authorized) -> Result<Executed, Refusal> {
     if facts.is_id_given {
         // Boxed: few calls bring an id, and every call would carry the room.
         facts.id_hold = Box::pin(id_held(kernel, facts, &authorized)).await?;
@@ -128,9 +128,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             if !has_effects {
                 return kernel.parts.books.claim_lightly(intent, (key.wait, facts.is_job), &waits).await;
             }
-            kernel.parts.observer.step(Step::Intending);
+            kernel.parts.observer.step(EffectStep::Intending);
             let (wait, is_id_given) = (key.wait, facts.is_id_given);
-            let wish = Wish { intent, wait, is_id_given, entropy: kernel.entropy(), waits: &waits };
+            let wish = LedgerRequest { intent, wait, is_id_given, entropy: kernel.entropy(), waits: &waits };
             kernel.parts.books.claim(wish).await
         };
         let claim = tokio::select! {
@@ -145,24 +145,24 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             }
         };
         match claim {
-            Claim::Run(held) => {
+            LedgerClaim::Run(held) => {
                 facts.invocation_id = held.invocation;
                 facts.held = Some(held);
-                kernel.parts.observer.step(Step::Intended);
+                kernel.parts.observer.step(EffectStep::Intended);
                 let slot = kernel.parts.recorder.reserve().await?;
                 let record = facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None);
                 // Boxed: calls without effects have no use for the room.
                 Box::pin(slot.record_durably(record)).await?;
             }
-            Claim::RunLightly(noted) => facts.noted = noted,
-            Claim::Replay(first, kept) => {
+            LedgerClaim::RunLightly(noted) => facts.noted = noted,
+            LedgerClaim::Replay(first, kept) => {
                 facts.replay_of = Some(first);
                 let kept = match kept {
-                    Kept::Success(kept) => kept,
-                    Kept::Resolved { result, truncation } => {
+                    KeptOutcome::Success(kept) => kept,
+                    KeptOutcome::Resolved { result, truncation } => {
                         Box::new(KeptResult::of_person(result, truncation, facts.started_at))
                     }
-                    Kept::Failure(failure) => {
+                    KeptOutcome::Failure(failure) => {
                         facts.told_checkpoint = failure.checkpoint();
                         return Err(redacted_failure(&*facts.redactor, &tool, &conditions, failure.refusal()));
                     }
@@ -207,13 +207,13 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         let words = ShownWords::new(Arc::clone(&facts.redactor), Arc::clone(&tool), conditions.clone());
         (audience, words)
     });
-    let attendant = Arc::new(Attendant {
+    let attendant = Arc::new(CallCompanion {
         invocation_id: facts.invocation_id,
         tool: Arc::clone(&tool),
         clock: Arc::clone(&kernel.parts.clock),
         observer: Arc::clone(&kernel.parts.observer),
         redactor: Arc::clone(&facts.redactor),
-        pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
+        pace: Mutex::new(SpeechBucket::full(kernel.clock().monotonic())),
         audience,
         keeper: keeper.clone(),
         deadline: Arc::clone(&deadline),
@@ -279,12 +279,12 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         }
     };
     // What was said beside the result goes before what stands in it.
-    let reported = Reported::in_result(prices, &output.value);
+    let reported = ReportedCost::in_result(prices, &output.value);
     output.usage.cost_incurred = output.usage.cost_incurred.or(reported.cost);
     output.usage.tokens = output.usage.tokens.or(reported.tokens);
     facts.used = Some(output.usage);
     if facts.held.is_some() {
-        kernel.parts.observer.step(Step::Ended);
+        kernel.parts.observer.step(EffectStep::Ended);
     }
     let result_key = result_key.filter(|_| !attendant.has_asked.load(Ordering::Acquire));
     let (output, result_bytes_max) = (Output::Fresh(output), result_bytes);
@@ -292,7 +292,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
 }
 
 /// Takes the id that the call came with, if nobody has it. The ledger says whether it has, when the call is begun.
-async fn id_held(kernel: &Kernel, facts: &Facts, authorized: &Authorized) -> Result<Option<IdHold>, Refusal> {
+async fn id_held(kernel: &Kernel, facts: &CallFacts, authorized: &Authorized) -> Result<Option<IdHold>, Refusal> {
     let (call, key) = (authorized.identity(), authorized.key());
     let (caller, tool, parameters) = authorized.admitted();
     let id = JobKey { tenant: caller.tenant().clone(), id: facts.invocation_id };
@@ -312,7 +312,12 @@ async fn id_held(kernel: &Kernel, facts: &Facts, authorized: &Authorized) -> Res
     Ok(hold)
 }
 
-fn placed(kernel: &Kernel, facts: &Facts, tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
+fn placed(
+    kernel: &Kernel,
+    facts: &CallFacts,
+    tool: &ToolVersion,
+    place: Result<FairPermit, NoPlace>,
+) -> Result<FairPermit, Refusal> {
     place.map_err(|why| match why {
         NoPlace::Refused(refusal) => refusal,
         NoPlace::Cancelled => cancelled(kernel, facts, tool),
@@ -353,8 +358,8 @@ pub(crate) async fn note_spent_by_job(kernel: &Kernel, caller: &Caller, id: Invo
 }
 
 /// What says that a job has been counted: a budget of one, which no token has, because no id of an issuer begins so.
-fn job_counted(caller: &Caller, id: InvocationId) -> Spending {
-    Spending { token: format!("\u{1f}job {} {id}", caller.tenant()), calls_max: 1 }
+fn job_counted(caller: &Caller, id: InvocationId) -> BudgetSpending {
+    BudgetSpending { token: format!("\u{1f}job {} {id}", caller.tenant()), calls_max: 1 }
 }
 
 /// Whether [`spend`] would let the call run. Nothing is counted.
@@ -367,7 +372,7 @@ pub(super) async fn would_spend(kernel: &Kernel, caller: &Caller) -> Result<(), 
 }
 
 /// Every budget that a call of this caller counts against.
-fn spendings(caller: &Caller) -> Vec<Spending> {
+fn spendings(caller: &Caller) -> Vec<BudgetSpending> {
     let own = caller.budget().and_then(|budget| budget.calls).zip(caller.token_id());
     let own = own.map(|(calls, token)| (calls, token, caller.issuer()));
     let handed_on = caller.chain().iter().filter_map(|link| {
@@ -379,7 +384,7 @@ fn spendings(caller: &Caller) -> Vec<Spending> {
         // A token's id is unique among those of its issuer only.
         .map(|(calls_max, token, issuer)| {
             let issuer = issuer.or_else(|| caller.issuer()).unwrap_or_default();
-            Spending { token: format!("{issuer} {token}"), calls_max }
+            BudgetSpending { token: format!("{issuer} {token}"), calls_max }
         })
         .collect()
 }
@@ -435,7 +440,7 @@ fn executor_for<'k>(
 }
 
 /// Ended by whoever made the call, or by the end of this server.
-pub(super) fn cancelled(kernel: &Kernel, facts: &Facts, tool: &ToolVersion) -> Refusal {
+pub(super) fn cancelled(kernel: &Kernel, facts: &CallFacts, tool: &ToolVersion) -> Refusal {
     let why = if facts.is_left(kernel) { "was ended, because this server ends" } else { "was cancelled while it ran" };
     Refusal::new(ErrorCode::E3703, format!("`{}` {} {why}", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")

@@ -14,23 +14,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::authorize::Authorized;
 use super::finish::trace;
-use crate::checkpoints::Checkpointing;
-use crate::fair_places::Place;
+use crate::call_trace::CallSpans;
+use crate::checkpoints::CallCheckpoints;
+use crate::fair_places::FairPermit;
 use crate::identity::Principal;
 use crate::invocation_ids::IdHold;
-use crate::invoke::{Arrival, Failed, Kernel};
+use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::jobs::WhyStop;
-use crate::journey::Journey;
-use crate::ledger::{First, Held, Noted};
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged};
+use crate::ledger::{FirstCall, HeldClaim, NotedKey};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, DecisionReason, JsonText, RecordedDecision};
 use crate::ports::clock::UnixMillis;
-use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::executor::{ExecutionReach, FailedProgram, Usage};
+use crate::ports::executor::{ExecutionReach, FailedProgram, ResourceUsage};
 use crate::ports::job_store::JobKey;
 use crate::ports::observer::Phase;
 use crate::ports::redactor::Redactor;
-use crate::recorder::{Slot, Until};
+use crate::ports::tool_companion::CallListener;
+use crate::recorder::{RecordDurability, RecordSlot};
 use crate::registry::ToolVersion;
 
 /// Under this name the log tells of each call (OBS-010).
@@ -38,7 +38,7 @@ pub(super) const CALLS: &str = "gantry_calls";
 
 /// Facts of one call, gathered as it goes.
 #[derive(Debug)]
-pub struct Facts {
+pub struct CallFacts {
     pub(super) invocation_id: InvocationId,
     /// The caller brought the id along, or it is the one of a job: no other call may have it.
     pub(super) is_id_given: bool,
@@ -59,29 +59,29 @@ pub struct Facts {
     /// Takes out of whatever is written about this call what must not be seen.
     pub(crate) redactor: Arc<dyn Redactor>,
     /// That it may run, and by what, once that was decided.
-    pub(super) allowed: Option<Decided>,
+    pub(super) allowed: Option<DecisionReason>,
     /// Its place among the calls of its agent, if it has one before it comes to need it.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<FairPermit>,
     /// It came from the queue, where it had its turn, and not through a door.
     pub(crate) is_job: bool,
     /// The call's place in the ledger, while it has one.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<HeldClaim>,
     /// Its name among the calls without effects, if it was given one.
-    pub(super) noted: Option<Noted>,
+    pub(super) noted: Option<NotedKey>,
     /// The call whose answer is given again, if this one was made before.
-    pub(super) replay_of: Option<First>,
+    pub(super) replay_of: Option<FirstCall>,
     /// The call whose result is given because the service is left alone, and how old that is.
     pub(super) stale: Option<(InvocationId, StaleNotice)>,
     /// The checkpoint that the failure of an earlier call has named, when it is told again.
     pub(super) told_checkpoint: Option<String>,
     /// Room in the audit log; there once the call was let in.
-    pub(super) slot: Option<Slot>,
+    pub(super) slot: Option<RecordSlot>,
     /// Who listens while it runs; the tool's companion takes it.
-    pub(super) audience: Option<Arc<dyn Audience>>,
+    pub(super) audience: Option<Arc<dyn CallListener>>,
     /// Says that nobody wants the result any more.
     pub(super) cancellation: CancellationToken,
     /// What the call saves, and goes on from.
-    pub(crate) checkpointing: Checkpointing,
+    pub(crate) checkpointing: CallCheckpoints,
     /// What of the parameters is paid for by the piece.
     pub(super) units: Option<u64>,
     /// The tool was begun: from here on the call costs something, whatever becomes of it.
@@ -89,9 +89,9 @@ pub struct Facts {
     /// How far it came, should it fail now. Said by the executor of the last attempt.
     pub(super) reach: ExecutionReach,
     /// What it used, once it has said its last word.
-    pub(super) used: Option<Usage>,
+    pub(super) used: Option<ResourceUsage>,
     /// What the last attempt used that failed. Told and recorded; what a failed call costs does not depend on it.
-    pub(super) failed_usage: Option<Usage>,
+    pub(super) failed_usage: Option<ResourceUsage>,
     /// How its program ended, if it had one that failed.
     pub(super) failed_program: Option<Box<FailedProgram>>,
     /// What the program of the last attempt wrote to its log, redacted; also of one that succeeded.
@@ -105,16 +105,16 @@ pub struct Facts {
     /// What is asked of a server, if that is no call of one of its tools: what the record says of it.
     pub(super) offering: Option<String>,
     /// How far it has come.
-    pub(crate) journey: Journey,
+    pub(crate) journey: CallSpans,
 }
 
-impl Facts {
+impl CallFacts {
     /// The facts of a call that has just come in.
-    pub(crate) fn begin(kernel: &Kernel, arrival: &Arrival<'_>) -> Self {
+    pub(crate) fn begin(kernel: &Kernel, arrival: &IncomingCall<'_>) -> Self {
         let (clock, entropy) = (kernel.clock(), kernel.entropy());
         let started_at = clock.now();
         let fresh = || TraceContext::begun(new_trace_id(entropy));
-        let journey = Journey::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
+        let journey = CallSpans::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
         Self {
             invocation_id: arrival.request.invocation_id.unwrap_or_else(|| new_invocation_id(entropy, started_at)),
             is_id_given: arrival.request.invocation_id.is_some(),
@@ -140,7 +140,7 @@ impl Facts {
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
-            checkpointing: Checkpointing::default(),
+            checkpointing: CallCheckpoints::default(),
             units: None,
             begun: false,
             reach: ExecutionReach::NotSent,
@@ -188,7 +188,7 @@ impl Facts {
 
     /// Notes that the call was let in to be done later. Its end will be recorded when it comes, and its spans will hang
     /// under the span that ends here.
-    pub(crate) async fn record_accepted(mut self, kernel: &Kernel) -> Result<(), Box<Failed>> {
+    pub(crate) async fn record_accepted(mut self, kernel: &Kernel) -> Result<(), Box<FailedCall>> {
         let recorded = match self.slot.take() {
             Some(slot) => {
                 let record = self.record(AuditAction::InvocationAccepted, kernel.clock().now(), None);
@@ -204,7 +204,7 @@ impl Facts {
         recorded.map_err(|refusal| {
             let (status, begun) = (InvocationStatus::Error, false);
             let (execution_metadata, checkpoint_ref, output) = (None, None, None);
-            Box::new(Failed {
+            Box::new(FailedCall {
                 refusal,
                 status,
                 invocation_id,
@@ -233,7 +233,7 @@ impl Facts {
     pub(crate) fn note_decision(&mut self, authorized: &Authorized) {
         let policies = &authorized.decision().determining;
         let reason = if policies.is_empty() { "token".into() } else { policies.join(", ").into() };
-        self.allowed = Some(Decided { allowed: true, reason });
+        self.allowed = Some(DecisionReason { allowed: true, reason });
     }
 
     pub(crate) fn invocation_id(&self) -> InvocationId {
@@ -274,7 +274,7 @@ impl Facts {
             code: end.and_then(|(_, code, _)| code),
             parameters_digest: self.parameters_digest,
             parameters: self.parameters.clone(),
-            judged: Some(Box::new(Judged {
+            judged: Some(Box::new(RecordedDecision {
                 decision: self.allowed.clone().or_else(|| end.and_then(|(_, code, _)| denied(code?))),
                 side_effects: self.tool.as_ref().map(|tool| tool.manifest.side_effect_policy),
                 effects: self.tool.as_ref().map(|tool| tool.manifest.side_effects.clone()).unwrap_or_default(),
@@ -290,14 +290,14 @@ impl Facts {
 }
 
 /// A refusal that is a decision about who may do what, and not about the call's form or the tool's state.
-pub(super) fn denied(code: ErrorCode) -> Option<Decided> {
+pub(super) fn denied(code: ErrorCode) -> Option<DecisionReason> {
     let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
-    is_decision.then(|| Decided { allowed: false, reason: code.to_string().into() })
+    is_decision.then(|| DecisionReason { allowed: false, reason: code.to_string().into() })
 }
 
 /// What an answer waits for: where something may have been changed, even the end of the machine must not take the record.
-pub(super) fn recorded_until(is_change: bool) -> Until {
-    if is_change { Until::Durable } else { Until::Written }
+pub(super) fn recorded_until(is_change: bool) -> RecordDurability {
+    if is_change { RecordDurability::Durable } else { RecordDurability::Written }
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

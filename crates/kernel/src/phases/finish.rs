@@ -13,14 +13,14 @@ use contract::envelope::{
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 
-use super::facts::{CALLS, Facts, denied, millis, recorded_until, status_of};
-use super::settle::Settled;
+use super::facts::{CALLS, CallFacts, denied, millis, recorded_until, status_of};
+use super::settle::SettledCall;
 use super::verify::Verified;
-use crate::insights::{Ended, Insights};
-use crate::invoke::{Failed, Kernel};
-use crate::ports::audit_sink::{AuditAction, Shape, Who};
+use crate::insights::{CallEnding, Insights};
+use crate::invoke::{FailedCall, Kernel};
+use crate::ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
 use crate::ports::clock::UnixMillis;
-use crate::ports::observer::{Finished, Phase, Traced};
+use crate::ports::observer::{FinishedCall, Phase, TracedCall};
 use crate::registry::ToolVersion;
 use crate::tool_logs::LoggedCall;
 
@@ -39,7 +39,7 @@ impl Returned {
 }
 
 /// Runs the phase.
-pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Returned, Box<Failed>> {
+pub async fn finish(kernel: &Kernel, mut facts: CallFacts, settled: SettledCall) -> Result<Returned, Box<FailedCall>> {
     facts.enter(kernel, Phase::Return);
     let carried = settled.0;
     let clock = kernel.clock();
@@ -52,7 +52,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
     let costs = costs_of(kernel, &facts, &carried, took);
     // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
     let shared = facts.tool.as_deref().filter(|tool| tool.tenant.is_home());
-    kernel.parts.observer.invocation_finished(&Finished {
+    kernel.parts.observer.invocation_finished(&FinishedCall {
         tool: shared.map(|tool| &tool.id),
         status,
         code,
@@ -65,7 +65,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
         costs: &costs,
     });
     if let Some((insights, who, tool)) = heard(kernel, &facts) {
-        insights.ended(&Ended {
+        insights.ended(&CallEnding {
             who,
             session: facts.caller.as_ref().and_then(|caller| caller.session()),
             tool,
@@ -97,7 +97,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
             // and a queue of results would be as large as the results.
             judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
-            judged.result_shape = carried.as_ref().ok().map(|verified| Shape::of(&verified.result));
+            judged.result_shape = carried.as_ref().ok().map(|verified| ResultShape::of(&verified.result));
             if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
                 decided.reason = note.clone().into();
             }
@@ -135,7 +135,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             let told_checkpoint = facts.told_checkpoint.take();
             let execution_metadata = of_failed(facts, &refusal, (completed_at, took), costs, checkpoints.notes);
             let checkpoint_ref = checkpoint_ref.or(told_checkpoint);
-            return Err(Box::new(Failed {
+            return Err(Box::new(FailedCall {
                 refusal,
                 status,
                 invocation_id,
@@ -176,7 +176,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             network_bytes_sent: verified.usage.network_bytes_sent,
             network_bytes_received: verified.usage.network_bytes_received,
             coercions: verified.coercions,
-            deprecation: notice.map(crate::registry::Notice::on_the_wire),
+            deprecation: notice.map(crate::registry::LifecycleNotice::on_the_wire),
             stale: facts.stale.map(|(_, notice)| notice),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,
@@ -193,7 +193,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
 /// Keeps what the program of a tenant's own tool wrote, for those who look after it (TLOG-1, TLOG-3).
 fn keep_log(
     kernel: &Kernel,
-    facts: &mut Facts,
+    facts: &mut CallFacts,
     refusal: Option<&Refusal>,
     (completed_at, took): (UnixMillis, Duration),
 ) {
@@ -227,7 +227,7 @@ fn keep_log(
 /// Times and usage of a call that came to no result. Strangers are told nothing, and of the tool's life only those who may
 /// call it: that a tool exists must not be seen by it. (LIFE-014)
 fn of_failed(
-    facts: Facts,
+    facts: CallFacts,
     refusal: &Refusal,
     (completed_at, took): (UnixMillis, Duration),
     costs: Costs,
@@ -267,7 +267,7 @@ fn exit_code_of(tool: &ToolVersion) -> Option<i32> {
 
 /// What the call cost. Nothing if it was made before or its tool was never begun; what it used, if that is known; else the
 /// fixed part of its price.
-fn costs_of(kernel: &Kernel, facts: &Facts, carried: &Result<Verified, Refusal>, took: Duration) -> Costs {
+fn costs_of(kernel: &Kernel, facts: &CallFacts, carried: &Result<Verified, Refusal>, took: Duration) -> Costs {
     let (Some(insights), Some(tool), true) = (&kernel.insights, &facts.tool, facts.begun) else {
         return Costs::default();
     };
@@ -294,12 +294,12 @@ fn began(code: ErrorCode) -> bool {
 }
 
 /// Who learns from the call, whose it was and of which tool, if all of them are known.
-fn heard<'a>(kernel: &'a Kernel, facts: &'a Facts) -> Option<(&'a Insights, &'a Who, &'a ToolVersion)> {
+fn heard<'a>(kernel: &'a Kernel, facts: &'a CallFacts) -> Option<(&'a Insights, &'a RecordedActor, &'a ToolVersion)> {
     Some((kernel.insights.as_deref()?, &facts.caller.as_ref()?.who, facts.tool.as_deref()?))
 }
 
 /// OBS-010. At `debug`, because two lines for each call are more than most installations want.
-fn told(facts: &Facts, status: InvocationStatus, took: Duration) {
+fn told(facts: &CallFacts, status: InvocationStatus, took: Duration) {
     let (Some(caller), Some(tool)) = (&facts.caller, &facts.tool) else { return };
     tracing::debug!(
         target: CALLS,
@@ -316,7 +316,7 @@ fn told(facts: &Facts, status: InvocationStatus, took: Duration) {
 /// Hands the way of the call to whoever records it.
 pub(super) fn trace(
     kernel: &Kernel,
-    facts: &mut Facts,
+    facts: &mut CallFacts,
     status: InvocationStatus,
     code: Option<ErrorCode>,
     costs: Costs,
@@ -324,7 +324,7 @@ pub(super) fn trace(
     let ended = kernel.clock().monotonic();
     facts.journey.leave(ended);
     let journey = &facts.journey;
-    kernel.parts.observer.invocation_traced(Box::new(Traced {
+    kernel.parts.observer.invocation_traced(Box::new(TracedCall {
         context: journey.context.clone(),
         span: journey.span(),
         invocation_id: facts.invocation_id,

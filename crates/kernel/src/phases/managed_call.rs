@@ -15,7 +15,7 @@ use super::authorize::{effects_are_gated, origin_of, token_covers};
 use super::conditions::Conditions;
 use super::execute::spend;
 use super::receive::not_enabled;
-use crate::access::Call;
+use crate::access::DecisionRequest;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::registry::ToolVersion;
@@ -43,7 +43,7 @@ pub(crate) async fn may_manage(
         overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides));
     }
     let origin = origin_of(kernel, tool)?;
-    let call = Call {
+    let call = DecisionRequest {
         caller: manager,
         tool,
         origin: origin.as_deref(),

@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use super::authorize::origin_of;
 use super::conditions::Conditions;
 use super::shown_output::{mask_document_in, obliged};
-use crate::access::Call;
+use crate::access::DecisionRequest;
 use crate::discretion;
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
@@ -205,7 +205,7 @@ async fn conditions_of(
     let version = version.ok_or_else(gone)?;
     let arguments = Value::Object(Map::new());
     let origin = origin_of(kernel, version)?;
-    let call = Call {
+    let call = DecisionRequest {
         caller: reader,
         tool: version,
         origin: origin.as_deref(),

@@ -12,11 +12,11 @@ use policy::WhyUnavailable;
 use serde_json::json;
 
 use super::conditions::Conditions;
-use super::facts::Facts;
+use super::facts::CallFacts;
 use crate::access::AccessSnapshot;
 use crate::identity::Principal;
-use crate::invoke::{Arrival, Kernel};
-use crate::ports::registry_store::Quarantine;
+use crate::invoke::{IncomingCall, Kernel};
+use crate::ports::registry_store::ToolQuarantine;
 use crate::registry::ToolVersion;
 
 /// A call whose caller and tool are known.
@@ -54,7 +54,7 @@ enum Occasion {
 }
 
 /// Runs the phase.
-pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Received, Refusal> {
+pub async fn receive(kernel: &Kernel, facts: &mut CallFacts, arrival: IncomingCall<'_>) -> Result<Received, Refusal> {
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
     let now = facts.started_at;
     let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
@@ -66,9 +66,9 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
 /// What the arrival shows as its credential is not looked at.
 pub(crate) async fn receive_again(
     kernel: &Kernel,
-    facts: &mut Facts,
+    facts: &mut CallFacts,
     caller: Arc<Principal>,
-    arrival: Arrival<'_>,
+    arrival: IncomingCall<'_>,
 ) -> Result<Received, Refusal> {
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
     facts.caller = Some(Arc::clone(&caller));
@@ -79,8 +79,8 @@ pub(crate) async fn receive_again(
 /// Runs the phase for a call that will not be made: it takes no room in the audit log, and nobody is told of it.
 pub(crate) async fn receive_in_theory(
     kernel: &Kernel,
-    facts: &mut Facts,
-    arrival: Arrival<'_>,
+    facts: &mut CallFacts,
+    arrival: IncomingCall<'_>,
 ) -> Result<Received, Refusal> {
     let now = facts.started_at;
     let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
@@ -91,9 +91,9 @@ pub(crate) async fn receive_in_theory(
 /// for the record, unless something is in the name that must not be seen.
 fn find_tool(
     kernel: &Kernel,
-    facts: &mut Facts,
+    facts: &mut CallFacts,
     caller: Arc<Principal>,
-    Arrival { request, parent_left, .. }: Arrival<'_>,
+    IncomingCall { request, parent_left, .. }: IncomingCall<'_>,
     occasion: Occasion,
 ) -> Result<Received, Refusal> {
     match visible_tool(kernel, facts, &caller, &request, occasion) {
@@ -113,7 +113,7 @@ type Visible = (Arc<ToolVersion>, Conditions, Arc<AccessSnapshot>);
 
 fn visible_tool(
     kernel: &Kernel,
-    facts: &mut Facts,
+    facts: &mut CallFacts,
     caller: &Principal,
     request: &InvokeRequest,
     occasion: Occasion,
@@ -166,7 +166,7 @@ fn not_named(tool: &ToolId) -> Refusal {
 }
 
 /// REG-024: a person has taken the tool out of use. The reason is for those who may release it; `GET /v1/tools/{id}` has it.
-fn quarantined(held: &Quarantine) -> Refusal {
+fn quarantined(held: &ToolQuarantine) -> Refusal {
     let keeper =
         if held.by_tenant.is_home() { "whoever administers the installation" } else { "whoever keeps the tool" };
     Refusal::new(ErrorCode::E3107, format!("`{}` was taken out of use at {}", held.tool, held.at))

@@ -6,21 +6,21 @@
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use serde_json::{Value, json};
 
-use super::facts::{Facts, millis};
+use super::facts::{CallFacts, millis};
 use super::verify::Verified;
 use crate::invoke::Kernel;
-use crate::ledger::{self, KeptResult, NotKept};
+use crate::ledger::{self, KeptResult, UnwrittenReason};
 use crate::ports::ledger::EntryState;
-use crate::ports::observer::Step;
+use crate::ports::observer::EffectStep;
 use crate::ports::redactor::redacted;
 use crate::registry::ToolVersion;
 use crate::resilience::last_results::LastResult;
 
 /// The end of a call, in the ledger if it belongs there.
 #[derive(Debug)]
-pub struct Settled(pub(super) Result<Verified, Refusal>);
+pub struct SettledCall(pub(super) Result<Verified, Refusal>);
 
-impl Settled {
+impl SettledCall {
     /// Of a call that was refused before it could take a place in the ledger.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         Self(Err(refusal))
@@ -28,7 +28,7 @@ impl Settled {
 }
 
 /// Runs the phase.
-pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Verified, Refusal>) -> Settled {
+pub async fn settle(kernel: &Kernel, facts: &mut CallFacts, mut carried: Result<Verified, Refusal>) -> SettledCall {
     if let (Some(resilience), Ok(verified)) = (&kernel.resilience, &mut carried)
         && let Some((key, value)) = verified.to_keep.take()
     {
@@ -37,8 +37,8 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
     if let (Some(noted), Ok(verified)) = (facts.noted.take(), &carried) {
         kernel.parts.books.remember(noted, kept(kernel, facts, verified));
     }
-    let Some(held) = facts.held.take() else { return Settled(carried) };
-    let Some(tool) = facts.tool.clone() else { return Settled(carried) };
+    let Some(held) = facts.held.take() else { return SettledCall(carried) };
+    let Some(tool) = facts.tool.clone() else { return SettledCall(carried) };
     let effects = tool.manifest.side_effect_policy;
     // A failure is only told again, so of its words as much is kept as may be seen.
     let shown = carried.as_ref().err().map(|refusal| redacted(&*facts.redactor, refusal.clone()));
@@ -49,21 +49,21 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
     };
     let settlement = ledger::settlement(effects, facts.reach, kept);
     let state = settlement.state;
-    kernel.parts.observer.step(Step::Settling);
+    kernel.parts.observer.step(EffectStep::Settling);
     // Those who wait for this call look again once it is written.
     let written = kernel.parts.books.settle(held, settlement).await;
-    kernel.parts.observer.step(Step::Settled);
-    Settled(match (written, carried) {
+    kernel.parts.observer.step(EffectStep::Settled);
+    SettledCall(match (written, carried) {
         (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal, cause)),
         (Ok(()), carried) => carried,
         // Nothing happened, so nothing is lost with the line that says so.
-        (Err(NotKept::Store), Err(refusal)) if state == EntryState::FailedClean => Err(refusal),
+        (Err(UnwrittenReason::Store), Err(refusal)) if state == EntryState::FailedClean => Err(refusal),
         (Err(why), _) => Err(not_kept(&tool, why)),
     })
 }
 
 /// What a repeated call is answered with.
-fn kept(kernel: &Kernel, facts: &Facts, verified: &Verified) -> KeptResult {
+fn kept(kernel: &Kernel, facts: &CallFacts, verified: &Verified) -> KeptResult {
     let clock = kernel.clock();
     KeptResult {
         result: verified.result.clone(),
@@ -76,7 +76,7 @@ fn kept(kernel: &Kernel, facts: &Facts, verified: &Verified) -> KeptResult {
 }
 
 /// What is answered while the service behind the tool is left alone (RES-019).
-fn last_result(kernel: &Kernel, facts: &Facts, value: Value) -> LastResult {
+fn last_result(kernel: &Kernel, facts: &CallFacts, value: Value) -> LastResult {
     let clock = kernel.clock();
     let at = clock.monotonic();
     LastResult {
@@ -123,10 +123,10 @@ fn with_cause(mut refusal: Refusal, cause: &'static str) -> Refusal {
     refusal.details(details)
 }
 
-fn not_kept(tool: &ToolVersion, why: NotKept) -> Refusal {
+fn not_kept(tool: &ToolVersion, why: UnwrittenReason) -> Refusal {
     let what = match why {
-        NotKept::Fenced => "ended after this server had lost its hold on it, so its result was discarded",
-        NotKept::Store => "ended, but how could not be written down",
+        UnwrittenReason::Fenced => "ended after this server had lost its hold on it, so its result was discarded",
+        UnwrittenReason::Store => "ended, but how could not be written down",
     };
     Refusal::new(ErrorCode::E3413, format!("`{}` {} {what}", tool.id, tool.version))
         .hint("ask for it with the same idempotency key, or look at it with `gantry jobs show`; it is not repeated")

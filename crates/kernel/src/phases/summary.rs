@@ -18,9 +18,9 @@ use contract::ids::TenantId;
 use contract::schema::PartMarks;
 use serde_json::{Value, json};
 
-use super::facts::Facts;
+use super::facts::CallFacts;
 use super::validate::Validated;
-use crate::discretion::{self, Discretion};
+use crate::discretion::{self, RecordRedaction};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::JsonText;
 use crate::ports::redactor::{RedactError, Redactor};
@@ -48,7 +48,11 @@ const LEFT_OUT: &str = "...[truncated]";
 const WITHHELD: &str = "[REDACTED]";
 
 /// Notes the summary of the parameters for the record, and the redactor of the call.
-pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mut Validated) -> Result<(), Refusal> {
+pub(crate) async fn summarise(
+    kernel: &Kernel,
+    facts: &mut CallFacts,
+    validated: &mut Validated,
+) -> Result<(), Refusal> {
     let tool = &validated.tool;
     validated.key.hide(&*kernel.parts.redactor);
     let (redactor, known) = redactor_of_tool(kernel, tool, validated.caller.tenant()).await;
@@ -63,7 +67,7 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
         facts.parameters = Some(shown);
     }
     let rules = Arc::clone(&facts.redactor);
-    let discretion = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
+    let discretion = Arc::new(RecordRedaction::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
     if is_long(&validated.parameters) {
         let known = Arc::clone(&discretion);
         let looked =

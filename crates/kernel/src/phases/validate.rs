@@ -10,7 +10,7 @@ use std::time::Duration;
 use contract::canonical::{self, Digest};
 use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
-use contract::guard::Breach;
+use contract::guard::GuardBreach;
 use contract::manifest::InputGuard;
 use contract::schema::{CoercionNote, InvalidInput};
 use policy::Caller;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
 use super::execute::cancelled;
-use super::facts::Facts;
+use super::facts::CallFacts;
 use super::receive::Received;
 use crate::access::AccessSnapshot;
 use crate::concurrency::NoPlace;
@@ -53,7 +53,7 @@ pub struct Validated {
 }
 
 /// Runs the phase.
-pub async fn validate(kernel: &Kernel, facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
+pub async fn validate(kernel: &Kernel, facts: &mut CallFacts, received: Received) -> Result<Validated, Refusal> {
     let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
     refuse_what_does_nothing(&tool, &request)?;
@@ -99,7 +99,7 @@ pub async fn validate(kernel: &Kernel, facts: &mut Facts, received: Received) ->
 /// What takes long is done where it holds up nobody else. (decision 0115)
 pub(super) async fn aside<T: Send + 'static>(
     kernel: &Kernel,
-    facts: &Facts,
+    facts: &CallFacts,
     caller: &Principal,
     (tool, time_asked): (&ToolVersion, Option<Duration>),
     work: impl FnOnce() -> T + Send + 'static,
@@ -239,7 +239,7 @@ fn refuse_breaches(tool: &ToolVersion, parameters: &Value) -> Result<(), Refusal
         InputGuard::Reject => guards.check(parameters),
         InputGuard::Strip => guards.check_stripped(parameters),
     };
-    let Some(Breach { path, guard, reason }) = breaches.first() else { return Ok(()) };
+    let Some(GuardBreach { path, guard, reason }) = breaches.first() else { return Ok(()) };
     let more = match breaches.len() {
         1 => String::new(),
         n => format!(" (and {} more)", n - 1),

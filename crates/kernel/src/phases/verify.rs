@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::execute::{Executed, Output};
-use super::facts::Facts;
+use super::facts::CallFacts;
 use super::shown_output::redacted;
 use super::summary::{is_long, redactor_of_tool, unredactable};
 use super::validate::CHECK_WORK_INLINE_MAX;
 use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
-use crate::ports::executor::Usage;
+use crate::ports::executor::ResourceUsage;
 use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
@@ -41,7 +41,7 @@ pub struct Verified {
     pub(super) tool: Arc<ToolVersion>,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) result: Value,
-    pub(super) usage: Usage,
+    pub(super) usage: ResourceUsage,
     pub(super) truncation: Option<Truncation>,
     /// When it ran, if that was in an earlier call.
     pub(super) ran: Option<Ran>,
@@ -65,7 +65,7 @@ impl Ran {
 }
 
 /// Runs the phase. What takes long is done where it holds up nobody else. (decision 0115)
-pub async fn verify(kernel: &Kernel, facts: &Facts, executed: Executed) -> Result<Verified, Refusal> {
+pub async fn verify(kernel: &Kernel, facts: &CallFacts, executed: Executed) -> Result<Verified, Refusal> {
     let redactor = Arc::clone(&facts.redactor);
     let Some(caller) = facts.caller.as_ref().filter(|_| takes_long(&executed)) else {
         return verified(&*redactor, executed);
@@ -93,7 +93,7 @@ fn verified(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Ref
         // It was good for whoever called then; what this caller may see of it is asked from the beginning.
         Output::Stale(former) => {
             let (ran, value) = (Ran::of(&former.last), former.last.value.clone());
-            (value, Usage::default(), Some(ran))
+            (value, ResourceUsage::default(), Some(ran))
         }
     };
     fits_the_schema(&tool, &result)?;

@@ -68,7 +68,7 @@ pub struct PolicyRecord {
 
 /// Whose tokens are void.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Revoked {
+pub enum RevokedTokens {
     /// One token of a tenant; revoked by the home tenant, of whichever tenant it is.
     Token(TenantId, String),
     /// Every token of a subject in a tenant that was issued up to the moment of revocation.
@@ -132,7 +132,7 @@ impl RevokedIssuers {
 /// A revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
-    pub what: Revoked,
+    pub what: RevokedTokens,
     /// The issuers of the token that is void, whose id is unique among those of one issuer only. Of two revocations of one
     /// token, what is void is joined.
     pub issuers: RevokedIssuers,
@@ -156,7 +156,7 @@ pub struct AccessState {
 
 /// One count against one budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spending {
+pub struct BudgetSpending {
     /// The token, or one it was delegated from.
     pub token: String,
     pub calls_max: u64,
@@ -192,8 +192,8 @@ pub trait AccessStore: Send + Sync + fmt::Debug {
     async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError>;
 
     /// Counts one call against every budget, or against none: answers the first token whose budget is used up.
-    async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError>;
+    async fn spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError>;
 
     /// What [`AccessStore::spend`] would answer. Nothing is counted.
-    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError>;
+    async fn would_spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError>;
 }

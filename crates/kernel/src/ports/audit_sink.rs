@@ -16,7 +16,7 @@ use contract::version::Version;
 use serde::{Deserialize, Serialize};
 
 use super::clock::UnixMillis;
-use super::executor::Usage;
+use super::executor::ResourceUsage;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,16 +72,16 @@ pub enum AuditAction {
 
 /// Who did it, on whose behalf, and through whose hands the right to do it went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
+pub struct RecordedActor {
     pub tenant: TenantId,
     pub subject: Subject,
     pub user: Option<Subject>,
     pub token_id: Option<Box<str>>,
     /// The nearest delegator first.
-    pub chain: Vec<Link>,
+    pub chain: Vec<DelegationLink>,
 }
 
-impl Who {
+impl RecordedActor {
     /// The root of the delegation chain: whatever is counted for a subject is counted for it, because names below it are of
     /// the holder's own making.
     pub fn root(&self) -> &Subject {
@@ -91,7 +91,7 @@ impl Who {
 
 /// One hand a right went through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct DelegationLink {
     pub subject: Subject,
     pub token_id: Option<Box<str>>,
 }
@@ -103,7 +103,7 @@ pub struct AuditRecord {
     pub action: AuditAction,
     pub trace_id: TraceId,
     pub invocation_id: Option<InvocationId>,
-    pub who: Option<Arc<Who>>,
+    pub who: Option<Arc<RecordedActor>>,
     pub tool: Option<ToolId>,
     pub version: Option<Version>,
     pub status: Option<InvocationStatus>,
@@ -112,10 +112,10 @@ pub struct AuditRecord {
     /// The parameters, redacted and bounded.
     pub parameters: Option<JsonText>,
     /// What was decided about a call, and what it may have changed.
-    pub judged: Option<Box<Judged>>,
+    pub judged: Option<Box<RecordedDecision>>,
     pub duration_ms: Option<u64>,
     /// What the call used, where an executor could tell. There once the tool has answered.
-    pub usage: Option<Usage>,
+    pub usage: Option<ResourceUsage>,
     /// What it cost, part by part. There once the tool has answered.
     pub cost: Option<Costs>,
     /// A word or two more, for example the new lifecycle state. Never caller-controlled free text.
@@ -124,9 +124,9 @@ pub struct AuditRecord {
 
 /// What was decided about a call, and what came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct RecordedDecision {
     /// Whether it was let run, once that was decided.
-    pub decision: Option<Decided>,
+    pub decision: Option<DecisionReason>,
     /// What the tool's manifest says about its effects, once the tool is known.
     pub side_effects: Option<SideEffectPolicy>,
     /// Which effects it declares; none for a pure tool.
@@ -134,19 +134,19 @@ pub struct Judged {
     /// The digest of the result as it was returned.
     pub result_digest: Option<Digest>,
     /// What the result looks like.
-    pub result_shape: Option<Shape>,
+    pub result_shape: Option<ResultShape>,
 }
 
 /// What a result looks like, without a word of what is in it: enough to see that a list came back empty, nothing to redact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct ResultShape {
     /// The name of its JSON type.
     pub kind: &'static str,
     /// Members of an object, items of an array, characters of a text.
     pub count: Option<usize>,
 }
 
-impl Shape {
+impl ResultShape {
     /// That of this value.
     pub fn of(value: &serde_json::Value) -> Self {
         use serde_json::Value;
@@ -164,7 +164,7 @@ impl Shape {
 
 /// A decision and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct DecisionReason {
     pub allowed: bool,
     /// The policies behind it, or the code of the refusal; `token` if no policy had a say.
     pub reason: Cow<'static, str>,

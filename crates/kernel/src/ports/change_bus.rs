@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 
 /// What has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum BusChange {
     /// Tenants, agents, activations, policies or revocations; the epoch after it.
     Access { epoch: u64 },
     /// Tools or versions of them; the generation after it.
@@ -22,7 +22,7 @@ pub enum Change {
     /// An authority outside decides otherwise from now on: all remembered decisions are void. (AUTH-011)
     Decisions,
     /// The same of these subjects only; what is remembered about others stays. An adapter that cannot say it to other
-    /// instances says [`Change::Decisions`]: too much is forgotten then, never too little.
+    /// instances says [`BusChange::Decisions`]: too much is forgotten then, never too little.
     DecisionsOf { subjects: Arc<[Subject]> },
     /// Words may have been lost, or say what this build does not understand: whoever hears it reads everything anew.
     Lost,
@@ -32,9 +32,9 @@ pub enum Change {
 #[async_trait]
 pub trait ChangeBus: Send + Sync + fmt::Debug {
     /// Tells everybody. Must not wait for listeners.
-    async fn publish(&self, change: Change);
+    async fn publish(&self, change: BusChange);
 
     /// Hears of every change published after this call. A listener that is too slow is told so by the channel
     /// (`Lagged`) and reloads.
-    fn subscribe(&self) -> broadcast::Receiver<Change>;
+    fn subscribe(&self) -> broadcast::Receiver<BusChange>;
 }

@@ -115,7 +115,7 @@ pub struct ListedCheckpoint {
 
 /// What became of a checkpoint that was to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Saved {
+pub enum SaveOutcome {
     /// It is kept and the newest of its invocation. Also if the very same one had been kept before.
     Kept,
     /// What it is based on is not there.
@@ -128,7 +128,7 @@ pub enum Saved {
 
 /// How the call ended, and what follows for what was kept of it (CKPT-015).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum CheckpointEnding {
     /// Micro-checkpoints go.
     Completed,
     /// The newest micro-checkpoint and all macro-checkpoints are kept for this long from now; other micro-checkpoints for
@@ -138,7 +138,7 @@ pub enum Ending {
 
 /// What became of a wish to make a checkpoint the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Promoted {
+pub enum PromoteOutcome {
     /// It is, and every attempt that was there before has an old fence now.
     Newest,
     /// An attempt runs, which would save over it; nothing was changed.
@@ -175,7 +175,7 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError>;
+    ) -> Result<SaveOutcome, StoreError>;
 
     /// An attempt at an invocation says that it runs, and will for this long; for no time: that it has ended. Gives the fence it
     /// has to save with, or `None` if it must not run: an attempt with a higher fence has taken the invocation over, or, for
@@ -214,7 +214,7 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError>;
+    ) -> Result<PromoteOutcome, StoreError>;
 
     /// The attempt with this fence has ended. Nothing happens to checkpoints of another owner, nor if the fence is old
     /// (CKPT-C); who belongs to no attempt has none.
@@ -224,7 +224,7 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError>;
 
     /// Deletes one; its room is freed once nothing is based on it. False if it is not there.

@@ -9,7 +9,7 @@
 //! tool is hostile and will not hurry.
 //!
 //! Every failure says how far its call came ([`ExecutionReach`]), and the executor says it where the failure is made: nobody
-//! guesses it from a code later. What the kernel ends from outside it asks of the call itself ([`Dispatch`]).
+//! guesses it from a code later. What the kernel ends from outside it asks of the call itself ([`CallDispatch`]).
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call_deadline::CallDeadline;
-use super::companion::Companion;
 use super::program_log::ProgramLog;
-use super::redactor::Given;
+use super::redactor::GivenCredentials;
+use super::tool_companion::ToolCompanion;
 use super::tool_origin::ToolOrigin;
+use crate::call_trace::{OpenSpan, OutwardCall, UpstreamSpans};
 use crate::checkpoints::record::SavedState;
 use crate::fair_places::PlaceUsage;
-use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
 
@@ -66,11 +66,11 @@ pub struct ToolCall {
     /// The isolation this call must have: at least what the manifest asks for. Never give less.
     pub isolation: Isolation,
     /// Hears what the tool says, and answers what it asks.
-    pub companion: Arc<dyn Companion>,
+    pub companion: Arc<dyn ToolCompanion>,
     /// What the tool goes on from; `None`: from the beginning. An executor whose tools cannot be told leaves it.
     pub resume: Option<Arc<ResumePoint>>,
     /// Where the executor says whether anything of the call has left for the tool.
-    pub dispatch: Arc<Dispatch>,
+    pub dispatch: Arc<CallDispatch>,
     /// Where the executor leaves how to find out what the call used, should the kernel end it.
     pub usage_at_end: Arc<UsageAtEnd>,
     /// Where the executor leaves how to read what the tool's program wrote to its log, if it has one.
@@ -85,9 +85,9 @@ pub struct ToolCall {
 /// An executor that says nothing counts as having sent it. One that lets calls wait (for a place, for a server to start)
 /// holds them, and releases each before its first byte leaves.
 #[derive(Debug, Default)]
-pub struct Dispatch(AtomicBool);
+pub struct CallDispatch(AtomicBool);
 
-impl Dispatch {
+impl CallDispatch {
     /// Nothing of the call leaves until it is released.
     pub fn hold(&self) {
         self.0.store(true, Ordering::Release);
@@ -105,7 +105,7 @@ impl Dispatch {
 }
 
 /// A reading of what a call has used, which may take a moment: something has to end first.
-type UsageReading = Pin<Box<dyn Future<Output = Usage> + Send>>;
+type UsageReading = Pin<Box<dyn Future<Output = ResourceUsage> + Send>>;
 
 /// What a call has used that the kernel ends from outside: at the deadline, when it is cancelled. (EXEC-017)
 ///
@@ -117,7 +117,7 @@ pub struct UsageAtEnd(Mutex<Option<UsageReading>>);
 
 impl UsageAtEnd {
     /// Leaves a reading, in place of an earlier one.
-    pub fn leave(&self, reading: impl Future<Output = Usage> + Send + 'static) {
+    pub fn leave(&self, reading: impl Future<Output = ResourceUsage> + Send + 'static) {
         let former = self.lock().replace(Box::pin(reading));
         drop(former);
     }
@@ -189,7 +189,7 @@ pub struct ExecutorError {
     pub refusal: Refusal,
     pub reach: ExecutionReach,
     /// What the call used all the same, where the executor knows it. Boxed, because every `Result` has room for it.
-    pub used: Option<Box<Usage>>,
+    pub used: Option<Box<ResourceUsage>>,
     /// How the program of the tool ended, where there was one.
     pub program: Option<Box<FailedProgram>>,
 }
@@ -216,7 +216,7 @@ impl ExecutorError {
 
     /// The same, of a call that used this.
     #[must_use]
-    pub fn having_used(self, usage: Usage) -> Self {
+    pub fn having_used(self, usage: ResourceUsage) -> Self {
         Self { used: Some(Box::new(usage)), ..self }
     }
 
@@ -256,7 +256,7 @@ impl ExecutorError {
 /// The trace of a call, as its executor sees it: what to send along, and where to write down what is called elsewhere.
 #[derive(Debug, Clone)]
 pub struct CallTrace {
-    outward: Arc<Outward>,
+    outward: Arc<UpstreamSpans>,
     /// The executor's own span.
     own: SpanId,
     context: TraceContext,
@@ -264,13 +264,13 @@ pub struct CallTrace {
 
 impl CallTrace {
     /// Of the executor's own span.
-    pub fn new(outward: Arc<Outward>, own: &Underway) -> Self {
+    pub fn new(outward: Arc<UpstreamSpans>, own: &OpenSpan) -> Self {
         Self { outward, own: own.id(), context: own.context() }
     }
 
     /// Recorded by nobody: for tests of executors.
     pub fn unrecorded(trace_id: TraceId) -> Self {
-        let outward = Outward::unrecorded(trace_id);
+        let outward = UpstreamSpans::unrecorded(trace_id);
         let own = outward.begin(None, || OutwardCall::Executor("none"));
         Self::new(outward, &own)
     }
@@ -281,7 +281,7 @@ impl CallTrace {
     }
 
     /// Begins a call elsewhere; it ends when what is given back is dropped.
-    pub fn begin(&self, what: impl FnOnce() -> OutwardCall) -> Underway {
+    pub fn begin(&self, what: impl FnOnce() -> OutwardCall) -> OpenSpan {
         self.outward.begin(Some(self.own), what)
     }
 }
@@ -298,7 +298,7 @@ pub struct ResumePoint {
 
 /// What a call used. Zero where an executor cannot know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ResourceUsage {
     pub cpu_millicore_seconds: u64,
     pub memory_peak_mb: u64,
     pub network_bytes_sent: u64,
@@ -314,13 +314,13 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutput {
     pub value: Value,
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
 impl ToolOutput {
     /// A result that used nothing worth counting.
     pub fn of(value: Value) -> Self {
-        Self { value, usage: Usage::default() }
+        Self { value, usage: ResourceUsage::default() }
     }
 }
 
@@ -365,9 +365,9 @@ pub trait Executor: Send + Sync + fmt::Debug {
 
     /// The credentials a call of this tool is given for a caller of `tenant`, so that their values can be kept out of what
     /// is written about it; the answer must be cheap. The default is those the manifest declares.
-    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<Given> {
+    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<GivenCredentials> {
         let names = &tool.permissions().ok()?.credentials;
-        let given = || Given { tenant: tenant.clone(), names: names.clone() };
+        let given = || GivenCredentials { tenant: tenant.clone(), names: names.clone() };
         (!names.is_empty()).then(given)
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::clock::UnixMillis;
 use super::registry_store::StoreError;
 use crate::health::VersionKey;
-use crate::health::alerts::Rule;
+use crate::health::alerts::AlertRule;
 
 /// What is kept of one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub struct HealthRecord {
     pub baseline_p99_ms: f64,
     pub baseline_windows: u32,
     /// What is raised, and since when.
-    pub raised: Vec<(Rule, UnixMillis)>,
+    pub raised: Vec<(AlertRule, UnixMillis)>,
     pub at: UnixMillis,
 }
 

@@ -33,7 +33,7 @@ pub struct EnteringJob {
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entered {
+pub enum EntranceOutcome {
     New,
     /// One with its key is there, or was; `same` if what goes in is the same.
     Known {
@@ -45,7 +45,7 @@ pub enum Entered {
 #[async_trait]
 pub trait JobEntrance: Send + Sync + fmt::Debug {
     /// One atomic act, durable before it answers. A full queue is E3701, and nothing was kept.
-    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal>;
+    async fn enter(&self, job: EnteringJob) -> Result<EntranceOutcome, Refusal>;
 
     /// Somebody outside says how a job ended that was put in here: one that waits for this ends, and so does one of which
     /// nobody knew. Nothing happens to any other.

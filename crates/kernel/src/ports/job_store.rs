@@ -38,7 +38,7 @@ use serde_json::Value;
 
 use super::clock::UnixMillis;
 use super::ledger::IdempotencyKey;
-pub use super::ledger::{Fence, OwnerId};
+pub use super::ledger::{FencingToken, OwnerId};
 use super::registry_store::StoreError;
 
 /// So much waiting is worth one level of priority: the least urgent job overtakes the most urgent newcomers after nine.
@@ -78,7 +78,7 @@ impl JobPriority {
 
 /// What makes two enqueues the same job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dedupe {
+pub struct JobDedupe {
     /// Unique per tenant and kind of job.
     pub key: String,
     /// For how long, from the first.
@@ -134,7 +134,7 @@ pub struct NewJob {
     pub delay: Duration,
     /// How often it may be started, at least once.
     pub attempts_max: u32,
-    pub dedupe: Option<Dedupe>,
+    pub dedupe: Option<JobDedupe>,
     /// Looked for in the ledger as it is entered, and not kept.
     pub act: Option<LedgerAct>,
     pub bounds: QueueBounds,
@@ -142,7 +142,7 @@ pub struct NewJob {
 
 /// What became of an enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Enqueued {
+pub enum EnqueueOutcome {
     /// It waits, durably.
     New,
     /// It was there before, under its own id or under its dedupe key. `same` if the digests are equal.
@@ -156,12 +156,12 @@ pub enum Enqueued {
 
 /// What became of an adoption.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Adopted {
+pub enum AdoptOutcome {
     /// It is kept as a running job of its owner.
-    Running(Fence),
-    /// See [`Enqueued::Existing`].
+    Running(FencingToken),
+    /// See [`EnqueueOutcome::Existing`].
     Existing { id: InvocationId, same: bool },
-    /// See [`Enqueued::Claimed`].
+    /// See [`EnqueueOutcome::Claimed`].
     Claimed { id: InvocationId, same: bool },
 }
 
@@ -266,7 +266,7 @@ pub struct JobDetail {
 pub struct TakenJob {
     pub record: JobRecord,
     pub payload: Value,
-    pub fence: Fence,
+    pub fence: FencingToken,
 }
 
 /// What a worker may take.
@@ -282,7 +282,7 @@ pub struct TakeRules {
 
 /// What a worker got.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Taken {
+pub struct TakeOutcome {
     pub jobs: Vec<TakenJob>,
     /// How long until the next delayed job is due, if one is delayed.
     pub next_due_in: Option<Duration>,
@@ -298,7 +298,7 @@ pub struct FoundResult {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum End {
+pub enum AttemptEnd {
     Done(Value),
     /// The same, and of what went in only this is kept: nobody needs the rest any more.
     DoneKeeping {
@@ -348,7 +348,7 @@ pub enum DedupeKey {
 
 /// What became of a write of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The state it left.
     Kept(JobState),
     /// Somebody else holds the job now, or it has ended; nothing was written.
@@ -366,7 +366,7 @@ pub enum CancelAsked {
 
 /// What an owner hears when it says that it is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Renewed {
+pub enum RenewOutcome {
     /// These of its jobs are to be ended.
     Alive { cancel: Vec<JobKey> },
     /// Its lease had lapsed: its jobs may be in other hands.
@@ -417,21 +417,21 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     async fn enlist(&self, owner: OwnerId, lease: Duration, alone: bool) -> Result<(), StoreError>;
 
     /// Says that `owner` is alive, for `lease` from now.
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError>;
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError>;
 
     /// Ends the lease of `owner` now: what it still holds is taken over at once instead of when the lease would have lapsed.
     /// For an end in order; an owner that is unknown or has lapsed stays so.
     async fn resign(&self, owner: OwnerId) -> Result<(), StoreError>;
 
     /// Puts a job into the queue.
-    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError>;
+    async fn enqueue(&self, job: NewJob) -> Result<EnqueueOutcome, StoreError>;
 
     /// Keeps work that is already being done as a running job of `owner`: a call that has outlived its caller's patience.
     /// The bounds of the queue do not hold it up, because it does not wait.
-    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError>;
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError>;
 
     /// Takes due jobs in the order of JOB-5 and JOB-6. Nothing if the owner's lease has lapsed.
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError>;
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError>;
 
     /// Takes jobs whose owner's lease has lapsed. The attempt was counted when it began; whoever takes over decides what
     /// becomes of it. The limits on running jobs do not hold it up, because they run already.
@@ -441,13 +441,13 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError>;
+    ) -> Result<WriteOutcome, StoreError>;
 
     /// Notes how an attempt ended, and frees the dedupe key if the end says so (JOB-8).
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError>;
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError>;
 
     /// Replaces the end of a failed job by what a person found out, a result or another error, if `was` still is its error.
     /// With an error its dedupe key is free again: nothing came of it. With a result the job is done, and of what went in only
@@ -457,7 +457,7 @@ pub trait JobStore: Send + Sync + fmt::Debug {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError>;
+    ) -> Result<WriteOutcome, StoreError>;
 
     /// Cancels a job that waits, and asks a running one to end. Asking again changes nothing. The dedupe key of a job that
     /// waited for its first attempt is free afterwards (JOB-8).

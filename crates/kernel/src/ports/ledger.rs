@@ -48,7 +48,7 @@ impl fmt::Display for OwnerId {
 
 /// Grows each time a call changes hands; a write that carries an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fence(pub u64);
+pub struct FencingToken(pub u64);
 
 /// What makes two calls of a tool the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,11 +102,11 @@ impl Intent {
 
 /// What became of a `begin`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
+pub enum BeginOutcome {
     /// The call may start; nobody else has the key.
-    Fresh(Fence),
+    Fresh(FencingToken),
     /// The call that has the key, or the very same call under this id: in flight, done or unknown.
-    Held(Box<Entry>),
+    Held(Box<LedgerEntry>),
     /// The key stands for a call with other parameters.
     OtherParameters { invocation: InvocationId },
     /// The key stands for a job that has not ended and has no line yet (LEDGER-5): with the same parameters, or with others.
@@ -149,10 +149,10 @@ impl EntryState {
 
 /// A line of the ledger.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct LedgerEntry {
     pub intent: Intent,
     pub state: EntryState,
-    pub fence: Fence,
+    pub fence: FencingToken,
     pub begun_at: UnixMillis,
     pub settled_at: Option<UnixMillis>,
     /// What the kernel wants to know of its end; the store does not look into it.
@@ -169,7 +169,7 @@ pub struct Settlement {
 
 /// What became of a `settle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleOutcome {
     /// Written, durably: now, or before by the same words.
     Kept,
     /// The call was settled otherwise before, or is in other hands; nothing was changed.
@@ -178,7 +178,7 @@ pub enum Settled {
 
 /// What became of a `resolve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolved {
+pub enum ResolveOutcome {
     Done,
     /// No such call of this tenant.
     NotFound,
@@ -211,7 +211,7 @@ pub trait Ledger: Send + Sync + fmt::Debug {
     /// A key whose window has passed counts as new, unless its call is in flight or unknown. The same call under the same id
     /// ([`Intent::is_same_call`]) begins again if it failed clean, and is `Held` otherwise: a worker that takes a job over
     /// finds out what became of it, also where there is no key.
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError>;
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError>;
 
     /// Says how a call in flight ended, if it still is, under this fence.
     ///
@@ -220,18 +220,18 @@ pub trait Ledger: Send + Sync + fmt::Debug {
     async fn settle(
         &self,
         invocation: InvocationId,
-        fence: Fence,
+        fence: FencingToken,
         settlement: Settlement,
-    ) -> Result<Settled, StoreError>;
+    ) -> Result<SettleOutcome, StoreError>;
 
     /// Calls in flight whose owner's lease is over, oldest first, at most `most`.
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError>;
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError>;
 
     /// One call of a tenant.
-    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError>;
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<LedgerEntry>, StoreError>;
 
     /// Calls, newest first, at most `most`.
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError>;
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError>;
 
     /// Settles a call whose outcome is unknown: a person has found out.
     async fn resolve(
@@ -239,7 +239,7 @@ pub trait Ledger: Send + Sync + fmt::Debug {
         tenant: &TenantId,
         invocation: InvocationId,
         settlement: Settlement,
-    ) -> Result<Resolved, StoreError>;
+    ) -> Result<ResolveOutcome, StoreError>;
 
     /// Frees the key of a call that is done, so that the next call with it begins: somebody wants its act tried anew. The line
     /// and its outcome stay. Nothing happens if there is no such call of the tenant, or it is in flight or unknown.

@@ -35,7 +35,7 @@ pub struct LogHead {
 
 /// What became of a head that was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadTold {
+pub enum HeadReport {
     /// It is the newest.
     Kept,
     /// It was there already.
@@ -48,7 +48,7 @@ pub enum HeadTold {
 #[async_trait]
 pub trait LogHeads: Send + Sync + fmt::Debug {
     /// Tells the newest head of a log.
-    async fn tell(&self, head: &LogHead) -> Result<HeadTold, StoreError>;
+    async fn tell(&self, head: &LogHead) -> Result<HeadReport, StoreError>;
 
     /// The newest head of every log, by origin; at most [`HEADS_MAX`].
     async fn heads(&self) -> Result<Vec<LogHead>, StoreError>;

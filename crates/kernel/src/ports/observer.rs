@@ -11,15 +11,15 @@ use contract::ids::{InvocationId, Subject, TenantId, ToolId};
 use contract::trace_context::{SpanId, TraceContext};
 
 use super::clock::UnixMillis;
-use super::companion::{LogLevel, Progress};
 use super::shared_state::BreakerKey;
-use crate::journey::OutwardSpan;
+use super::tool_companion::{LogLevel, ToolProgress};
+use crate::call_trace::OutwardSpan;
 use crate::registry::ToolVersion;
 use crate::resilience::BreakerMode;
 
 /// One finished call, for counting.
 #[derive(Debug)]
-pub struct Finished<'a> {
+pub struct FinishedCall<'a> {
     /// Known once the tool was resolved; unknown names are never reported, so that callers cannot make up labels.
     pub tool: Option<&'a ToolId>,
     pub status: InvocationStatus,
@@ -80,7 +80,7 @@ pub struct PhaseSpan {
 /// The whole way of one call whose trace is recorded. Never holds parameters or results; owns what it holds, so that it can
 /// be looked at after the call has been answered.
 #[derive(Debug)]
-pub struct Traced {
+pub struct TracedCall {
     /// Where it came from: trace, parent, state.
     pub context: TraceContext,
     pub span: SpanId,
@@ -104,17 +104,17 @@ pub struct Traced {
 
 /// Something a running tool has said, cleaned and bounded.
 #[derive(Debug)]
-pub struct Spoken<'a> {
+pub struct ToolSpeech<'a> {
     pub invocation_id: InvocationId,
     /// Absent for tools of other tenants than the home one.
     pub tool: Option<&'a ToolId>,
-    pub words: Words<'a>,
+    pub words: SpokenWords<'a>,
 }
 
 /// What it said.
 #[derive(Debug)]
-pub enum Words<'a> {
-    Progress(&'a Progress),
+pub enum SpokenWords<'a> {
+    Progress(&'a ToolProgress),
     Log(LogLevel, &'a str),
     /// It says too much; this was not listened to.
     Dropped,
@@ -147,7 +147,7 @@ pub enum LedgerEvent {
 
 /// A moment in the way of a call with effects. Tests of crashes end the process at one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum EffectStep {
     /// Before its intent is written.
     Intending,
     /// Its intent is durable.
@@ -162,7 +162,7 @@ pub enum Step {
     Settled,
 }
 
-impl Step {
+impl EffectStep {
     /// All of them, in order.
     pub const ALL: [Self; 6] =
         [Self::Intending, Self::Intended, Self::Starting, Self::Ended, Self::Settling, Self::Settled];
@@ -183,7 +183,7 @@ impl Step {
 /// Hears of everything worth measuring. Must not block and must not fail.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// A call came to its end.
-    fn invocation_finished(&self, event: &Finished<'_>);
+    fn invocation_finished(&self, event: &FinishedCall<'_>);
     /// The registry snapshot was swapped; it now has this many tools and versions.
     fn registry_swapped(&self, tools: usize, versions: usize);
     /// Records wait in the audit queue.
@@ -211,7 +211,7 @@ pub trait Observer: Send + Sync + fmt::Debug {
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
     /// A call with effects has come this far.
-    fn step(&self, step: Step) {
+    fn step(&self, step: EffectStep) {
         // Nothing to measure.
         let _ = step;
     }
@@ -257,14 +257,14 @@ pub trait Observer: Send + Sync + fmt::Debug {
         let _ = what;
     }
     /// A running tool reports progress or writes to its log.
-    fn tool_spoke(&self, event: &Spoken<'_>);
+    fn tool_spoke(&self, event: &ToolSpeech<'_>);
     /// Is the trace of a call that comes from there recorded? Asked once, at its beginning. `None`: nobody records any.
     fn records(&self, context: &TraceContext) -> Option<bool> {
         let _ = context;
         None
     }
     /// A call whose trace is recorded has come to its end.
-    fn invocation_traced(&self, trace: Box<Traced>) {
+    fn invocation_traced(&self, trace: Box<TracedCall>) {
         // Only those who said that they record it are told.
         drop(trace);
     }
@@ -292,15 +292,15 @@ impl StaleAnswer {
 
 /// Hears everything and keeps nothing: for offline work and for tests that watch something else.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoObserver;
 
-impl Observer for Unwatched {
-    fn invocation_finished(&self, _: &Finished<'_>) {}
+impl Observer for NoObserver {
+    fn invocation_finished(&self, _: &FinishedCall<'_>) {}
     fn registry_swapped(&self, _: usize, _: usize) {}
     fn audit_queue(&self, _: usize) {}
     fn audit_append_failed(&self) {}
     fn decision(&self, _: bool) {}
     fn authentication_failed(&self, _: ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
-    fn tool_spoke(&self, _: &Spoken<'_>) {}
+    fn tool_spoke(&self, _: &ToolSpeech<'_>) {}
 }

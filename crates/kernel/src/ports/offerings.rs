@@ -14,12 +14,12 @@ use contract::ids::{Subject, TenantId};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::companion::Companion;
+use super::tool_companion::ToolCompanion;
 use super::tool_origin::ToolOrigin;
 
 /// A kind of thing that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Offering {
+pub enum OfferingKind {
     Resources,
     ResourceTemplates,
     Prompts,
@@ -39,17 +39,17 @@ pub struct OfferingServer {
 
 impl OfferingServer {
     /// Does it offer things of this kind?
-    pub fn offers(&self, what: Offering) -> bool {
+    pub fn offers(&self, what: OfferingKind) -> bool {
         match what {
-            Offering::Resources | Offering::ResourceTemplates => self.resources,
-            Offering::Prompts => self.prompts,
+            OfferingKind::Resources | OfferingKind::ResourceTemplates => self.resources,
+            OfferingKind::Prompts => self.prompts,
         }
     }
 }
 
 /// One thing of one server, described as the server describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Offered {
+pub struct OfferedItem {
     pub server: String,
     /// Where the server's tools stand; empty if they stand without one.
     pub namespace: String,
@@ -78,10 +78,10 @@ impl OfferingRequest {
     }
 
     /// Of what it is about.
-    pub fn of(self) -> Offering {
+    pub fn of(self) -> OfferingKind {
         match self {
-            Self::ReadResource | Self::CompleteResource => Offering::Resources,
-            Self::GetPrompt | Self::CompletePrompt => Offering::Prompts,
+            Self::ReadResource | Self::CompleteResource => OfferingKind::Resources,
+            Self::GetPrompt | Self::CompletePrompt => OfferingKind::Prompts,
         }
     }
 }
@@ -107,7 +107,7 @@ pub enum OfferingChange {
 
 /// A server says that something is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfferingNews {
+pub struct OfferingNotice {
     /// Whom it concerns; `None` is everybody who knows the server.
     pub tenant: Option<TenantId>,
     pub server: String,
@@ -115,22 +115,22 @@ pub struct OfferingNews {
 }
 
 /// Somebody watches a resource, until this is dropped.
-pub struct Watch(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub struct ResourceWatch(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl Watch {
+impl ResourceWatch {
     /// What is to be done at its end.
     pub fn until(end: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(end)))
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for ResourceWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watch(…)")
     }
 }
 
-impl Drop for Watch {
+impl Drop for ResourceWatch {
     fn drop(&mut self) {
         if let Some(end) = self.0.take() {
             end();
@@ -151,7 +151,7 @@ pub trait Offerings: Send + Sync + fmt::Debug {
     }
 
     /// All things of a kind that one server offers. Asked by nobody in particular: the answer is everybody's of the tenant.
-    async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal>;
+    async fn list(&self, tenant: &TenantId, server: &str, what: OfferingKind) -> Result<Vec<Value>, Refusal>;
 
     /// Asks one server, in the caller's turn. What it wants to know meanwhile goes to `companion`.
     async fn ask(
@@ -160,15 +160,15 @@ pub trait Offerings: Send + Sync + fmt::Debug {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal>;
 
     /// Watches one resource of a server: its changes are among the [`news`](Self::news) until the watch is dropped, also
     /// over restarts of the server.
-    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal>;
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<ResourceWatch, Refusal>;
 
     /// What changes from now on, in a bounded buffer. Whoever does not keep up hears that it missed something.
-    fn news(&self) -> broadcast::Receiver<OfferingNews>;
+    fn news(&self) -> broadcast::Receiver<OfferingNotice>;
 }
 
 /// No servers, nothing offered.
@@ -180,7 +180,7 @@ impl Offerings for NothingOffered {
     fn servers(&self, _: &TenantId) -> Vec<OfferingServer> {
         Vec::new()
     }
-    async fn list(&self, _: &TenantId, _: &str, _: Offering) -> Result<Vec<Value>, Refusal> {
+    async fn list(&self, _: &TenantId, _: &str, _: OfferingKind) -> Result<Vec<Value>, Refusal> {
         Ok(Vec::new())
     }
     async fn ask(
@@ -189,14 +189,14 @@ impl Offerings for NothingOffered {
         server: &str,
         _: OfferingRequest,
         _: Value,
-        _: &Arc<dyn Companion>,
+        _: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         Err(unknown_server(server))
     }
-    async fn watch(&self, _: &OfferingCaller, server: &str, _: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, _: &OfferingCaller, server: &str, _: &str) -> Result<ResourceWatch, Refusal> {
         Err(unknown_server(server))
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
         broadcast::channel(1).1
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use policy::{Question, Verdict};
+use policy::{PolicyQuestion, PolicyVerdict};
 
 /// Nobody could decide, so the answer is no (E3205). The text goes to the log.
 #[derive(Debug, thiserror::Error)]
@@ -14,5 +14,5 @@ pub struct EngineError(pub String);
 #[async_trait]
 pub trait PolicyEngine: Send + Sync + fmt::Debug {
     /// One decision. The adapter bounds the wait. An obligation that is not known makes the verdict a denial.
-    async fn decide(&self, question: &Question<'_>) -> Result<Verdict, EngineError>;
+    async fn decide(&self, question: &PolicyQuestion<'_>) -> Result<PolicyVerdict, EngineError>;
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use super::shared_state::Present;
+pub use super::shared_state::PresentReplica;
 
 /// Most instances that are told of.
 pub const PRESENT_MAX: usize = 1_000;
@@ -31,5 +31,5 @@ pub trait Presence: Send + Sync + fmt::Debug {
     async fn announce(&self, instance: &str, word: &str, ttl: Duration) -> Result<(), PresenceError>;
 
     /// Those that are there, by name; at most [`PRESENT_MAX`].
-    async fn present(&self) -> Result<Vec<Present>, PresenceError>;
+    async fn present(&self) -> Result<Vec<PresentReplica>, PresenceError>;
 }

@@ -66,7 +66,7 @@ pub struct EndedCall {
 
 /// What came of bringing records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appended {
+pub enum AppendOutcome {
     /// All are there; so many were not before.
     Written(u64),
     /// None was written: the archive waits for this number of the log first (ARCH-2).
@@ -205,7 +205,7 @@ pub struct ArchiveStats {
 #[async_trait]
 pub trait RecordArchive: Send + Sync + fmt::Debug {
     /// Adds records of one log that follow each other, durably and as a whole (ARCH-1, ARCH-2).
-    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<Appended, StoreError>;
+    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<AppendOutcome, StoreError>;
 
     /// The number of the first record of this log that was never brought; 0 for a log nobody has heard of.
     async fn reached(&self, log: &str) -> Result<u64, StoreError>;

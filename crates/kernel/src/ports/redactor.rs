@@ -13,7 +13,7 @@ use contract::ids::TenantId;
 use contract::schema::PartMarks;
 use serde_json::Value;
 
-/// What [`Withhold`] shows.
+/// What [`WithholdingRedactor`] shows.
 const WITHHELD: &str = "[REDACTED]";
 
 /// Why something could not be redacted. It must not be written then (E3304).
@@ -23,7 +23,7 @@ pub struct RedactError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// The credentials that a call's tool is given: whose they are, and their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenCredentials {
     pub tenant: TenantId,
     pub names: Vec<Box<str>>,
 }
@@ -69,7 +69,7 @@ pub trait Redactor: Send + Sync + fmt::Debug {
 
     /// This one, which knows the values of these credentials as well, for as long as a call lasts. An error means that
     /// they could not be had, and that nothing may be shown in which one of them could stand. The default knows none.
-    async fn knowing(&self, given: &Given) -> Result<Option<Arc<dyn Redactor>>, RedactError> {
+    async fn knowing(&self, given: &GivenCredentials) -> Result<Option<Arc<dyn Redactor>>, RedactError> {
         let _ = given;
         Ok(None)
     }
@@ -88,10 +88,10 @@ pub fn redacted(redactor: &dyn Redactor, mut refusal: Refusal) -> Refusal {
 /// Shows nothing at all: for kernels of tests and measurements, whose records nobody reads. Members that must be masked are
 /// masked with everything around them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Withhold;
+pub struct WithholdingRedactor;
 
 #[async_trait]
-impl Redactor for Withhold {
+impl Redactor for WithholdingRedactor {
     fn value(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
         Ok(WITHHELD.into())
     }

@@ -31,7 +31,7 @@ pub struct StoredVersion {
 
 /// What became of a publication.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishOutcome {
     /// The version was not there; now it is, durably.
     New,
     /// The very same content was published before.
@@ -52,18 +52,18 @@ pub enum LifecycleChange {
 
 /// That a person has taken a tool out of use, in every version (REG-024).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quarantine {
+pub struct ToolQuarantine {
     /// Whose tool it is.
     pub tenant: TenantId,
     pub tool: ToolId,
     pub reason: String,
     pub by: Subject,
-    /// The tenant of `by`. What the home tenant took out of use, nobody else puts back: see [`Quarantine::yields_to`].
+    /// The tenant of `by`. What the home tenant took out of use, nobody else puts back: see [`ToolQuarantine::yields_to`].
     pub by_tenant: TenantId,
     pub at: UnixMillis,
 }
 
-impl Quarantine {
+impl ToolQuarantine {
     /// May people of this tenant lift it, or put another in its place? Those of the installation may always; others only where
     /// the installation has not spoken.
     pub fn yields_to(&self, tenant: &TenantId) -> bool {
@@ -116,7 +116,7 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
 
     /// Publishes a version, atomically: of any number of concurrent publications of one (tenant, tool, version), one is
     /// `New`. `New` and `Same` are answered only once the version is durable. A published version is never changed.
-    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError>;
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError>;
 
     /// Are the versions here drafts, whose content a publication replaces? Only a store that nothing else uses says yes, on a
     /// server for the development of a tool; [`publish`](Self::publish) answers `New` then for other content too.
@@ -136,11 +136,11 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
     ) -> Result<LifecycleChange, StoreError>;
 
     /// Every tool that is in quarantine, of every tenant.
-    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError>;
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError>;
 
     /// Puts a tool into quarantine, durably and atomically; one that is in it already gets the new reason, if it
     /// [yields](Quarantine::yields_to) to the tenant of whoever gives it.
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError>;
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError>;
 
     /// Takes a tool of `tenant` out of quarantine for people of the tenant `by`, durably and atomically, if it yields to them.
     async fn remove_quarantine(

@@ -15,13 +15,13 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 
 /// A secret value. Masks itself, is not `Serialize`, and is overwritten in memory when it goes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<Vec<u8>>);
+pub struct SecretValue(Zeroizing<Vec<u8>>);
 
-impl Secret {
+impl SecretValue {
     /// Wraps a value; one that is too long is none.
     ///
     /// ```
-    /// # use gantry_kernel::ports::secret_source::Secret;
+    /// # use gantry_kernel::ports::secret_source::SecretValue;
     /// let secret = Secret::new("hunter2").unwrap();
     /// assert_eq!(format!("{secret:?}"), "Secret(***)");
     /// assert_eq!(secret.expose(), b"hunter2");
@@ -37,7 +37,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(***)")
     }
@@ -81,7 +81,7 @@ impl SecretError {
 pub trait SecretSource: Send + Sync + fmt::Debug {
     /// The tenant's secret of this name. A source never gives one tenant the secret of another, and never an empty one in
     /// place of a missing one. May wait; whoever calls bounds the wait by the call's deadline.
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError>;
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError>;
 }
 
 /// Has none: for servers where nobody has provisioned any.
@@ -90,7 +90,7 @@ pub struct NoSecrets;
 
 #[async_trait]
 impl SecretSource for NoSecrets {
-    async fn secret(&self, _: &TenantId, _: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, _: &TenantId, _: &str) -> Result<SecretValue, SecretError> {
         Err(SecretError::Missing)
     }
 }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_too_long_is_none() {
-        assert!(Secret::new(vec![b'x'; SECRET_BYTES_MAX]).is_some());
-        assert!(Secret::new(vec![b'x'; SECRET_BYTES_MAX + 1]).is_none());
+        assert!(SecretValue::new(vec![b'x'; SECRET_BYTES_MAX]).is_some());
+        assert!(SecretValue::new(vec![b'x'; SECRET_BYTES_MAX + 1]).is_none());
     }
 }

@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use crate::resilience::{
-    Admission, BreakerEvent, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Quota,
-    Reason, Taken,
+    BreakerAdmission, BreakerEvent, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot,
+    IllegalMove, ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
 };
 
 /// Transitions that are kept of each breaker, newest first.
@@ -177,7 +177,7 @@ pub struct PastTransition {
     pub at_ms: u64,
     pub from: BreakerMode,
     pub to: BreakerMode,
-    pub reason: Reason,
+    pub reason: BreakerReason,
     /// The epoch of the breaker that began with it; zero in what an older release has kept. With the breaker and the moment
     /// it names a transition, whichever replica tells of it.
     #[serde(default)]
@@ -221,10 +221,10 @@ pub struct BreakerQuery {
 /// Breakers that all replicas share.
 ///
 /// A breaker is made by the first step that names it. Its settings come with every step, because they belong to the tools
-/// that are called; those of the last step are what [`Breakers::inspect`] judges by. One that is closed and has nothing in
+/// that are called; those of the last step are what [`SharedBreakers::inspect`] judges by. One that is closed and has nothing in
 /// its window may be forgotten at any time.
 #[async_trait]
-pub trait Breakers: Send + Sync + fmt::Debug {
+pub trait SharedBreakers: Send + Sync + fmt::Debug {
     /// Asks for leave to call. A permit of a half-open breaker is a place that is held for at most `lease`; every permit is
     /// given back by `record` or `release`.
     async fn acquire(
@@ -232,15 +232,15 @@ pub trait Breakers: Send + Sync + fmt::Debug {
         key: &BreakerKey,
         settings: &BreakerSettings,
         lease: Duration,
-    ) -> Result<Admission, SharedStateError>;
+    ) -> Result<BreakerAdmission, SharedStateError>;
 
     /// The permitted call has ended thus. A permit of an epoch that is over, or whose lease is, changes nothing.
     async fn record(
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
-        outcome: Outcome,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
     ) -> Result<(), SharedStateError>;
 
     /// The permitted call was not made, or says nothing about the service.
@@ -248,7 +248,7 @@ pub trait Breakers: Send + Sync + fmt::Debug {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
+        permit: BreakerPermit,
     ) -> Result<(), SharedStateError>;
 
     /// Changes a breaker by hand; one that is not there is made first. Answers how it stands afterwards.
@@ -256,7 +256,7 @@ pub trait Breakers: Send + Sync + fmt::Debug {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        by_hand: Move,
+        by_hand: ManualMove,
     ) -> Result<Result<BreakerReport, IllegalMove>, SharedStateError>;
 
     /// How breakers stand, in the order of their keys. What time has brought is made up for first, so that a breaker with
@@ -265,7 +265,7 @@ pub trait Breakers: Send + Sync + fmt::Debug {
     async fn inspect(&self, query: &BreakerQuery) -> Result<Vec<BreakerReport>, SharedStateError>;
 
     /// Hears of every transition from now on, whichever replica made it, this one included, each once. A listener that is
-    /// too slow is told by the channel (`Lagged`) and asks [`Breakers::inspect`].
+    /// too slow is told by the channel (`Lagged`) and asks [`SharedBreakers::inspect`].
     fn transitions(&self) -> broadcast::Receiver<BreakerTransition>;
 }
 
@@ -276,7 +276,7 @@ pub trait Breakers: Send + Sync + fmt::Debug {
 pub struct Limit<'a> {
     /// What is limited, for example `tool_rate:acme:did:key:…:demo.search:hour`. At most [`KEY_BYTES_MAX`].
     pub key: &'a str,
-    pub quota: Quota,
+    pub quota: RateQuota,
 }
 
 /// What came of taking from several limits.
@@ -296,14 +296,14 @@ pub trait RateLimits: Send + Sync + fmt::Debug {
     async fn take(&self, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError>;
 
     /// What `take` of one would answer, taking nothing.
-    async fn peek(&self, limit: Limit<'_>) -> Result<Taken, SharedStateError>;
+    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError>;
 }
 
 // ------------------------------------------------------------------------------------- counters, values and presence
 
 /// What came of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReserveOutcome {
     /// Counted; this is the sum with it.
     Within { total: i64 },
     /// Not counted, because it would have been more than the ceiling; this is the sum without it.
@@ -312,7 +312,7 @@ pub enum Reserved {
 
 /// Whether a value is to replace another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replace {
+pub enum ReplaceMode {
     Always,
     /// Only if there is none.
     Never,
@@ -320,7 +320,7 @@ pub enum Replace {
 
 /// A replica that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Present {
+pub struct PresentReplica {
     /// Its name, unique among those that run.
     pub replica: String,
     /// What it says about itself: an address, a version. Small.
@@ -345,14 +345,21 @@ pub struct SharedHealth {
 pub trait SharedValues: Send + Sync + fmt::Debug {
     /// Adds `amount` to a counter unless that would make more than `ceiling`. A counter begins at zero, and is forgotten
     /// `ttl` after it was touched last.
-    async fn reserve(&self, key: &str, amount: i64, ceiling: i64, ttl: Duration) -> Result<Reserved, SharedStateError>;
+    async fn reserve(
+        &self,
+        key: &str,
+        amount: i64,
+        ceiling: i64,
+        ttl: Duration,
+    ) -> Result<ReserveOutcome, SharedStateError>;
 
     /// What was reserved turned out to be something else: adds the difference, whatever the ceiling, never under zero.
     /// Answers the sum.
     async fn settle(&self, key: &str, reserved: i64, actual: i64, ttl: Duration) -> Result<i64, SharedStateError>;
 
     /// Keeps a value for `ttl`. `false`: there was one, and it stays.
-    async fn put(&self, key: &str, value: &[u8], ttl: Duration, replace: Replace) -> Result<bool, SharedStateError>;
+    async fn put(&self, key: &str, value: &[u8], ttl: Duration, replace: ReplaceMode)
+    -> Result<bool, SharedStateError>;
 
     /// The value, if there is one. Values may be forgotten early for want of room.
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, SharedStateError>;
@@ -364,15 +371,15 @@ pub trait SharedValues: Send + Sync + fmt::Debug {
     async fn announce(&self, replica: &str, word: &str, ttl: Duration) -> Result<(), SharedStateError>;
 
     /// Those that are there, by name.
-    async fn present(&self) -> Result<Vec<Present>, SharedStateError>;
+    async fn present(&self) -> Result<Vec<PresentReplica>, SharedStateError>;
 
     /// How it is. Answers without waiting long, and never an error: not to be reached is an answer.
     async fn health(&self) -> SharedHealth;
 }
 
 /// All of it.
-pub trait SharedState: Breakers + RateLimits + SharedValues + 'static {}
-impl<T: Breakers + RateLimits + SharedValues + 'static> SharedState for T {}
+pub trait SharedState: SharedBreakers + RateLimits + SharedValues + 'static {}
+impl<T: SharedBreakers + RateLimits + SharedValues + 'static> SharedState for T {}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //! knows no servers. It holds nothing in which secrets stand: no arguments, headers or queries.
 
 use contract::canonical::{self, Digest};
-use policy::Upstream;
+use policy::PolicyUpstream;
 use serde_json::json;
 
 /// What stands behind a tool, and what it may touch.
@@ -20,7 +20,7 @@ pub struct ToolOrigin {
     digest: Digest,
 }
 
-/// What an origin is made from; the members mean what those of [`Upstream`] and [`policy::ToolReach`] mean.
+/// What an origin is made from; the members mean what those of [`PolicyUpstream`] and [`policy::ToolReach`] mean.
 #[derive(Debug, Clone, Default)]
 pub struct OriginParts {
     /// `None`: the tool is this server's own, and only what it may touch is told.
@@ -56,8 +56,8 @@ impl ToolOrigin {
     }
 
     /// Who the server of an imported tool is.
-    pub(crate) fn upstream(&self) -> Option<Upstream<'_>> {
-        Some(Upstream {
+    pub(crate) fn upstream(&self) -> Option<PolicyUpstream<'_>> {
+        Some(PolicyUpstream {
             server: self.server.as_deref()?,
             transport: self.transport,
             command: self.command.as_deref(),

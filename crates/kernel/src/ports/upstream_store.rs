@@ -87,14 +87,14 @@ impl PinState {
 
 /// What a server says about a tool, and the digest by which it is recognised.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Definition {
+pub struct ToolDefinition {
     /// Name, title, description, schemas and annotations, as the server wrote them; and beside them what is only shown,
     /// [`SHOWN_MEMBERS`](Self::SHOWN_MEMBERS), as it was at the time.
     pub value: Value,
     pub digest: Digest,
 }
 
-impl Definition {
+impl ToolDefinition {
     /// What clients are shown and nobody is asked about: a server may change it without its tool being another one.
     pub const SHOWN_MEMBERS: [&str; 3] = ["icons", "_meta", "execution"];
 
@@ -127,9 +127,9 @@ pub struct PinRecord {
     /// The version that was published for what is accepted; none while nothing is.
     pub version: Option<Version>,
     /// What may be offered to callers.
-    pub accepted: Option<Definition>,
+    pub accepted: Option<ToolDefinition>,
     /// What the server says instead, if it says something else.
-    pub proposed: Option<Definition>,
+    pub proposed: Option<ToolDefinition>,
     pub state: PinState,
     /// What a scan found in the newest word of the server; each a JSON object.
     pub findings: Vec<Value>,
@@ -142,7 +142,7 @@ pub struct PinRecord {
 impl PinRecord {
     /// Is this the record that somebody has read as `read`? Findings follow from the definitions and are not compared.
     pub fn is_as_read(&self, read: &Self) -> bool {
-        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest);
+        let digest = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.digest);
         self.tool == read.tool
             && self.version == read.version
             && digest(&self.accepted) == digest(&read.accepted)

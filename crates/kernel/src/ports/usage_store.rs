@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use async_trait::async_trait;
-use contract::cost::Component;
+use contract::cost::CostComponent;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use uuid::Uuid;
@@ -126,7 +126,7 @@ impl UsageSum {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostLine {
     pub currency: Currency,
-    pub component: Component,
+    pub component: CostComponent,
     pub amount: Amount,
 }
 
@@ -211,7 +211,7 @@ pub struct ToolUsage {
 
 /// Two tools that were used together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct ToolPair {
     pub first: ToolId,
     pub second: ToolId,
     pub count: u64,
@@ -219,7 +219,7 @@ pub struct Pair {
 
 /// A tool that an agent wanted and may not use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct UnmetNeed {
     pub agent: Subject,
     pub tool: ToolId,
     pub count: u64,
@@ -246,10 +246,10 @@ pub trait UsageStore: Send + Sync + fmt::Debug {
     async fn tool_usage(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolUsage>, StoreError>;
 
     /// What was used together, most often first.
-    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Pair>, StoreError>;
+    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolPair>, StoreError>;
 
     /// What was wanted, most often first.
-    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Wish>, StoreError>;
+    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<UnmetNeed>, StoreError>;
 
     /// Forgets up to `most` rows of each kind of days before this one.
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError>;

@@ -84,12 +84,12 @@ pub enum VectorError {
 
 /// What a model makes: vectors of one width.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Space {
+pub struct VectorSpace {
     model: String,
     width: usize,
 }
 
-impl Space {
+impl VectorSpace {
     /// Refuses what cannot be a space of any store.
     pub fn new(model: &str, width: usize) -> Result<Self, VectorError> {
         if model.is_empty() || model.len() > MODEL_BYTES_MAX || model.chars().any(char::is_control) {
@@ -189,14 +189,14 @@ pub struct VectorRecord {
 /// A space and how far it is filled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceState {
-    pub space: Space,
+    pub space: VectorSpace,
     /// Vectors of all tenants.
     pub vectors: u64,
 }
 
 /// Among which tools neighbours are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Among<'a> {
+pub enum NeighbourScope<'a> {
     /// All that the tenant can see (VEC-1).
     Visible,
     /// Of those, the ones named here, at most [`TOOLS_MAX`]: what a token or an activation is limited to.
@@ -205,11 +205,11 @@ pub enum Among<'a> {
 
 /// A question for neighbours.
 #[derive(Debug, Clone, Copy)]
-pub struct Nearest<'a> {
+pub struct NearestQuery<'a> {
     /// Who asks.
     pub tenant: &'a TenantId,
     pub to: &'a Embedding,
-    pub among: Among<'a>,
+    pub among: NeighbourScope<'a>,
     /// At most so many; 1 to [`NEAREST_MAX`].
     pub limit: usize,
 }
@@ -226,7 +226,7 @@ pub struct Neighbour {
 
 /// Is this a batch that `put` takes? If so, one record for each tool, the last that was given, ordered by tool.
 pub fn batch<'a>(
-    space: &Space,
+    space: &VectorSpace,
     records: &'a [VectorRecord],
 ) -> Result<BTreeMap<&'a ToolId, &'a VectorRecord>, VectorError> {
     if records.len() > BATCH_MAX {
@@ -242,11 +242,11 @@ pub fn check_tools(given: usize) -> Result<(), VectorError> {
 }
 
 /// Is this a question that `nearest` answers?
-pub fn check_nearest(space: &Space, asked: &Nearest<'_>) -> Result<(), VectorError> {
+pub fn check_nearest(space: &VectorSpace, asked: &NearestQuery<'_>) -> Result<(), VectorError> {
     if !(1..=NEAREST_MAX).contains(&asked.limit) {
         return Err(VectorError::Limit { given: asked.limit });
     }
-    if let Among::Tools(tools) = asked.among {
+    if let NeighbourScope::Tools(tools) = asked.among {
         check_tools(tools.len())?;
     }
     space.accept(asked.to)
@@ -254,7 +254,7 @@ pub fn check_nearest(space: &Space, asked: &Nearest<'_>) -> Result<(), VectorErr
 
 /// The nearest of the candidates in the order of VEC-2.
 pub fn ranked(
-    asked: &Nearest<'_>,
+    asked: &NearestQuery<'_>,
     candidates: impl IntoIterator<Item = (TenantId, ToolId, Embedding)>,
 ) -> Vec<Neighbour> {
     let measured = candidates.into_iter().map(|(tenant, tool, embedding)| {
@@ -271,17 +271,17 @@ pub fn ranked(
 #[async_trait]
 pub trait VectorStore: Send + Sync + fmt::Debug {
     /// Makes room for a space, if there is none. The same model with another width is another space.
-    async fn open_space(&self, space: &Space) -> Result<(), VectorError>;
+    async fn open_space(&self, space: &VectorSpace) -> Result<(), VectorError>;
 
     /// All spaces, ordered by model and width.
     async fn spaces(&self) -> Result<Vec<SpaceState>, VectorError>;
 
     /// Forgets a space and all its vectors; false if there was none.
-    async fn drop_space(&self, space: &Space) -> Result<bool, VectorError>;
+    async fn drop_space(&self, space: &VectorSpace) -> Result<bool, VectorError>;
 
     /// Keeps vectors of a tenant's tools, at most [`BATCH_MAX`], in the place of those they had (VEC-3). Of two for one
     /// tool in a batch the last counts.
-    async fn put(&self, space: &Space, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError>;
+    async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError>;
 
     /// Forgets what all spaces have of these tools of a tenant, at most [`TOOLS_MAX`]; how many vectors that were.
     async fn remove(&self, tenant: &TenantId, tools: &[ToolId]) -> Result<u64, VectorError>;
@@ -290,14 +290,14 @@ pub trait VectorStore: Send + Sync + fmt::Debug {
     /// order they were given.
     async fn missing(
         &self,
-        space: &Space,
+        space: &VectorSpace,
         tenant: &TenantId,
         wanted: &[(ToolId, Digest)],
     ) -> Result<Vec<ToolId>, VectorError>;
 
     /// The nearest tools (VEC-1, VEC-2). A store may look at an index that misses a few of the nearest when there are many
     /// vectors, at least nineteen of twenty are the right ones; it never answers with fewer than there are.
-    async fn nearest(&self, space: &Space, asked: Nearest<'_>) -> Result<Vec<Neighbour>, VectorError>;
+    async fn nearest(&self, space: &VectorSpace, asked: NearestQuery<'_>) -> Result<Vec<Neighbour>, VectorError>;
 }
 
 #[cfg(test)]
@@ -356,7 +356,7 @@ mod tests {
             ("a\0b", 768, false),
             (&long, 768, false),
         ] {
-            assert_eq!(Space::new(model, width).is_ok(), is_space, "{model} {width}");
+            assert_eq!(VectorSpace::new(model, width).is_ok(), is_space, "{model} {width}");
         }
     }
 }

@@ -123,7 +123,7 @@ pub struct WebhookRecord {
 
 /// What became of an attempt to add a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     Kept,
     /// The tenant has as many as it may have; nothing was written.
     TooMany,
@@ -160,7 +160,7 @@ impl DeliveryState {
 
 /// Where a delivery goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum DeliveryTarget {
     /// To a subscription, wherever that points when it is sent.
     Webhook(WebhookId),
     /// To the address a call has named, signed with a credential of the tenant.
@@ -172,7 +172,7 @@ pub enum Target {
 pub struct NewDelivery {
     pub tenant: TenantId,
     pub id: DeliveryId,
-    pub target: Target,
+    pub target: DeliveryTarget,
     pub event: EventKind,
     /// What it is about.
     pub invocation: Option<InvocationId>,
@@ -184,7 +184,7 @@ pub struct NewDelivery {
 pub struct DeliveryRecord {
     pub tenant: TenantId,
     pub id: DeliveryId,
-    pub target: Target,
+    pub target: DeliveryTarget,
     pub event: EventKind,
     pub invocation: Option<InvocationId>,
     pub state: DeliveryState,
@@ -205,7 +205,7 @@ pub struct DeliveryDetail {
 
 /// One try to deliver. Nothing of what the other side said is kept but its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct DeliveryAttempt {
     pub round: u32,
     /// 1 is the first of its round.
     pub number: u32,
@@ -218,7 +218,7 @@ pub struct Attempt {
 
 /// What became of writing an attempt down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
+pub enum NoteOutcome {
     Kept,
     /// The delivery is not pending, is unknown, or has this attempt already; nothing was written.
     Stale,
@@ -244,7 +244,7 @@ pub struct DeliveryPage {
 #[async_trait]
 pub trait WebhookStore: Send + Sync + fmt::Debug {
     /// Adds a subscription, unless the tenant has `most` already. `added_at` and `former` are given as they are kept.
-    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError>;
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, StoreError>;
 
     /// The subscriptions of a tenant, oldest first.
     async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError>;
@@ -277,9 +277,9 @@ pub trait WebhookStore: Send + Sync + fmt::Debug {
         &self,
         tenant: &TenantId,
         id: DeliveryId,
-        attempt: &Attempt,
+        attempt: &DeliveryAttempt,
         state: DeliveryState,
-    ) -> Result<Noted, StoreError>;
+    ) -> Result<NoteOutcome, StoreError>;
 
     /// Makes a dead delivery pending again, in the next round. `None` if it is not dead, or not there.
     async fn reopen(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryRecord>, StoreError>;
@@ -293,7 +293,7 @@ pub trait WebhookStore: Send + Sync + fmt::Debug {
     ) -> Result<DeliveryPage, StoreError>;
 
     /// The attempts of a delivery, oldest first; at most [`ATTEMPTS_KEPT_MAX`].
-    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError>;
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError>;
 
     /// Is this key the holder's from now on? It is if nobody has it, if its window is over, or if the holder has it already.
     /// Of any number of concurrent holders, one gets it.

@@ -67,7 +67,7 @@ pub struct RunRecord {
 
 /// What became of a `begin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
+pub enum RunBeginOutcome {
     New,
     /// There is one under this key.
     Known(InvocationId),
@@ -96,7 +96,7 @@ pub enum RunEnded {
 #[async_trait]
 pub trait WorkflowRuns: Send + Sync + fmt::Debug {
     /// Keeps a run as pending (RUN-1).
-    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError>;
+    async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError>;
 
     /// Ends a run (RUN-2).
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError>;

@@ -7,7 +7,7 @@ use contract::ids::TraceId;
 
 use super::*;
 use crate::ports::audit_sink::AuditAction;
-use crate::ports::observer::Unwatched;
+use crate::ports::observer::NoObserver;
 
 /// No wait lasts longer than others need for their turn.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ fn record() -> AuditRecord {
 async fn while_there_is_no_room_nothing_is_let_in_and_what_was_let_in_is_written() {
     let disk = Arc::new(SmallDisk::default());
     let (recorder, handle) =
-        Recorder::start(Arc::clone(&disk) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(Unwatched));
+        Recorder::start(Arc::clone(&disk) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(NoObserver));
     let (first, second) = (recorder.reserve().await.unwrap(), recorder.reserve().await.unwrap());
     disk.full.store(true, Ordering::SeqCst);
     first.record_durably(record()).await.unwrap();
@@ -136,7 +136,7 @@ impl AuditSink for Tape {
 fn taped() -> (Arc<Tape>, Recorder, RecorderHandle) {
     let tape = Arc::new(Tape::default());
     let (recorder, handle) =
-        Recorder::start(Arc::clone(&tape) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(Unwatched));
+        Recorder::start(Arc::clone(&tape) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(NoObserver));
     (tape, recorder, handle)
 }
 
@@ -172,7 +172,7 @@ async fn whoever_finds_no_room_in_time_is_turned_away_and_let_in_when_there_is_s
 async fn there_is_room_for_every_call_that_is_let_in() {
     let tape = Arc::new(Tape::default());
     let sink = Arc::clone(&tape) as Arc<dyn AuditSink>;
-    let (recorder, handle) = Recorder::start_for(sink, Arc::new(Hasty), Arc::new(Unwatched), 10_000);
+    let (recorder, handle) = Recorder::start_for(sink, Arc::new(Hasty), Arc::new(NoObserver), 10_000);
     let mut held = Vec::new();
     for _ in 0..20_000 {
         held.push(recorder.reserve().await.unwrap());

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use contract::manifest::{LifecycleState, Manifest};
-use contract::version::Availability;
+use contract::version::VersionAvailability;
 
 use crate::ports::clock::UnixMillis;
 
@@ -26,7 +26,7 @@ const REMOVAL_AFTER: Duration = Duration::from_secs(180 * 86_400);
 
 /// What a version's users should know about its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct LifecycleNotice {
     pub deprecated_at: UnixMillis,
     pub sunset_at: UnixMillis,
     pub removal_at: UnixMillis,
@@ -41,7 +41,7 @@ pub struct Lifecycle {
     /// The state somebody set. [`Lifecycle::state`] is what is in force.
     pub recorded: LifecycleState,
     /// There from deprecation on.
-    pub notice: Option<Notice>,
+    pub notice: Option<LifecycleNotice>,
 }
 
 /// What somebody wants done.
@@ -103,22 +103,27 @@ impl Lifecycle {
             return None;
         }
         let deprecated_at = deprecation.unwrap_or(now);
-        let usual =
-            Notice::starting(deprecated_at, manifest.replacement_tool_id.clone(), manifest.migration_guide_url.clone());
+        let usual = LifecycleNotice::starting(
+            deprecated_at,
+            manifest.replacement_tool_id.clone(),
+            manifest.migration_guide_url.clone(),
+        );
         let notice = match sunset {
             None => usual,
-            Some(sunset_at) => Notice { sunset_at, removal_at: sunset_at.plus(REMOVAL_AFTER - SUNSET_AFTER), ..usual },
+            Some(sunset_at) => {
+                LifecycleNotice { sunset_at, removal_at: sunset_at.plus(REMOVAL_AFTER - SUNSET_AFTER), ..usual }
+            }
         };
         Some(Self { recorded: LifecycleState::Deprecated, notice: Some(notice) })
     }
 
     /// The state in the terms of version resolution.
-    pub fn availability(&self, now: UnixMillis) -> Availability {
+    pub fn availability(&self, now: UnixMillis) -> VersionAvailability {
         match self.state(now) {
-            LifecycleState::Active => Availability::Active,
-            LifecycleState::Deprecated => Availability::Deprecated,
-            LifecycleState::Sunset => Availability::Sunset,
-            LifecycleState::Removed => Availability::Removed,
+            LifecycleState::Active => VersionAvailability::Active,
+            LifecycleState::Deprecated => VersionAvailability::Deprecated,
+            LifecycleState::Sunset => VersionAvailability::Sunset,
+            LifecycleState::Removed => VersionAvailability::Removed,
         }
     }
 
@@ -131,12 +136,12 @@ impl Lifecycle {
             // One that was announced for later begins now.
             (LifecycleAction::Deprecate { successor, migration_guide }, Active) => Ok(Self {
                 recorded: Deprecated,
-                notice: Some(Notice::starting(now, successor.clone(), migration_guide.clone())),
+                notice: Some(LifecycleNotice::starting(now, successor.clone(), migration_guide.clone())),
             }),
             // Deprecating again may add or correct the advice, but never moves the dates.
             (LifecycleAction::Deprecate { successor, migration_guide }, Deprecated) => Ok(Self {
                 recorded: Deprecated,
-                notice: self.notice.clone().map(|notice| Notice {
+                notice: self.notice.clone().map(|notice| LifecycleNotice {
                     successor: successor.clone().or(notice.successor),
                     migration_guide: migration_guide.clone().or(notice.migration_guide),
                     ..notice
@@ -144,9 +149,9 @@ impl Lifecycle {
             }),
             (LifecycleAction::Deprecate { .. }, Sunset | Removed) => refused("deprecated"),
             (LifecycleAction::Sunset, Active | Deprecated) => {
-                let notice = self.notice.clone().unwrap_or_else(|| Notice::starting(now, None, None));
+                let notice = self.notice.clone().unwrap_or_else(|| LifecycleNotice::starting(now, None, None));
                 let (deprecated_at, sunset_at) = (notice.deprecated_at.min(now), notice.sunset_at.min(now));
-                Ok(Self { recorded: Sunset, notice: Some(Notice { deprecated_at, sunset_at, ..notice }) })
+                Ok(Self { recorded: Sunset, notice: Some(LifecycleNotice { deprecated_at, sunset_at, ..notice }) })
             }
             // An end that was announced is called off, too.
             (LifecycleAction::Restore, Active | Deprecated | Sunset) => Ok(Self::default()),
@@ -170,7 +175,7 @@ pub(super) fn midnight(date: &str) -> Option<UnixMillis> {
     Some(UnixMillis(start.timestamp().as_millisecond()))
 }
 
-impl Notice {
+impl LifecycleNotice {
     /// The notice of a deprecation that begins now.
     pub fn starting(now: UnixMillis, successor: Option<String>, migration_guide: Option<String>) -> Self {
         Self {
@@ -257,8 +262,10 @@ mod tests {
             (Removed, [None, None, None, Some(Removed)]),
         ];
         for (start, outcomes) in expected {
-            let record =
-                Lifecycle { recorded: start, notice: (start != Active).then(|| Notice::starting(NOW, None, None)) };
+            let record = Lifecycle {
+                recorded: start,
+                notice: (start != Active).then(|| LifecycleNotice::starting(NOW, None, None)),
+            };
             for (action, outcome) in actions.iter().zip(outcomes) {
                 let got = record.apply(action, NOW).ok().map(|life| life.state(NOW));
                 assert_eq!(got, outcome, "{} from {start:?}", action.verb());

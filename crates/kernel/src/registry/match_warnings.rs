@@ -14,7 +14,7 @@ use contract::ids::{TenantId, ToolId};
 use contract::manifest::LifecycleState;
 use contract::version::{Version, VersionSpec};
 
-use super::{Registry, Tool, ToolVersion};
+use super::{RegisteredTool, Registry, ToolVersion};
 use crate::ports::clock::UnixMillis;
 
 /// How often the same is told.
@@ -26,10 +26,10 @@ const TENANTS_MAX: usize = 4_096;
 
 /// What was told when.
 #[derive(Debug, Default)]
-pub(super) struct MatchWarnings(Mutex<HashMap<TenantId, ToldToTenant>>);
+pub(super) struct MatchWarnings(Mutex<HashMap<TenantId, LastWarning>>);
 
 /// When a tenant was told of which version.
-type ToldToTenant = HashMap<(ToolId, Version), UnixMillis>;
+type LastWarning = HashMap<(ToolId, Version), UnixMillis>;
 
 impl MatchWarnings {
     /// Is it time to tell this?
@@ -62,7 +62,7 @@ impl Registry {
     pub(crate) fn warn_of_match(
         &self,
         tenant: &TenantId,
-        tool: &Tool,
+        tool: &RegisteredTool,
         spec: &VersionSpec,
         found: &ToolVersion,
         now: UnixMillis,

@@ -1,7 +1,7 @@
 //! Tools that people take out of use and put back, whatever kind they are. (REG-024)
 //!
 //! The store has the truth, so that it survives and every instance knows; what calls and listings ask is
-//! [`Availability`], which is told of every change. A tool that is quarantined because its server changed it is none of
+//! [`ToolAvailability`], which is told of every change. A tool that is quarantined because its server changed it is none of
 //! these: that is lifted by looking at the change (`upstreams`).
 //!
 //! What the installation took out of use, a tenant's people neither put back nor hold for another reason: the store decides
@@ -14,13 +14,13 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 
 use super::service::shared;
-use super::{Registry, Tool};
-use crate::availability::{Availability, Quarantined};
-use crate::ports::registry_store::{Quarantine, QuarantineChange, StoreError};
+use super::{RegisteredTool, Registry};
+use crate::availability::{QuarantinedTools, ToolAvailability};
+use crate::ports::registry_store::{QuarantineChange, StoreError, ToolQuarantine};
 
 impl Registry {
     /// Has quarantines shown where calls and listings ask. Once, when the kernel is made.
-    pub(crate) fn show_quarantines_in(&self, availability: &Arc<Availability>) {
+    pub(crate) fn show_quarantines_in(&self, availability: &Arc<ToolAvailability>) {
         let _ = self.availability.set(Arc::clone(availability));
         availability.set_quarantined(&self.quarantined.load());
     }
@@ -37,12 +37,12 @@ impl Registry {
         tenant: &TenantId,
         name: &str,
         (reason, by, by_tenant): (String, &Subject, &TenantId),
-        may_know: impl Fn(&Tool) -> bool,
-    ) -> Result<Quarantine, Refusal> {
+        may_know: impl Fn(&RegisteredTool) -> bool,
+    ) -> Result<ToolQuarantine, Refusal> {
         let tool = self.own_tool(tenant, name, &may_know)?;
         let _turn = self.turns.of(&tool).await;
         let (by, by_tenant) = (by.clone(), by_tenant.clone());
-        let new = Quarantine { tenant: tenant.clone(), tool, reason, by, by_tenant, at: self.clock.now() };
+        let new = ToolQuarantine { tenant: tenant.clone(), tool, reason, by, by_tenant, at: self.clock.now() };
         if self.store.put_quarantine(&new).await.map_err(|error| error.refusal())? != QuarantineChange::Done {
             return Err(withheld(&new.tool));
         }
@@ -58,7 +58,7 @@ impl Registry {
         tenant: &TenantId,
         name: &str,
         by: &TenantId,
-        may_know: impl Fn(&Tool) -> bool,
+        may_know: impl Fn(&RegisteredTool) -> bool,
     ) -> Result<ToolId, Refusal> {
         let tool = self.own_tool(tenant, name, &may_know)?;
         let _turn = self.turns.of(&tool).await;
@@ -77,23 +77,28 @@ impl Registry {
     }
 
     /// The id of a tool that the tenant itself may change.
-    fn own_tool(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Result<ToolId, Refusal> {
+    fn own_tool(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        may_know: impl Fn(&RegisteredTool) -> bool,
+    ) -> Result<ToolId, Refusal> {
         let snapshot = self.snapshot();
         let found = snapshot.find(tenant, name).filter(|tool| may_know(tool));
         let tool = found.ok_or_else(|| snapshot.not_found(tenant, name, &may_know))?;
         if tool.tenant == *tenant { Ok(tool.id.clone()) } else { Err(shared(&tool.id)) }
     }
 
-    fn change(&self, change: impl Fn(&mut Quarantined)) {
+    fn change(&self, change: impl Fn(&mut QuarantinedTools)) {
         self.quarantined.rcu(|held| {
-            let mut held = Quarantined::clone(held);
+            let mut held = QuarantinedTools::clone(held);
             change(&mut held);
             held
         });
         self.tell_availability();
     }
 
-    fn show(&self, held: Quarantined) {
+    fn show(&self, held: QuarantinedTools) {
         self.quarantined.store(Arc::new(held));
         self.tell_availability();
     }
@@ -106,7 +111,7 @@ impl Registry {
 }
 
 /// As they are looked for.
-pub(super) fn by_tool(all: Vec<Quarantine>) -> Quarantined {
+pub(super) fn by_tool(all: Vec<ToolQuarantine>) -> QuarantinedTools {
     let keyed = all.into_iter().map(|held| ((held.tenant.clone(), held.tool.clone()), Arc::new(held)));
     keyed.collect::<HashMap<_, _>>()
 }

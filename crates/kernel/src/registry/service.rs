@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
-use contract::manifest::{Finding, LifecycleState, Manifest, ManifestError};
+use contract::manifest::{AdmissionFinding, LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
 use serde_json::json;
 
@@ -18,13 +18,13 @@ use super::lifecycle::{Lifecycle, LifecycleAction};
 use super::match_warnings::MatchWarnings;
 use super::quarantine;
 use super::rules::{self, Seen};
-use super::snapshot::{Snapshot, Tool};
+use super::snapshot::{RegisteredTool, RegistrySnapshot};
 use super::turns::Turns;
 use super::version::ToolVersion;
-use crate::availability::{Availability, Quarantined};
+use crate::availability::{QuarantinedTools, ToolAvailability};
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
-use crate::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
+use crate::ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore, StoreError, StoredVersion};
 use crate::ports::tool_search::ToolSearch;
 
 /// Largest page of a listing (API-006).
@@ -38,7 +38,7 @@ const SEARCH_OVERFETCH: usize = 4;
 
 /// What became of a registration.
 #[derive(Debug, Clone)]
-pub struct Registration {
+pub struct RegistrationOutcome {
     pub version: Arc<ToolVersion>,
     /// False: the very same content was there already.
     pub created: bool,
@@ -60,8 +60,8 @@ pub struct ListFilter {
 
 /// One line of a listing or search.
 #[derive(Debug, Clone)]
-pub struct Listed {
-    pub tool: Arc<Tool>,
+pub struct ListingEntry {
+    pub tool: Arc<RegisteredTool>,
     /// The version that stands for the tool.
     pub current: Arc<ToolVersion>,
     /// For search only.
@@ -71,14 +71,14 @@ pub struct Listed {
 /// One page of a listing.
 #[derive(Debug, Clone)]
 pub struct ToolPage {
-    pub tools: Vec<Listed>,
+    pub tools: Vec<ListingEntry>,
     pub total_count: usize,
 }
 
 /// The registry.
 #[derive(Debug)]
 pub struct Registry {
-    pub(super) snapshot: ArcSwap<Snapshot>,
+    pub(super) snapshot: ArcSwap<RegistrySnapshot>,
     pub(super) store: Arc<dyn RegistryStore>,
     search: Arc<dyn ToolSearch>,
     pub(super) clock: Arc<dyn Clock>,
@@ -86,8 +86,8 @@ pub struct Registry {
     /// Orders "store, then snapshot" of concurrent writers. Never taken by calls.
     pub(super) turns: Turns,
     /// What people have taken out of use, and whom to tell of it.
-    pub(super) quarantined: ArcSwap<Quarantined>,
-    pub(super) availability: OnceLock<Arc<Availability>>,
+    pub(super) quarantined: ArcSwap<QuarantinedTools>,
+    pub(super) availability: OnceLock<Arc<ToolAvailability>>,
     pub(super) warnings: MatchWarnings,
 }
 
@@ -102,7 +102,7 @@ impl Registry {
         let loaded = store.load().await?;
         let snapshot = loaded
             .into_iter()
-            .fold(Snapshot::default(), |snapshot, stored| snapshot.with(Arc::new(ToolVersion::new(stored))));
+            .fold(RegistrySnapshot::default(), |snapshot, stored| snapshot.with(Arc::new(ToolVersion::new(stored))));
         observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
         let quarantined = ArcSwap::from_pointee(quarantine::by_tool(store.quarantines().await?));
         Ok(Self {
@@ -119,7 +119,7 @@ impl Registry {
     }
 
     /// The registry at this moment. Cheap; hold it for the length of one call.
-    pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+    pub fn snapshot(&self) -> arc_swap::Guard<Arc<RegistrySnapshot>> {
         self.snapshot.load()
     }
 
@@ -132,13 +132,13 @@ impl Registry {
 
     /// The publication of just this content by this tenant, if there was one and the version was not removed since. No rule is
     /// asked: what is published may be older than the rules.
-    pub fn known(&self, tenant: &TenantId, manifest: &Manifest) -> Option<Registration> {
+    pub fn known(&self, tenant: &TenantId, manifest: &Manifest) -> Option<RegistrationOutcome> {
         let snapshot = self.snapshot();
         let tool = snapshot.tool(tenant, &manifest.id().ok()?).filter(|tool| tool.tenant == *tenant)?;
         let known = tool.version(&manifest.version)?;
         let stands = known.lifecycle.state(self.clock.now()) != LifecycleState::Removed;
         (stands && known.digest == manifest.digest())
-            .then(|| Registration { version: Arc::clone(known), created: false })
+            .then(|| RegistrationOutcome { version: Arc::clone(known), created: false })
     }
 
     /// Has this tenant published a version of this number, whatever its content?
@@ -149,7 +149,12 @@ impl Registry {
     }
 
     /// Publishes a version as a tool of this tenant (REG-001…003, REG-016…017).
-    pub async fn register(&self, tenant: &TenantId, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
+    pub async fn register(
+        &self,
+        tenant: &TenantId,
+        manifest: Manifest,
+        by: &Subject,
+    ) -> Result<RegistrationOutcome, Refusal> {
         let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
         let digest = manifest.digest();
         // An alias must not be given away twice, so a publication that brings some waits for all others.
@@ -176,7 +181,7 @@ impl Registry {
                 return Err(gone(&id, &manifest.version));
             }
             if known.digest == digest {
-                return Ok(Registration { version: Arc::clone(known), created: false });
+                return Ok(RegistrationOutcome { version: Arc::clone(known), created: false });
             }
             if !self.store.holds_drafts() {
                 return Err(conflict(&id, &manifest.version));
@@ -200,11 +205,11 @@ impl Registry {
         };
         let published = self.store.publish(new.clone()).await.map_err(|e| e.refusal())?;
         let created = match published {
-            Published::New => true,
-            Published::Same => false,
-            Published::Different { .. } => return Err(conflict(&id, &new.version)),
+            PublishOutcome::New => true,
+            PublishOutcome::Same => false,
+            PublishOutcome::Different { .. } => return Err(conflict(&id, &new.version)),
         };
-        Ok(Registration { version: self.swap(ToolVersion::new(new)), created })
+        Ok(RegistrationOutcome { version: self.swap(ToolVersion::new(new)), created })
     }
 
     // -------------------------------------------------------------------------------------------------- lifecycle
@@ -217,7 +222,7 @@ impl Registry {
         name: &str,
         version: Option<&Version>,
         action: &LifecycleAction,
-        may_know: impl Fn(&Tool) -> bool,
+        may_know: impl Fn(&RegisteredTool) -> bool,
     ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
         let id = {
             let snapshot = self.snapshot();
@@ -312,7 +317,7 @@ impl Registry {
     // ---------------------------------------------------------------------------------------------------- reading
 
     /// One page of what the tenant sees and `may_know` lets through, ordered by id.
-    pub fn list(&self, tenant: &TenantId, filter: &ListFilter, may_know: impl Fn(&Tool) -> bool) -> ToolPage {
+    pub fn list(&self, tenant: &TenantId, filter: &ListFilter, may_know: impl Fn(&RegisteredTool) -> bool) -> ToolPage {
         let now = self.clock.now();
         let snapshot = self.snapshot();
         let page_size = filter.page_size.clamp(1, PAGE_SIZE_MAX);
@@ -323,7 +328,7 @@ impl Registry {
         for tool in snapshot.tools_of(tenant).filter(|tool| may_know(tool)) {
             let Some(current) = tool.current(now).filter(|current| wanted.matches(current, now)) else { continue };
             if total_count >= skip && tools.len() < page_size {
-                tools.push(Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: None });
+                tools.push(ListingEntry { tool: Arc::clone(tool), current: Arc::clone(current), score: None });
             }
             total_count += 1;
         }
@@ -336,8 +341,8 @@ impl Registry {
         tenant: &TenantId,
         query: &str,
         limit: usize,
-        may_know: impl Fn(&Tool) -> bool,
-    ) -> Result<Vec<Listed>, Refusal> {
+        may_know: impl Fn(&RegisteredTool) -> bool,
+    ) -> Result<Vec<ListingEntry>, Refusal> {
         let limit = limit.clamp(1, SEARCH_LIMIT_MAX);
         let asked = limit.saturating_mul(SEARCH_OVERFETCH);
         let hits = self.search.search(tenant, query, asked).await.map_err(|e| e.refusal())?;
@@ -348,7 +353,11 @@ impl Registry {
             let current = tool.current(now)?;
             let searchable =
                 matches!(current.lifecycle.state(now), LifecycleState::Active | LifecycleState::Deprecated);
-            searchable.then(|| Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: Some(hit.score) })
+            searchable.then(|| ListingEntry {
+                tool: Arc::clone(tool),
+                current: Arc::clone(current),
+                score: Some(hit.score),
+            })
         });
         Ok(visible.take(limit).collect())
     }
@@ -414,10 +423,10 @@ fn conflict(id: &ToolId, version: &Version) -> Refusal {
 async fn ruled(
     id: &ToolId,
     manifest: Manifest,
-    snapshot: &Arc<Snapshot>,
+    snapshot: &Arc<RegistrySnapshot>,
     tenant: &TenantId,
     now: UnixMillis,
-) -> Result<(Manifest, Vec<Finding>), Refusal> {
+) -> Result<(Manifest, Vec<AdmissionFinding>), Refusal> {
     let (id, snapshot, tenant) = (id.clone(), Arc::clone(snapshot), tenant.clone());
     let asking = move || {
         let findings = rules::findings(&id, &manifest, Seen { snapshot: &snapshot, tenant: &tenant }, now);
@@ -447,7 +456,7 @@ fn gone(id: &ToolId, version: &Version) -> Refusal {
         .hint("a number is never used twice: raise the version number")
 }
 
-fn unknown_version(tool: &Tool, version: &Version) -> Refusal {
+fn unknown_version(tool: &RegisteredTool, version: &Version) -> Refusal {
     let known: Vec<String> = tool.versions().iter().rev().take(20).map(|v| v.version.to_string()).collect();
     Refusal::new(ErrorCode::E3102, format!("tool `{}` has no version `{version}`", tool.id))
         .hint(format!("registered versions: {}", known.join(", ")))

@@ -21,7 +21,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Execution, LifecycleState};
 use contract::nearest::nearest;
-use contract::version::{Resolution, Version, VersionSpec, resolve};
+use contract::version::{Version, VersionResolution, VersionSpec, resolve};
 use imbl::{HashMap, OrdMap};
 use serde_json::json;
 
@@ -30,19 +30,19 @@ use crate::ports::clock::UnixMillis;
 
 /// One tool with all its versions.
 #[derive(Debug, Clone)]
-pub struct Tool {
+pub struct RegisteredTool {
     /// Whose tool it is; the home tenant's are shared.
     pub tenant: TenantId,
     pub id: ToolId,
     /// Ascending by precedence, removed ones included.
     versions: Vec<Arc<ToolVersion>>,
-    /// What [`Tool::current`] gives, if time alone cannot change it. Listings ask every tool, so it is kept.
+    /// What [`RegisteredTool::current`] gives, if time alone cannot change it. Listings ask every tool, so it is kept.
     steady: Option<usize>,
 }
 
 /// All tools at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshot {
+pub struct RegistrySnapshot {
     /// Of the home tenant.
     shared: Names,
     /// Of each other tenant that has published anything.
@@ -54,13 +54,13 @@ pub struct Snapshot {
 /// The names one tenant has given.
 #[derive(Debug, Clone, Default)]
 struct Names {
-    tools: OrdMap<ToolId, Arc<Tool>>,
+    tools: OrdMap<ToolId, Arc<RegisteredTool>>,
     aliases: HashMap<String, ToolId>,
 }
 
 // ------------------------------------------------------------------------------------------------------------- Tool
 
-impl Tool {
+impl RegisteredTool {
     fn new(tenant: TenantId, id: ToolId, versions: Vec<Arc<ToolVersion>>) -> Self {
         let mut tool = Self { tenant, id, versions, steady: None };
         // Only a version that is on its way out changes by itself.
@@ -110,8 +110,8 @@ impl Tool {
         let named = self.versions.iter().filter(|version| may_call(&version.version));
         let candidates = named.map(|v| (&v.version, v.lifecycle.availability(now)));
         match resolve(&VersionSpec::Latest, candidates) {
-            Resolution::Found(version) => self.version(version),
-            Resolution::NotRegistered | Resolution::Removed | Resolution::Unsatisfiable => None,
+            VersionResolution::Found(version) => self.version(version),
+            VersionResolution::NotRegistered | VersionResolution::Removed | VersionResolution::Unsatisfiable => None,
         }
     }
 
@@ -135,10 +135,10 @@ impl Tool {
     pub fn resolve(&self, spec: &VersionSpec, now: UnixMillis) -> Result<&Arc<ToolVersion>, Refusal> {
         let candidates = self.versions.iter().map(|v| (&v.version, v.lifecycle.availability(now)));
         match resolve(spec, candidates) {
-            Resolution::Found(version) => self.version(version).ok_or_else(|| self.not_registered(spec, now)),
-            Resolution::NotRegistered => Err(self.not_registered(spec, now)),
-            Resolution::Removed => Err(self.removed(spec)),
-            Resolution::Unsatisfiable => Err(self.unsatisfiable(spec, now)),
+            VersionResolution::Found(version) => self.version(version).ok_or_else(|| self.not_registered(spec, now)),
+            VersionResolution::NotRegistered => Err(self.not_registered(spec, now)),
+            VersionResolution::Removed => Err(self.removed(spec)),
+            VersionResolution::Unsatisfiable => Err(self.unsatisfiable(spec, now)),
         }
     }
 
@@ -182,7 +182,7 @@ impl Tool {
 
 // --------------------------------------------------------------------------------------------------------- Snapshot
 
-impl Snapshot {
+impl RegistrySnapshot {
     /// How many tools, of all tenants.
     pub fn tool_count(&self) -> usize {
         self.tools
@@ -194,12 +194,12 @@ impl Snapshot {
     }
 
     /// Every tool of every tenant, in no order that means anything.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.shared.tools.values().chain(self.own.values().flat_map(|names| names.tools.values()))
     }
 
     /// What a tenant sees: its own tools and the shared ones its own names do not hide, ordered by id.
-    pub fn tools_of<'a>(&'a self, tenant: &TenantId) -> Box<dyn Iterator<Item = &'a Arc<Tool>> + 'a> {
+    pub fn tools_of<'a>(&'a self, tenant: &TenantId) -> Box<dyn Iterator<Item = &'a Arc<RegisteredTool>> + 'a> {
         let shared = self.shared.tools.values();
         // Most see the shared tools and nothing else, and listings go through all of them.
         let Some(names) = self.own(tenant) else { return Box::new(shared) };
@@ -213,7 +213,7 @@ impl Snapshot {
     }
 
     /// The tool a tenant sees under this canonical id.
-    pub fn tool(&self, tenant: &TenantId, id: &ToolId) -> Option<&Arc<Tool>> {
+    pub fn tool(&self, tenant: &TenantId, id: &ToolId) -> Option<&Arc<RegisteredTool>> {
         match self.own(tenant) {
             Some(names) if names.has(id.as_str()) => names.tools.get(id),
             _ => self.shared.tools.get(id),
@@ -221,7 +221,7 @@ impl Snapshot {
     }
 
     /// The tool a tenant means by what a caller wrote: an id, or an alias.
-    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Tool>> {
+    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<RegisteredTool>> {
         match self.own(tenant) {
             None => self.shared.find(name),
             // A shared alias does not lead around REG-C to a tool the tenant's names hide.
@@ -237,7 +237,7 @@ impl Snapshot {
     }
 
     /// The refusal for a name that nothing has; suggests the nearest of the names the caller may know.
-    pub fn not_found(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Refusal {
+    pub fn not_found(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&RegisteredTool) -> bool) -> Refusal {
         // Not the very name: it may be there and not be for this caller.
         let known = || self.tools_of(tenant).filter(|tool| may_know(tool)).map(|tool| tool.id.as_str());
         let known = || known().filter(|id| *id != name);
@@ -285,7 +285,7 @@ impl Names {
         self.tools.contains_key(name) || self.aliases.contains_key(name)
     }
 
-    fn find(&self, name: &str) -> Option<&Arc<Tool>> {
+    fn find(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name).or_else(|| self.aliases.get(name).and_then(|id| self.tools.get(id)))
     }
 
@@ -309,7 +309,7 @@ impl Names {
             }
         }
         share_aliases(&mut versions);
-        self.tools.insert(id.clone(), Arc::new(Tool::new(tenant, id, versions)));
+        self.tools.insert(id.clone(), Arc::new(RegisteredTool::new(tenant, id, versions)));
         added
     }
 }

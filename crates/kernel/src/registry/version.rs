@@ -8,18 +8,18 @@ use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
-use contract::guard::Guards;
+use contract::guard::InputGuards;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::schema::{CompiledSchema, PartMarks, SchemaMarks, UncheckedPart};
 use contract::version::Version;
 
 use super::Lifecycle;
-use crate::permissions::Permissions;
+use crate::permissions::DeclaredPermissions;
 use crate::ports::clock::UnixMillis;
 use crate::ports::registry_store::StoredVersion;
 use crate::resilience::ResilienceSettings;
-use crate::resilience::guard::Guard;
+use crate::resilience::guard::ResilienceGuard;
 
 /// A published version.
 #[derive(Debug, Clone)]
@@ -45,9 +45,9 @@ struct Schemas {
     /// What the schemas mark as sensitive, or as not.
     parameter_marks: OnceLock<Option<SchemaMarks>>,
     result_marks: OnceLock<Option<SchemaMarks>>,
-    guards: OnceLock<Guards>,
-    permissions: OnceLock<Option<Permissions>>,
-    guard: OnceLock<Option<Guard>>,
+    guards: OnceLock<InputGuards>,
+    permissions: OnceLock<Option<DeclaredPermissions>>,
+    guard: OnceLock<Option<ResilienceGuard>>,
 }
 
 impl ToolVersion {
@@ -133,13 +133,13 @@ impl ToolVersion {
     }
 
     /// The annotated places of the parameters; empty for most tools.
-    pub fn guards(&self) -> &Guards {
-        self.schemas.guards.get_or_init(|| Guards::compile(&self.manifest.parameters))
+    pub fn guards(&self) -> &InputGuards {
+        self.schemas.guards.get_or_init(|| InputGuards::compile(&self.manifest.parameters))
     }
 
     /// What the tool may touch.
-    pub fn permissions(&self) -> Result<&Permissions, Refusal> {
-        let compiled = self.schemas.permissions.get_or_init(|| Permissions::of(&self.manifest).ok());
+    pub fn permissions(&self) -> Result<&DeclaredPermissions, Refusal> {
+        let compiled = self.schemas.permissions.get_or_init(|| DeclaredPermissions::of(&self.manifest).ok());
         // Met by versions that were published before every word was checked.
         compiled.as_ref().ok_or_else(|| {
             Refusal::new(
@@ -153,8 +153,8 @@ impl ToolVersion {
 
     /// What stands between the tool and the service behind it; `None`: nothing. The settings are the operator's, and the same
     /// as long as the process lives.
-    pub(crate) fn guard(&self, settings: &ResilienceSettings) -> Option<&Guard> {
-        self.schemas.guard.get_or_init(|| Guard::of(self, settings)).as_ref()
+    pub(crate) fn guard(&self, settings: &ResilienceSettings) -> Option<&ResilienceGuard> {
+        self.schemas.guard.get_or_init(|| ResilienceGuard::of(self, settings)).as_ref()
     }
 
     fn broken(&self, which: &str) -> Refusal {

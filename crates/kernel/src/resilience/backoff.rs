@@ -1,6 +1,6 @@
 //! How long to wait before the next attempt: the one piece that retries, jobs and breakers count their waits by. (DESIGN §8.10, X-28)
 //!
-//! An [`Interval`] says how long the n-th wait is, before chance has a say; [`full_jitter`] spreads it over everything from
+//! An [`BackoffInterval`] says how long the n-th wait is, before chance has a say; [`full_jitter`] spreads it over everything from
 //! nothing up to it, so that those who failed together do not come back together. Pure: the random number is handed in.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ const WAIT_MAX: Duration = Duration::from_hours(720);
 
 /// The wait before the n-th repetition, before chance has a say.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
+pub struct BackoffInterval {
     first: Duration,
     multiplier: f64,
     max: Duration,
@@ -29,7 +29,7 @@ pub enum IntervalError {
     Multiplier,
 }
 
-impl Interval {
+impl BackoffInterval {
     /// The same each time.
     pub fn fixed(wait: Duration) -> Result<Self, IntervalError> {
         Self::exponential(wait, 1.0, wait)
@@ -88,16 +88,16 @@ mod tests {
 
     #[test]
     fn intervals_that_make_no_sense_are_refused() {
-        assert_eq!(Interval::fixed(Duration::ZERO), Err(IntervalError::Wait));
-        assert_eq!(Interval::fixed(Duration::from_hours(721)), Err(IntervalError::Wait));
+        assert_eq!(BackoffInterval::fixed(Duration::ZERO), Err(IntervalError::Wait));
+        assert_eq!(BackoffInterval::fixed(Duration::from_hours(721)), Err(IntervalError::Wait));
         for multiplier in [0.0, 0.99, -2.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(Interval::exponential(SECOND, multiplier, SECOND), Err(IntervalError::Multiplier));
+            assert_eq!(BackoffInterval::exponential(SECOND, multiplier, SECOND), Err(IntervalError::Multiplier));
         }
     }
 
     #[test]
     fn exponential_growth_is_capped() {
-        let interval = Interval::exponential(SECOND, 2.0, Duration::from_secs(10)).unwrap();
+        let interval = BackoffInterval::exponential(SECOND, 2.0, Duration::from_secs(10)).unwrap();
         let waits = [1, 2, 3, 4, 5, 4_000_000].map(|attempt| interval.ceiling(attempt).as_secs());
         assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
     }

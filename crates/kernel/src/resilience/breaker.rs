@@ -33,7 +33,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode, WindowKind};
-use super::window::{Counted, Totals, Window};
+use super::window::{CallWindow, CountedCall, WindowTotals};
 
 /// When somebody who met a full half-open breaker may ask again: its probes need a moment.
 const FULL_RETRY_MS: u64 = 1_000;
@@ -75,7 +75,7 @@ impl BreakerMode {
 
 /// Leave to make one call, given back with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Permit {
+pub struct BreakerPermit {
     pub epoch: u64,
     /// The place of a probe.
     pub slot: Option<u64>,
@@ -85,8 +85,8 @@ pub struct Permit {
 
 /// The answer to somebody who wants to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Admission {
-    Permitted(Permit),
+pub enum BreakerAdmission {
+    Permitted(BreakerPermit),
     /// Not now. `retry_after_ms` is absent where only a person can change it.
     Refused {
         mode: BreakerMode,
@@ -97,7 +97,7 @@ pub enum Admission {
 /// How a call ended, as a breaker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum BreakerVerdict {
     Succeeded,
     Failed,
     /// It says nothing about the service: the permit goes back as if there had been no call.
@@ -106,8 +106,8 @@ pub enum Verdict {
 
 /// The result of a permitted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub verdict: Verdict,
+pub struct PermittedOutcome {
+    pub verdict: BreakerVerdict,
     /// How long it took; absent: by the clock of whoever holds the state, from the permit on.
     pub duration_ms: Option<u64>,
     /// The service itself says that it wants to be left alone for so long: opens at once.
@@ -144,9 +144,9 @@ struct GuestShare {
     bad: u32,
 }
 
-impl Outcome {
+impl PermittedOutcome {
     /// A plain end, timed by whoever holds the state.
-    pub fn of(verdict: Verdict) -> Self {
+    pub fn of(verdict: BreakerVerdict) -> Self {
         Self { verdict, duration_ms: None, open_for_ms: None, guest: None }
     }
 }
@@ -154,7 +154,7 @@ impl Outcome {
 /// What was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exceeded {
+pub enum ExceededThreshold {
     Failures(u32),
     FailurePercent(f64),
     SlowPercent(f64),
@@ -163,8 +163,8 @@ pub enum Exceeded {
 /// Why a state changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
-    Exceeded(Exceeded),
+pub enum BreakerReason {
+    Exceeded(ExceededThreshold),
     /// A probe failed.
     ProbeFailed,
     /// Enough probes succeeded.
@@ -179,14 +179,14 @@ pub enum Reason {
     Manual,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for BreakerReason {
     /// In a few words for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exceeded(Exceeded::Failures(1)) => f.write_str("1 failure"),
-            Self::Exceeded(Exceeded::Failures(failures)) => write!(f, "{failures} failures"),
-            Self::Exceeded(Exceeded::FailurePercent(percent)) => write!(f, "{percent:.0} % failures"),
-            Self::Exceeded(Exceeded::SlowPercent(percent)) => write!(f, "{percent:.0} % slow calls"),
+            Self::Exceeded(ExceededThreshold::Failures(1)) => f.write_str("1 failure"),
+            Self::Exceeded(ExceededThreshold::Failures(failures)) => write!(f, "{failures} failures"),
+            Self::Exceeded(ExceededThreshold::FailurePercent(percent)) => write!(f, "{percent:.0} % failures"),
+            Self::Exceeded(ExceededThreshold::SlowPercent(percent)) => write!(f, "{percent:.0} % slow calls"),
             Self::ProbeFailed => f.write_str("a trial call failed"),
             Self::Recovered => f.write_str("trial calls succeeded"),
             Self::WaitOver => f.write_str("the wait is over"),
@@ -205,18 +205,18 @@ pub enum BreakerEvent {
         at_ms: u64,
         from: BreakerMode,
         to: BreakerMode,
-        reason: Reason,
+        reason: BreakerReason,
         /// The epoch that begins with it.
         epoch: u64,
     },
     /// A bound was reached; told once, until the counters begin anew.
-    Exceeded(Exceeded),
+    Exceeded(ExceededThreshold),
 }
 
 /// What somebody does to a breaker by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Move {
+pub enum ManualMove {
     /// Opens it, for so long or as long as its settings say.
     Open {
         for_ms: Option<u64>,
@@ -247,8 +247,8 @@ pub struct IllegalMove {
 
 /// A permit or none, and what came of asking.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Acquired {
-    pub admission: Admission,
+pub struct AcquireOutcome {
+    pub admission: BreakerAdmission,
     pub events: Vec<BreakerEvent>,
 }
 
@@ -261,7 +261,7 @@ pub struct BreakerSnapshot {
     /// When an open one lets probes through.
     pub until_ms: Option<u64>,
     /// What it judges by: the window, or the probes of a half-open one.
-    pub totals: Totals,
+    pub totals: WindowTotals,
     /// Undefined under the least number of calls.
     pub failure_percent: Option<f64>,
     pub slow_percent: Option<f64>,
@@ -272,7 +272,7 @@ pub struct BreakerSnapshot {
     /// The share of calls in percent that a half-open one lets through, if it has one (BRK-4).
     pub canary_percent: Option<u32>,
     /// Why it opened last, while it is not closed.
-    pub opened_by: Option<Reason>,
+    pub opened_by: Option<BreakerReason>,
 }
 
 /// A place of a half-open breaker.
@@ -291,18 +291,18 @@ pub struct Breaker {
     until_ms: Option<u64>,
     /// Openings since it was closed last.
     openings: u32,
-    window: Window,
+    window: CallWindow,
     slots: Vec<Slot>,
     next_slot: u64,
     /// Results of this half-open epoch.
-    probed: Totals,
+    probed: WindowTotals,
     /// What those who asked in this half-open epoch have saved up, in percent of a call (BRK-4); absent: nobody has asked.
     #[serde(default)]
     credit: Option<u32>,
     refused: u64,
     told_failures: bool,
     told_slow: bool,
-    opened_by: Option<Reason>,
+    opened_by: Option<BreakerReason>,
     /// What guests have brought (BRK-5), whatever became of the breaker since.
     #[serde(default)]
     guests: BTreeMap<GuestTag, GuestShare>,
@@ -325,10 +325,10 @@ impl Breaker {
             since_ms: now_ms,
             until_ms: None,
             openings: 0,
-            window: Window::default(),
+            window: CallWindow::default(),
             slots: Vec::new(),
             next_slot: 1,
-            probed: Totals::default(),
+            probed: WindowTotals::default(),
             credit: None,
             refused: 0,
             told_failures: false,
@@ -366,37 +366,37 @@ impl Breaker {
     }
 
     /// Somebody wants to call, and needs no longer than `lease_ms` for it.
-    pub fn acquire(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> Acquired {
+    pub fn acquire(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> AcquireOutcome {
         let mut events = self.tick(settings, now_ms);
         if self.mode == BreakerMode::Open && self.until_ms.is_none_or(|until| now_ms >= until) {
-            events.push(self.enter(BreakerMode::HalfOpen, Reason::WaitOver, now_ms));
+            events.push(self.enter(BreakerMode::HalfOpen, BreakerReason::WaitOver, now_ms));
         }
         let admission = match self.mode {
             BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
-                Admission::Permitted(Permit { epoch: self.epoch, slot: None, at_ms: now_ms })
+                BreakerAdmission::Permitted(BreakerPermit { epoch: self.epoch, slot: None, at_ms: now_ms })
             }
             BreakerMode::HalfOpen => self.probe(settings, lease_ms, now_ms),
             BreakerMode::Open => self.refuse(self.until_ms.map(|until| until.saturating_sub(now_ms).max(1))),
             BreakerMode::ForcedOpen => self.refuse(None),
         };
-        Acquired { admission, events }
+        AcquireOutcome { admission, events }
     }
 
     /// A permitted call has ended.
     pub fn record(
         &mut self,
         settings: &BreakerSettings,
-        permit: Permit,
-        outcome: Outcome,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
         now_ms: u64,
     ) -> Vec<BreakerEvent> {
         let mut events = self.tick(settings, now_ms);
-        if !self.redeem(permit) || outcome.verdict == Verdict::Ignored {
+        if !self.redeem(permit) || outcome.verdict == BreakerVerdict::Ignored {
             return events;
         }
         let duration_ms = outcome.duration_ms.unwrap_or_else(|| now_ms.saturating_sub(permit.at_ms));
-        let call = Counted {
-            failed: outcome.verdict == Verdict::Failed,
+        let call = CountedCall {
+            failed: outcome.verdict == BreakerVerdict::Failed,
             slow: duration_ms > settings.slow_after_ms,
             duration_ms,
         };
@@ -415,19 +415,21 @@ impl Breaker {
         let may_ask = self.mode != BreakerMode::MetricsOnly && outcome.guest.is_none();
         let asked = outcome.open_for_ms.filter(|_| may_ask);
         match (asked, judged) {
-            (Some(wait_ms), _) => events.push(self.open(wait_ms, Reason::Asked, now_ms)),
+            (Some(wait_ms), _) => events.push(self.open(wait_ms, BreakerReason::Asked, now_ms)),
             (None, Some(Judgement::Open(reason))) => {
                 let wait_ms = settings.open_wait.ms(self.openings.saturating_add(1));
                 events.push(self.open(wait_ms, reason, now_ms));
             }
-            (None, Some(Judgement::Close)) => events.push(self.enter(BreakerMode::Closed, Reason::Recovered, now_ms)),
+            (None, Some(Judgement::Close)) => {
+                events.push(self.enter(BreakerMode::Closed, BreakerReason::Recovered, now_ms))
+            }
             (None, None) => {}
         }
         events
     }
 
     /// A permitted call was not made after all.
-    pub fn release(&mut self, settings: &BreakerSettings, permit: Permit, now_ms: u64) -> Vec<BreakerEvent> {
+    pub fn release(&mut self, settings: &BreakerSettings, permit: BreakerPermit, now_ms: u64) -> Vec<BreakerEvent> {
         let events = self.tick(settings, now_ms);
         self.redeem(permit);
         events
@@ -441,16 +443,16 @@ impl Breaker {
             && settings.half_open_max_ms.is_some_and(|most| now_ms >= self.since_ms.saturating_add(most))
         {
             events.push(match settings.half_open_end {
-                HalfOpenEnd::Closed => self.enter(BreakerMode::Closed, Reason::HalfOpenTooLong, now_ms),
+                HalfOpenEnd::Closed => self.enter(BreakerMode::Closed, BreakerReason::HalfOpenTooLong, now_ms),
                 HalfOpenEnd::Open => {
                     let wait_ms = settings.open_wait.ms(self.openings.saturating_add(1));
-                    self.open(wait_ms, Reason::HalfOpenTooLong, now_ms)
+                    self.open(wait_ms, BreakerReason::HalfOpenTooLong, now_ms)
                 }
             });
         }
         let over = self.until_ms.is_none_or(|until| now_ms >= until);
         if self.mode == BreakerMode::Open && settings.automatic_half_open && over {
-            events.push(self.enter(BreakerMode::HalfOpen, Reason::WaitOver, now_ms));
+            events.push(self.enter(BreakerMode::HalfOpen, BreakerReason::WaitOver, now_ms));
         }
         events
     }
@@ -460,36 +462,38 @@ impl Breaker {
     pub fn shift(
         &mut self,
         settings: &BreakerSettings,
-        by_hand: Move,
+        by_hand: ManualMove,
         now_ms: u64,
     ) -> Result<Vec<BreakerEvent>, IllegalMove> {
         let mut events = self.tick(settings, now_ms);
         let from = self.mode;
         let to = match by_hand {
-            Move::Open { .. } | Move::OpenUntil { .. } => BreakerMode::Open,
-            Move::ForceOpen => BreakerMode::ForcedOpen,
-            Move::HalfOpen => BreakerMode::HalfOpen,
-            Move::Close | Move::Reset => BreakerMode::Closed,
-            Move::Disable => BreakerMode::Disabled,
-            Move::MetricsOnly => BreakerMode::MetricsOnly,
+            ManualMove::Open { .. } | ManualMove::OpenUntil { .. } => BreakerMode::Open,
+            ManualMove::ForceOpen => BreakerMode::ForcedOpen,
+            ManualMove::HalfOpen => BreakerMode::HalfOpen,
+            ManualMove::Close | ManualMove::Reset => BreakerMode::Closed,
+            ManualMove::Disable => BreakerMode::Disabled,
+            ManualMove::MetricsOnly => BreakerMode::MetricsOnly,
         };
         if from == BreakerMode::Closed && to == BreakerMode::HalfOpen {
             return Err(IllegalMove { from, to });
         }
         let until_ms = match by_hand {
-            Move::OpenUntil { at_ms } => Some(at_ms),
-            Move::Open { for_ms } => Some(now_ms.saturating_add(for_ms.unwrap_or_else(|| settings.open_wait.ms(1)))),
+            ManualMove::OpenUntil { at_ms } => Some(at_ms),
+            ManualMove::Open { for_ms } => {
+                Some(now_ms.saturating_add(for_ms.unwrap_or_else(|| settings.open_wait.ms(1))))
+            }
             _ => None,
         };
-        if by_hand == Move::Reset {
+        if by_hand == ManualMove::Reset {
             self.window.clear();
             self.refused = 0;
         }
         if from != to {
             let wait_ms = until_ms.map_or(0, |until| until.saturating_sub(now_ms));
             events.push(match to {
-                BreakerMode::Open => self.open(wait_ms, Reason::Manual, now_ms),
-                _ => self.enter(to, Reason::Manual, now_ms),
+                BreakerMode::Open => self.open(wait_ms, BreakerReason::Manual, now_ms),
+                _ => self.enter(to, BreakerReason::Manual, now_ms),
             });
         } else if until_ms.is_some() {
             self.until_ms = until_ms;
@@ -521,9 +525,9 @@ impl Breaker {
 
     // ---- parts of a step
 
-    fn refuse(&mut self, retry_after_ms: Option<u64>) -> Admission {
+    fn refuse(&mut self, retry_after_ms: Option<u64>) -> BreakerAdmission {
         self.refused = self.refused.saturating_add(1);
-        Admission::Refused { mode: self.mode, retry_after_ms }
+        BreakerAdmission::Refused { mode: self.mode, retry_after_ms }
     }
 
     /// The share that is let through now (BRK-4).
@@ -532,7 +536,7 @@ impl Breaker {
     }
 
     /// BRK-2: one of the places, if one is free.
-    fn probe(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> Admission {
+    fn probe(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> BreakerAdmission {
         let out = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let used = match settings.half_open_rule {
             HalfOpenRule::OneFailure { .. } => out,
@@ -551,11 +555,11 @@ impl Breaker {
         let id = self.next_slot;
         self.next_slot = self.next_slot.wrapping_add(1);
         self.slots.push(Slot { id, expires_ms: now_ms.saturating_add(lease_ms.max(1)) });
-        Admission::Permitted(Permit { epoch: self.epoch, slot: Some(id), at_ms: now_ms })
+        BreakerAdmission::Permitted(BreakerPermit { epoch: self.epoch, slot: Some(id), at_ms: now_ms })
     }
 
     /// Takes a permit back. `false`: it is of another epoch, or its lease is over, and what it brings does not count (BRK-1).
-    fn redeem(&mut self, permit: Permit) -> bool {
+    fn redeem(&mut self, permit: BreakerPermit) -> bool {
         if permit.epoch != self.epoch {
             return false;
         }
@@ -592,7 +596,7 @@ impl Breaker {
     fn count(
         &mut self,
         settings: &BreakerSettings,
-        call: Counted,
+        call: CountedCall,
         now_ms: u64,
         events: &mut Vec<BreakerEvent>,
     ) -> Option<Judgement> {
@@ -603,19 +607,19 @@ impl Breaker {
         let totals = self.window.totals(settings.window, now_ms);
         let reached = settings.failure_threshold.filter(|most| call.failed && totals.failed >= *most);
         let failures = reached
-            .map(|_| Exceeded::Failures(totals.failed))
+            .map(|_| ExceededThreshold::Failures(totals.failed))
             .or_else(|| failures_over(settings, &totals, settings.calls_needed()));
         let slow = slow_over(settings, &totals, settings.calls_needed());
         self.tell(failures, slow, events);
         let worst = failures.or(slow)?;
-        (self.mode == BreakerMode::Closed).then_some(Judgement::Open(Reason::Exceeded(worst)))
+        (self.mode == BreakerMode::Closed).then_some(Judgement::Open(BreakerReason::Exceeded(worst)))
     }
 
     /// Counts the result of a probe, and tells what it leads to.
     fn count_probe(
         &mut self,
         settings: &BreakerSettings,
-        call: Counted,
+        call: CountedCall,
         events: &mut Vec<BreakerEvent>,
     ) -> Option<Judgement> {
         self.probed.add(call);
@@ -623,7 +627,7 @@ impl Breaker {
         match settings.half_open_rule {
             HalfOpenRule::OneFailure { success_threshold } => {
                 if call.failed || (call.slow && settings.slow_percent.is_some()) {
-                    Some(Judgement::Open(Reason::ProbeFailed))
+                    Some(Judgement::Open(BreakerReason::ProbeFailed))
                 } else {
                     (probed.succeeded() >= success_threshold).then_some(Judgement::Close)
                 }
@@ -635,14 +639,19 @@ impl Breaker {
                 let failures = failures_over(settings, &probed, 1);
                 let slow = slow_over(settings, &probed, 1);
                 self.tell(failures, slow, events);
-                let judgement = failures.or(slow).map(|worst| Judgement::Open(Reason::Exceeded(worst)));
+                let judgement = failures.or(slow).map(|worst| Judgement::Open(BreakerReason::Exceeded(worst)));
                 Some(judgement.unwrap_or(Judgement::Close))
             }
         }
     }
 
     /// One event for each bound, until the counters begin anew.
-    fn tell(&mut self, failures: Option<Exceeded>, slow: Option<Exceeded>, events: &mut Vec<BreakerEvent>) {
+    fn tell(
+        &mut self,
+        failures: Option<ExceededThreshold>,
+        slow: Option<ExceededThreshold>,
+        events: &mut Vec<BreakerEvent>,
+    ) {
         for (reached, told) in [(failures, &mut self.told_failures), (slow, &mut self.told_slow)] {
             if let Some(reached) = reached
                 && !*told
@@ -653,7 +662,7 @@ impl Breaker {
         }
     }
 
-    fn open(&mut self, wait_ms: u64, reason: Reason, now_ms: u64) -> BreakerEvent {
+    fn open(&mut self, wait_ms: u64, reason: BreakerReason, now_ms: u64) -> BreakerEvent {
         let event = self.enter(BreakerMode::Open, reason, now_ms);
         self.openings = self.openings.saturating_add(1);
         self.until_ms = Some(now_ms.saturating_add(wait_ms));
@@ -661,7 +670,7 @@ impl Breaker {
     }
 
     /// BRK-1: a new state is a new epoch. An open breaker keeps its window to be looked at; every other begins anew.
-    fn enter(&mut self, to: BreakerMode, reason: Reason, now_ms: u64) -> BreakerEvent {
+    fn enter(&mut self, to: BreakerMode, reason: BreakerReason, now_ms: u64) -> BreakerEvent {
         let from = self.mode;
         self.mode = to;
         self.epoch = self.epoch.saturating_add(1);
@@ -674,7 +683,7 @@ impl Breaker {
             BreakerMode::Open | BreakerMode::ForcedOpen => self.opened_by = Some(reason),
             BreakerMode::HalfOpen => {
                 self.window.clear();
-                self.probed = Totals::default();
+                self.probed = WindowTotals::default();
                 self.credit = None;
                 self.probe_failed_by = None;
             }
@@ -690,18 +699,18 @@ impl Breaker {
 
 /// What a result leads to.
 enum Judgement {
-    Open(Reason),
+    Open(BreakerReason),
     Close,
 }
 
-fn failures_over(settings: &BreakerSettings, totals: &Totals, needed: u32) -> Option<Exceeded> {
+fn failures_over(settings: &BreakerSettings, totals: &WindowTotals, needed: u32) -> Option<ExceededThreshold> {
     let percent = totals.failure_percent();
     let over = settings.failure_percent.is_some_and(|most| totals.calls >= needed && percent >= most);
-    over.then_some(Exceeded::FailurePercent(percent))
+    over.then_some(ExceededThreshold::FailurePercent(percent))
 }
 
-fn slow_over(settings: &BreakerSettings, totals: &Totals, needed: u32) -> Option<Exceeded> {
+fn slow_over(settings: &BreakerSettings, totals: &WindowTotals, needed: u32) -> Option<ExceededThreshold> {
     let percent = totals.slow_percent();
     let over = settings.slow_percent.is_some_and(|most| totals.calls >= needed && percent >= most);
-    over.then_some(Exceeded::SlowPercent(percent))
+    over.then_some(ExceededThreshold::SlowPercent(percent))
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use contract::manifest::{Execution, RateLimit, RetryPolicy};
 
-use super::backoff::Interval;
-use super::limiter::Quota;
-use super::retry::Plan;
+use super::backoff::BackoffInterval;
+use super::limiter::RateQuota;
+use super::retry::RetryPlan;
 use super::service::ResilienceSettings;
 use super::settings::BreakerSettings;
 use crate::ports::shared_state::BreakerKey;
@@ -26,11 +26,11 @@ use crate::registry::ToolVersion;
 
 /// What stands around calls of one version of a tool.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ResilienceGuard {
     pub(crate) breaker: Option<GuardedService>,
-    pub(crate) retries: Option<Retries>,
+    pub(crate) retries: Option<RetryGuard>,
     /// How often one user may call it: a word for the key, and the quota.
-    pub(crate) per_user: Vec<(&'static str, Quota)>,
+    pub(crate) per_user: Vec<(&'static str, RateQuota)>,
 }
 
 /// The service behind a tool.
@@ -40,21 +40,21 @@ pub(crate) struct GuardedService {
     pub(crate) settings: BreakerSettings,
     /// The keys of its limit and of its budget of retries.
     pub(crate) rate_key: String,
-    pub(crate) quota: Option<Quota>,
+    pub(crate) quota: Option<RateQuota>,
     /// Below so many hundredths of the tool's health score one failure opens it. (RES-013)
     pub(crate) health_percent: Option<u8>,
 }
 
 /// How a tool is tried again.
 #[derive(Debug)]
-pub(crate) struct Retries {
-    pub(crate) plan: Plan,
+pub(crate) struct RetryGuard {
+    pub(crate) plan: RetryPlan,
     pub(crate) statuses: Vec<u16>,
     pub(crate) budget_key: String,
-    pub(crate) budget: Option<Quota>,
+    pub(crate) budget: Option<RateQuota>,
 }
 
-impl Guard {
+impl ResilienceGuard {
     /// Of this version, under the operator's settings. `None`: nothing (GRD-2).
     pub(crate) fn of(tool: &ToolVersion, settings: &ResilienceSettings) -> Option<Self> {
         let manifest = &tool.manifest;
@@ -80,18 +80,18 @@ impl Guard {
 
 /// What stands around calls of a tool whose service has several addresses: a breaker for each. (RES-012, RES-019)
 #[derive(Debug)]
-pub(crate) struct Failover {
+pub(crate) struct FailoverGuard {
     /// In the order in which they are asked.
     pub(crate) services: Vec<GuardedService>,
     /// Going to another address is trying again: it takes from the same budget, under the same rules.
-    pub(crate) retries: Option<Retries>,
+    pub(crate) retries: Option<RetryGuard>,
 }
 
-impl Failover {
+impl FailoverGuard {
     /// Of these addresses; `None` if there is nothing to choose.
     pub(crate) fn of(
         tool: &ToolVersion,
-        guard: Option<&Guard>,
+        guard: Option<&ResilienceGuard>,
         endpoints: &[String],
         settings: &ResilienceSettings,
     ) -> Option<Self> {
@@ -178,31 +178,31 @@ fn retries(
     policy: &RetryPolicy,
     service: Option<&GuardedService>,
     settings: &ResilienceSettings,
-) -> Option<Retries> {
+) -> Option<RetryGuard> {
     let interval = waits(policy, settings.retry_first)?;
-    let plan = Plan::new(u32::from(policy.max_attempts), interval).ok().filter(|_| policy.max_attempts > 1)?;
+    let plan = RetryPlan::new(u32::from(policy.max_attempts), interval).ok().filter(|_| policy.max_attempts > 1)?;
     let budget_key = match service {
         Some(service) => format!("retry_budget:{}", service.key),
         None => format!("retry_budget:{}:{}", tool.tenant, tool.id),
     };
-    Some(Retries { plan, statuses: policy.retry_on_status_codes.clone(), budget_key, budget: settings.retry_budget })
+    Some(RetryGuard { plan, statuses: policy.retry_on_status_codes.clone(), budget_key, budget: settings.retry_budget })
 }
 
 /// The first wait is the server's, how it grows and how far is the manifest's.
-fn waits(policy: &RetryPolicy, first: Duration) -> Option<Interval> {
+fn waits(policy: &RetryPolicy, first: Duration) -> Option<BackoffInterval> {
     let most = Duration::from_secs(u64::from(policy.backoff_max_seconds).max(1));
-    Interval::exponential(first.min(most), policy.backoff_multiplier, most).ok()
+    BackoffInterval::exponential(first.min(most), policy.backoff_multiplier, most).ok()
 }
 
 /// RES-017: all of them together.
-fn quotas(limit: &RateLimit) -> Vec<(&'static str, Quota)> {
+fn quotas(limit: &RateLimit) -> Vec<(&'static str, RateQuota)> {
     let spans = [
         ("minute", limit.max_per_minute, Duration::from_mins(1)),
         ("hour", limit.max_per_hour, Duration::from_hours(1)),
         ("day", limit.max_per_day, Duration::from_hours(24)),
     ];
     // A number too large to count is no limit that anybody could reach.
-    spans.into_iter().filter_map(|(word, most, span)| Some((word, Quota::new(most?, span).ok()?))).collect()
+    spans.into_iter().filter_map(|(word, most, span)| Some((word, RateQuota::new(most?, span).ok()?))).collect()
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::observer::Unwatched;
+    use crate::ports::observer::NoObserver;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn results() -> LastResults {
-        LastResults::new(Arc::new(Unwatched))
+        LastResults::new(Arc::new(NoObserver))
     }
 
     #[test]

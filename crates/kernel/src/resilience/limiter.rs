@@ -21,7 +21,7 @@ pub const PERIOD_MAX: Duration = Duration::from_hours(24 * 31);
 /// So many in such a time; all of them at once, if they have been saved up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Quota {
+pub struct RateQuota {
     /// The even pace: microseconds for each.
     pub interval_us: u64,
     /// How many at once.
@@ -42,7 +42,7 @@ pub enum QuotaError {
     TooMany,
 }
 
-impl Quota {
+impl RateQuota {
     /// `limit` in each `period`, all of them at once if they were not used before.
     pub fn new(limit: u32, period: Duration) -> Result<Self, QuotaError> {
         Self::with_burst(limit, period, limit)
@@ -71,7 +71,7 @@ impl Quota {
 
 /// What came of taking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Taken {
+pub enum QuotaOutcome {
     /// So many are left, and all of them are there again after `reset`.
     Allowed { remaining: u32, reset: Duration },
     /// Nothing was taken; not before `retry_after` could it be. `None`: never, more was asked for than the burst.
@@ -91,9 +91,9 @@ pub enum Taken {
 /// assert_eq!(third, Taken::Refused { retry_after: Some(Duration::from_secs(5)) });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn take(arrival_us: u64, quota: Quota, count: u32, now_us: u64) -> (u64, Taken) {
+pub fn take(arrival_us: u64, quota: RateQuota, count: u32, now_us: u64) -> (u64, QuotaOutcome) {
     if count > quota.burst {
-        return (arrival_us, Taken::Refused { retry_after: None });
+        return (arrival_us, QuotaOutcome::Refused { retry_after: None });
     }
     let begins = arrival_us.max(now_us);
     let next = begins.saturating_add(quota.interval_us.saturating_mul(u64::from(count)));
@@ -101,11 +101,11 @@ pub fn take(arrival_us: u64, quota: Quota, count: u32, now_us: u64) -> (u64, Tak
     let tolerance = quota.tolerance_us();
     if ahead > tolerance {
         let retry_after = Some(Duration::from_micros(ahead - tolerance));
-        return (arrival_us, Taken::Refused { retry_after });
+        return (arrival_us, QuotaOutcome::Refused { retry_after });
     }
     let remaining = (tolerance - ahead) / quota.interval_us.max(1);
     let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
-    (next, Taken::Allowed { remaining, reset: Duration::from_micros(ahead) })
+    (next, QuotaOutcome::Allowed { remaining, reset: Duration::from_micros(ahead) })
 }
 
 #[cfg(test)]
@@ -116,33 +116,33 @@ mod tests {
     #[test]
     fn quotas_that_make_no_sense_are_refused() {
         let second = Duration::from_secs(1);
-        assert_eq!(Quota::new(0, second), Err(QuotaError::Nothing));
-        assert_eq!(Quota::with_burst(1, second, 0), Err(QuotaError::Nothing));
-        assert_eq!(Quota::new(1, Duration::ZERO), Err(QuotaError::Period));
-        assert_eq!(Quota::new(1, Duration::from_hours(24 * 32)), Err(QuotaError::Period));
-        assert_eq!(Quota::new(10_001, second), Err(QuotaError::TooMany));
-        assert_eq!(Quota::new(10_000, second).unwrap().interval_us, 100);
+        assert_eq!(RateQuota::new(0, second), Err(QuotaError::Nothing));
+        assert_eq!(RateQuota::with_burst(1, second, 0), Err(QuotaError::Nothing));
+        assert_eq!(RateQuota::new(1, Duration::ZERO), Err(QuotaError::Period));
+        assert_eq!(RateQuota::new(1, Duration::from_hours(24 * 32)), Err(QuotaError::Period));
+        assert_eq!(RateQuota::new(10_001, second), Err(QuotaError::TooMany));
+        assert_eq!(RateQuota::new(10_000, second).unwrap().interval_us, 100);
     }
 
     #[test]
     fn more_than_the_burst_is_never_given_and_takes_nothing() {
-        let quota = Quota::new(3, Duration::from_secs(3)).unwrap();
+        let quota = RateQuota::new(3, Duration::from_secs(3)).unwrap();
         let (stand, taken) = take(0, quota, 4, 5);
-        assert_eq!((stand, taken), (0, Taken::Refused { retry_after: None }));
+        assert_eq!((stand, taken), (0, QuotaOutcome::Refused { retry_after: None }));
     }
 
     #[test]
     fn a_refusal_takes_nothing_and_its_wait_is_exact() {
-        let quota = Quota::new(2, Duration::from_secs(10)).unwrap();
+        let quota = RateQuota::new(2, Duration::from_secs(10)).unwrap();
         let (mut stand, mut now) = (0, 7_000_000);
         for _ in 0..2 {
             stand = take(stand, quota, 1, now).0;
         }
-        let (after, Taken::Refused { retry_after: Some(wait) }) = take(stand, quota, 1, now) else { panic!() };
+        let (after, QuotaOutcome::Refused { retry_after: Some(wait) }) = take(stand, quota, 1, now) else { panic!() };
         assert_eq!(after, stand);
         now += u64::try_from(wait.as_micros()).unwrap();
-        assert!(matches!(take(stand, quota, 1, now - 1).1, Taken::Refused { .. }));
-        assert!(matches!(take(stand, quota, 1, now).1, Taken::Allowed { remaining: 0, .. }));
+        assert!(matches!(take(stand, quota, 1, now - 1).1, QuotaOutcome::Refused { .. }));
+        assert!(matches!(take(stand, quota, 1, now).1, QuotaOutcome::Allowed { remaining: 0, .. }));
     }
 
     proptest! {
@@ -151,13 +151,13 @@ mod tests {
         fn nobody_gets_more_than_burst_and_pace(
             limit in 1_u32..50, burst in 1_u32..50, steps in proptest::collection::vec((0_u64..400_000, 1_u32..4), 1..200),
         ) {
-            let quota = Quota::with_burst(limit, Duration::from_secs(1), burst).unwrap();
+            let quota = RateQuota::with_burst(limit, Duration::from_secs(1), burst).unwrap();
             let start = 1_000_000_000_u64;
             let (mut stand, mut now, mut given) = (0, start, 0_u64);
             for (pause, count) in steps {
                 now += pause;
                 let (next, taken) = take(stand, quota, count, now);
-                if let Taken::Allowed { .. } = taken {
+                if let QuotaOutcome::Allowed { .. } = taken {
                     given += u64::from(count);
                 } else {
                     prop_assert_eq!(next, stand);

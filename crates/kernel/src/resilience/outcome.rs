@@ -7,11 +7,11 @@
 
 use contract::error::{ErrorCode, Refusal};
 
-use super::breaker::{Outcome, Verdict};
+use super::breaker::{BreakerVerdict, PermittedOutcome};
 
 /// What counts, for results of any kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules<T, E> {
+pub struct OutcomeRules<T, E> {
     /// Errors that say nothing about the service.
     pub ignored: fn(&E) -> bool,
     /// Errors that are failures; absent: every other one.
@@ -22,33 +22,33 @@ pub struct Rules<T, E> {
     pub open_for_ms: fn(Result<&T, &E>) -> Option<u64>,
 }
 
-impl<T, E> Default for Rules<T, E> {
+impl<T, E> Default for OutcomeRules<T, E> {
     fn default() -> Self {
         Self { ignored: |_| false, recorded: None, failed_value: |_| false, open_for_ms: |_| None }
     }
 }
 
-impl<T, E> Rules<T, E> {
+impl<T, E> OutcomeRules<T, E> {
     /// What a result is.
-    pub fn outcome(&self, result: Result<&T, &E>, duration_ms: Option<u64>) -> Outcome {
+    pub fn outcome(&self, result: Result<&T, &E>, duration_ms: Option<u64>) -> PermittedOutcome {
         let verdict = match result {
-            Ok(value) if (self.failed_value)(value) => Verdict::Failed,
-            Ok(_) => Verdict::Succeeded,
-            Err(error) if (self.ignored)(error) => Verdict::Ignored,
-            Err(error) if self.recorded.is_none_or(|recorded| recorded(error)) => Verdict::Failed,
-            Err(_) => Verdict::Succeeded,
+            Ok(value) if (self.failed_value)(value) => BreakerVerdict::Failed,
+            Ok(_) => BreakerVerdict::Succeeded,
+            Err(error) if (self.ignored)(error) => BreakerVerdict::Ignored,
+            Err(error) if self.recorded.is_none_or(|recorded| recorded(error)) => BreakerVerdict::Failed,
+            Err(_) => BreakerVerdict::Succeeded,
         };
-        Outcome { verdict, duration_ms, open_for_ms: (self.open_for_ms)(result), guest: None }
+        PermittedOutcome { verdict, duration_ms, open_for_ms: (self.open_for_ms)(result), guest: None }
     }
 }
 
 /// What a refusal says about the service behind a tool (RES-010): it did not answer, not in time, or with what stands for a
 /// 5xx or 429. Everything else is the caller's, the tool's or ours, and says nothing about it.
-pub fn of_refusal(refusal: &Refusal) -> Verdict {
+pub fn of_refusal(refusal: &Refusal) -> BreakerVerdict {
     use ErrorCode as E;
     match refusal.code {
-        E::E3002 | E::E3402 | E::E3413 | E::E3502 | E::E3503 | E::E3504 => Verdict::Failed,
-        _ => Verdict::Ignored,
+        E::E3002 | E::E3402 | E::E3413 | E::E3502 | E::E3503 | E::E3504 => BreakerVerdict::Failed,
+        _ => BreakerVerdict::Ignored,
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
             ErrorCode::E3504,
         ];
         for code in ErrorCode::ALL.iter().copied() {
-            let expected = if failing.contains(&code) { Verdict::Failed } else { Verdict::Ignored };
+            let expected = if failing.contains(&code) { BreakerVerdict::Failed } else { BreakerVerdict::Ignored };
             assert_eq!(of_refusal(&Refusal::new(code, "it failed")), expected, "{}", code.as_str());
         }
     }

@@ -1,6 +1,6 @@
 //! Trying again: how often, after what, and when not. (RES-014…016, X-28, DESIGN §8.10; R1…R12)
 //!
-//! [`Attempts`] is the machine: the verdict on an attempt goes in, and what to do next comes out. `phases::attempts` drives it.
+//! [`RetryAttempts`] is the machine: the verdict on an attempt goes in, and what to do next comes out. `phases::attempts` drives it.
 //! Whether something *may* be repeated is the judge's word, not this module's.
 //!
 //! Invariants
@@ -12,16 +12,16 @@
 
 use std::time::Duration;
 
-use super::backoff::Interval;
+use super::backoff::BackoffInterval;
 
 /// Most attempts of any plan.
 pub const ATTEMPTS_MAX: u32 = 100;
 
 /// How often and after what waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
+pub struct RetryPlan {
     attempts_max: u32,
-    interval: Interval,
+    interval: BackoffInterval,
 }
 
 /// A plan that cannot be.
@@ -29,9 +29,9 @@ pub struct Plan {
 #[error("attempts must be from 1 to {ATTEMPTS_MAX}")]
 pub struct PlanError;
 
-impl Plan {
+impl RetryPlan {
     /// At most so many attempts, with waits between them.
-    pub fn new(attempts_max: u32, interval: Interval) -> Result<Self, PlanError> {
+    pub fn new(attempts_max: u32, interval: BackoffInterval) -> Result<Self, PlanError> {
         if !(1..=ATTEMPTS_MAX).contains(&attempts_max) {
             return Err(PlanError);
         }
@@ -41,7 +41,7 @@ impl Plan {
 
 /// What the judge says of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judged {
+pub enum JudgedAttempt {
     /// That is the answer, good or bad.
     Final,
     /// Once more. `after` is what the other side asked for.
@@ -52,16 +52,16 @@ pub enum Judged {
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAttempt {
     /// Hand on what came.
-    Finish(Finish),
+    Finish(RetryStop),
     /// Wait, then try again. Before chance has its say, if it is to have one.
     Wait { at_most: Duration, at_least: Duration },
 }
 
 /// Why nothing more is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
+pub enum RetryStop {
     /// It is the answer.
     Settled,
     /// There are no more attempts.
@@ -72,14 +72,14 @@ pub enum Finish {
 
 /// Attempts at one thing. Each use begins at one (R12).
 #[derive(Debug, Clone, Copy)]
-pub struct Attempts {
-    plan: Plan,
+pub struct RetryAttempts {
+    plan: RetryPlan,
     made: u32,
 }
 
-impl Attempts {
+impl RetryAttempts {
     /// None made yet.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: RetryPlan) -> Self {
         Self { plan, made: 0 }
     }
 
@@ -89,23 +89,23 @@ impl Attempts {
     }
 
     /// An attempt was made, and judged thus, with so much time left.
-    pub fn after(&mut self, judged: Judged, time_left: Duration) -> Next {
+    pub fn after(&mut self, judged: JudgedAttempt, time_left: Duration) -> NextAttempt {
         self.made = self.made.saturating_add(1);
         let (at_most, at_least) = match judged {
-            Judged::Final => return Next::Finish(Finish::Settled),
-            _ if self.made >= self.plan.attempts_max => return Next::Finish(Finish::Exhausted),
-            Judged::AgainIn(None) => return Next::Finish(Finish::NoTime),
-            Judged::AgainIn(Some(wait)) => (wait, wait),
-            Judged::Again { after } => {
+            JudgedAttempt::Final => return NextAttempt::Finish(RetryStop::Settled),
+            _ if self.made >= self.plan.attempts_max => return NextAttempt::Finish(RetryStop::Exhausted),
+            JudgedAttempt::AgainIn(None) => return NextAttempt::Finish(RetryStop::NoTime),
+            JudgedAttempt::AgainIn(Some(wait)) => (wait, wait),
+            JudgedAttempt::Again { after } => {
                 let asked = after.unwrap_or(Duration::ZERO);
                 (self.plan.interval.ceiling(self.made).max(asked), asked)
             }
         };
         // RTY-1, RTY-3. At the end of the wait there must be time for the attempt itself.
         if at_least >= time_left {
-            return Next::Finish(Finish::NoTime);
+            return NextAttempt::Finish(RetryStop::NoTime);
         }
-        Next::Wait { at_most, at_least }
+        NextAttempt::Wait { at_most, at_least }
     }
 }
 

@@ -19,18 +19,20 @@ use policy::Caller;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::breaker::{Admission, BreakerMode, GuestTag, Outcome, Permit, Verdict};
-use super::following::Archive;
-use super::guard::{Guard, GuardedService, Retries};
+use super::breaker::{BreakerAdmission, BreakerMode, BreakerPermit, BreakerVerdict, GuestTag, PermittedOutcome};
+use super::follow::Archive;
+use super::guard::{GuardedService, ResilienceGuard, RetryGuard};
 use super::last_results::LastResults;
-use super::limiter::{Quota, Taken};
+use super::limiter::{QuotaOutcome, RateQuota};
 use super::outcome;
 use super::settings::BreakerSettings;
 use crate::ports::breaker_history::BreakerHistory;
 use crate::ports::clock::Clock;
 use crate::ports::executor::ToolOutput;
 use crate::ports::observer::Observer;
-use crate::ports::shared_state::{AllTaken, BreakerKey, Breakers, Limit, RateLimits, SharedState, SharedStateError};
+use crate::ports::shared_state::{
+    AllTaken, BreakerKey, Limit, RateLimits, SharedBreakers, SharedState, SharedStateError,
+};
 use crate::registry::ToolVersion;
 
 /// When somebody whom only a person can let through again may ask whether one has.
@@ -44,15 +46,15 @@ pub struct ResilienceSettings {
     /// Of services whose tools say nothing else.
     pub breaker: BreakerSettings,
     /// Calls that the whole installation takes.
-    pub platform_quota: Option<Quota>,
+    pub platform_quota: Option<RateQuota>,
     /// Calls that each tenant may make.
-    pub tenant_quota: Option<Quota>,
+    pub tenant_quota: Option<RateQuota>,
     /// Calls that each service gets.
-    pub service_quota: Option<Quota>,
+    pub service_quota: Option<RateQuota>,
     /// The longest wait before the first repetition.
     pub retry_first: Duration,
     /// Repetitions that each service gets, from everybody together.
-    pub retry_budget: Option<Quota>,
+    pub retry_budget: Option<RateQuota>,
     /// How long it is kept what became of breakers, where that is written down.
     pub history_kept: Duration,
 }
@@ -65,7 +67,7 @@ impl Default for ResilienceSettings {
             tenant_quota: None,
             service_quota: None,
             retry_first: Duration::from_millis(500),
-            retry_budget: Quota::new(60, Duration::from_mins(1)).ok(),
+            retry_budget: RateQuota::new(60, Duration::from_mins(1)).ok(),
             history_kept: Duration::from_hours(24 * 90),
         }
     }
@@ -74,7 +76,7 @@ impl Default for ResilienceSettings {
 /// Breakers and limits, and the operator's word about them.
 #[derive(Debug)]
 pub struct Resilience {
-    pub(crate) breakers: Arc<dyn Breakers>,
+    pub(crate) breakers: Arc<dyn SharedBreakers>,
     limits: Arc<dyn RateLimits>,
     pub(crate) settings: ResilienceSettings,
     pub(super) observer: Arc<dyn Observer>,
@@ -84,9 +86,9 @@ pub struct Resilience {
 
 /// Leave to ask a service once.
 #[derive(Debug)]
-pub(crate) struct Entered<'g> {
+pub(crate) struct EnteredService<'g> {
     service: &'g GuardedService,
-    permit: Permit,
+    permit: BreakerPermit,
     guest: Option<Guest>,
 }
 
@@ -95,7 +97,7 @@ pub(crate) struct Entered<'g> {
 struct Guest {
     tag: GuestTag,
     key: BreakerKey,
-    permit: Permit,
+    permit: BreakerPermit,
 }
 
 impl Resilience {
@@ -123,7 +125,7 @@ impl Resilience {
         &self,
         caller: &Caller,
         tool: &ToolVersion,
-        guard: Option<&Guard>,
+        guard: Option<&ResilienceGuard>,
     ) -> Result<(), Refusal> {
         let counted = self.limits_of(caller, tool, guard);
         if counted.is_empty() {
@@ -145,11 +147,11 @@ impl Resilience {
         &self,
         caller: &Caller,
         tool: &ToolVersion,
-        guard: Option<&Guard>,
+        guard: Option<&ResilienceGuard>,
     ) -> Result<(), Refusal> {
         for counted in self.limits_of(caller, tool, guard) {
             let peeked = self.limits.peek(counted.limit()).await.map_err(lost)?;
-            if let Taken::Refused { retry_after } = peeked {
+            if let QuotaOutcome::Refused { retry_after } = peeked {
                 return Err(counted.scope.refusal(tool, guard.and_then(|guard| guard.breaker.as_ref()), retry_after));
             }
         }
@@ -157,12 +159,17 @@ impl Resilience {
     }
 
     /// Everything that limits a call.
-    fn limits_of<'g>(&'g self, caller: &Caller, tool: &ToolVersion, guard: Option<&'g Guard>) -> Vec<Counted<'g>> {
+    fn limits_of<'g>(
+        &'g self,
+        caller: &Caller,
+        tool: &ToolVersion,
+        guard: Option<&'g ResilienceGuard>,
+    ) -> Vec<Counted<'g>> {
         let settings = &self.settings;
         let service = guard.and_then(|guard| guard.breaker.as_ref());
         let per_user = guard.map_or(&[][..], |guard| &guard.per_user);
         let mut limits = Vec::new();
-        let mut add = |scope, key: Cow<'g, str>, quota: Option<Quota>| {
+        let mut add = |scope, key: Cow<'g, str>, quota: Option<RateQuota>| {
             limits.extend(quota.map(|quota| Counted { scope, key, quota }));
         };
         add(Scope::Platform, "platform_rate".into(), settings.platform_quota);
@@ -188,10 +195,10 @@ impl Resilience {
         service: &'g GuardedService,
         counted: bool,
         lease: Duration,
-    ) -> Result<Entered<'g>, Refusal> {
+    ) -> Result<EnteredService<'g>, Refusal> {
         let entered = if *tenant == *service.key.tenant() {
             let permit = self.permit(tool, service, &service.key, lease).await?;
-            Entered { service, permit, guest: None }
+            EnteredService { service, permit, guest: None }
         } else {
             // Both at once, so that a guest waits no longer than the owner does.
             let key = service.key.of_tenant(tenant);
@@ -199,7 +206,7 @@ impl Resilience {
                 tokio::join!(self.permit(tool, service, &service.key, lease), self.permit(tool, service, &key, lease));
             match (permit, own) {
                 (Ok(permit), Ok(own)) => {
-                    Entered { service, permit, guest: Some(Guest { tag: tag_of(tenant), key, permit: own }) }
+                    EnteredService { service, permit, guest: Some(Guest { tag: tag_of(tenant), key, permit: own }) }
                 }
                 (Ok(permit), Err(refusal)) => {
                     self.release(service, &service.key, permit).await;
@@ -231,24 +238,24 @@ impl Resilience {
     /// `health` tells the score of the tool and of how many calls it is made, if that is asked for.
     pub(crate) async fn leave(
         &self,
-        entered: &Entered<'_>,
+        entered: &EnteredService<'_>,
         result: Result<&ToolOutput, &Refusal>,
         took: Duration,
         health: impl FnOnce() -> Option<(f64, u64)>,
     ) {
-        let verdict = result.map_or_else(outcome::of_refusal, |_| Verdict::Succeeded);
-        if verdict == Verdict::Ignored {
+        let verdict = result.map_or_else(outcome::of_refusal, |_| BreakerVerdict::Succeeded);
+        if verdict == BreakerVerdict::Ignored {
             return self.give_back(entered).await;
         }
         let duration_ms = u64::try_from(took.as_millis()).ok();
-        let Entered { service, permit, guest } = entered;
-        let ails = verdict == Verdict::Failed && service.is_unhealthy(health);
+        let EnteredService { service, permit, guest } = entered;
+        let ails = verdict == BreakerVerdict::Failed && service.is_unhealthy(health);
         let open_for_ms = ails.then(|| service.settings.open_wait.ms(1));
-        let outcome = Outcome { verdict, duration_ms, open_for_ms, guest: None };
+        let outcome = PermittedOutcome { verdict, duration_ms, open_for_ms, guest: None };
         match guest {
             None => self.record(service, &service.key, *permit, outcome).await,
             Some(guest) => {
-                let of_guest = Outcome { guest: Some(guest.tag), ..outcome };
+                let of_guest = PermittedOutcome { guest: Some(guest.tag), ..outcome };
                 tokio::join!(
                     self.record(service, &service.key, *permit, of_guest),
                     self.record(service, &guest.key, guest.permit, outcome)
@@ -258,8 +265,8 @@ impl Resilience {
     }
 
     /// Takes back that the service was asked: nothing is said about it.
-    pub(crate) async fn give_back(&self, entered: &Entered<'_>) {
-        let Entered { service, permit, guest } = entered;
+    pub(crate) async fn give_back(&self, entered: &EnteredService<'_>) {
+        let EnteredService { service, permit, guest } = entered;
         match guest {
             None => self.release(service, &service.key, *permit).await,
             Some(guest) => {
@@ -278,31 +285,37 @@ impl Resilience {
         service: &GuardedService,
         key: &BreakerKey,
         lease: Duration,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<BreakerPermit, Refusal> {
         let asked = self.breakers.acquire(key, &service.settings, lease).await;
         match asked.map_err(lost)? {
-            Admission::Permitted(permit) => Ok(permit),
-            Admission::Refused { mode, retry_after_ms } => {
+            BreakerAdmission::Permitted(permit) => Ok(permit),
+            BreakerAdmission::Refused { mode, retry_after_ms } => {
                 self.observer.breaker_refused(key);
                 Err(open(tool, key, mode, retry_after_ms))
             }
         }
     }
 
-    async fn record(&self, service: &GuardedService, key: &BreakerKey, permit: Permit, outcome: Outcome) {
+    async fn record(
+        &self,
+        service: &GuardedService,
+        key: &BreakerKey,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
+    ) {
         if let Err(error) = self.breakers.record(key, &service.settings, permit, outcome).await {
             tracing::warn!(breaker = %key, %error, "what a service answered could not be counted");
         }
     }
 
-    async fn release(&self, service: &GuardedService, key: &BreakerKey, permit: Permit) {
+    async fn release(&self, service: &GuardedService, key: &BreakerKey, permit: BreakerPermit) {
         if let Err(error) = self.breakers.release(key, &service.settings, permit).await {
             tracing::warn!(breaker = %key, %error, "a permit could not be given back; its lease will end it");
         }
     }
 
     /// One repetition out of the budget that everybody shares. `false`: it is used up, or nobody can say.
-    pub(crate) async fn may_repeat(&self, retries: &Retries) -> bool {
+    pub(crate) async fn may_repeat(&self, retries: &RetryGuard) -> bool {
         let Some(quota) = retries.budget else { return true };
         let taken = self.limits.take(&[Limit { key: &retries.budget_key, quota }], 1).await;
         let granted = matches!(taken, Ok(AllTaken::Allowed { .. }));
@@ -316,7 +329,7 @@ impl Resilience {
 struct Counted<'g> {
     scope: Scope,
     key: Cow<'g, str>,
-    quota: Quota,
+    quota: RateQuota,
 }
 
 impl Counted<'_> {

@@ -62,14 +62,14 @@ pub enum HalfOpenRule {
 
 /// The share of calls that a half-open breaker lets through (RES-006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Canary {
+pub struct CanaryShare {
     /// At first, in percent.
     pub first_percent: u32,
     /// By how much each success raises it.
     pub step_percent: u32,
 }
 
-impl Canary {
+impl CanaryShare {
     /// By how much a share is raised unless somebody says otherwise.
     pub const STEP_PERCENT: u32 = 10;
 
@@ -118,7 +118,7 @@ pub struct BreakerSettings {
     pub half_open_rule: HalfOpenRule,
     /// The share of calls that it lets through then; `None`: as many as there are places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub canary: Option<Canary>,
+    pub canary: Option<CanaryShare>,
     /// The longest that it is half-open; `None`: as long as it takes.
     pub half_open_max_ms: Option<u64>,
     pub half_open_end: HalfOpenEnd,
@@ -163,8 +163,8 @@ impl BreakerSettings {
             slow_after_ms: own.slow_after_ms.map_or(self.slow_after_ms, |ms| u64::from(ms).max(1)),
             minimum_calls: own.minimum_calls.map_or(self.minimum_calls, |calls| u32::from(calls).max(1)),
             canary: own.canary_percent.map_or(self.canary, |first| {
-                let step = own.canary_step_percent.map_or(Canary::STEP_PERCENT, u32::from);
-                Some(Canary { first_percent: u32::from(first).clamp(1, 100), step_percent: step.min(100) })
+                let step = own.canary_step_percent.map_or(CanaryShare::STEP_PERCENT, u32::from);
+                Some(CanaryShare { first_percent: u32::from(first).clamp(1, 100), step_percent: step.min(100) })
             }),
             window: WindowKind::Time { seconds: u32::from(own.window_seconds).clamp(1, WINDOW_SECONDS_MAX) },
             open_wait: OpenWait::Fixed { ms: u64::from(own.timeout_seconds).max(1) * 1000 },
@@ -297,9 +297,14 @@ impl SettingsDraft {
             },
             canary: match self.canary_percent {
                 None => None,
-                Some(_) => Some(Canary {
+                Some(_) => Some(CanaryShare {
                     first_percent: small("canary_percent", self.canary_percent, 0, 100)?,
-                    step_percent: small("canary_step_percent", self.canary_step_percent, Canary::STEP_PERCENT, 100)?,
+                    step_percent: small(
+                        "canary_step_percent",
+                        self.canary_step_percent,
+                        CanaryShare::STEP_PERCENT,
+                        100,
+                    )?,
                 }),
             },
             half_open_max_ms: match self.half_open_max_ms {

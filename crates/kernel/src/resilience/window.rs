@@ -14,7 +14,7 @@ use super::settings::WindowKind;
 
 /// One finished call, as a window counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct CountedCall {
     pub failed: bool,
     pub slow: bool,
     pub duration_ms: u64,
@@ -22,7 +22,7 @@ pub struct Counted {
 
 /// Sums over calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Totals {
+pub struct WindowTotals {
     pub calls: u32,
     pub failed: u32,
     /// Slow ones, whether they failed or not.
@@ -32,7 +32,7 @@ pub struct Totals {
     pub duration_ms: u64,
 }
 
-impl Totals {
+impl WindowTotals {
     /// Calls that did not fail.
     pub fn succeeded(&self) -> u32 {
         self.calls.saturating_sub(self.failed)
@@ -54,7 +54,7 @@ impl Totals {
     }
 
     /// With one call more.
-    pub fn add(&mut self, call: Counted) {
+    pub fn add(&mut self, call: CountedCall) {
         self.calls = self.calls.saturating_add(1);
         self.failed = self.failed.saturating_add(u32::from(call.failed));
         self.slow = self.slow.saturating_add(u32::from(call.slow));
@@ -77,24 +77,24 @@ fn percent(part: u32, whole: u32) -> f64 {
 
 /// The calls that count, with their sums.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Window {
-    totals: Totals,
+pub struct CallWindow {
+    totals: WindowTotals,
     /// The last calls, oldest first, of a window by count.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    calls: VecDeque<Counted>,
+    calls: VecDeque<CountedCall>,
     /// Seconds with calls, oldest first, of a window by time.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    seconds: VecDeque<(u64, Totals)>,
+    seconds: VecDeque<(u64, WindowTotals)>,
 }
 
-impl Window {
+impl CallWindow {
     /// Counts a call.
-    pub fn record(&mut self, kind: WindowKind, call: Counted, now_ms: u64) {
+    pub fn record(&mut self, kind: WindowKind, call: CountedCall, now_ms: u64) {
         match kind {
             WindowKind::Count { calls } => {
                 while self.calls.len() >= usize::try_from(calls).unwrap_or(usize::MAX) {
                     let Some(oldest) = self.calls.pop_front() else { break };
-                    let mut gone = Totals::default();
+                    let mut gone = WindowTotals::default();
                     gone.add(oldest);
                     self.totals.remove(&gone);
                 }
@@ -106,7 +106,7 @@ impl Window {
                 match self.seconds.back_mut() {
                     Some((newest, sum)) if *newest >= second => sum.add(call),
                     _ => {
-                        let mut sum = Totals::default();
+                        let mut sum = WindowTotals::default();
                         sum.add(call);
                         self.seconds.push_back((second, sum));
                     }
@@ -117,7 +117,7 @@ impl Window {
     }
 
     /// The sums as of now.
-    pub fn totals(&mut self, kind: WindowKind, now_ms: u64) -> Totals {
+    pub fn totals(&mut self, kind: WindowKind, now_ms: u64) -> WindowTotals {
         self.forget(kind, now_ms);
         self.totals
     }

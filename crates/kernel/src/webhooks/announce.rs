@@ -13,18 +13,18 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::Webhooks;
-use super::deliver::Turn;
+use super::deliver::DeliveryTurn;
 use crate::health::alerts::Alert;
-use crate::insights::Happening;
+use crate::insights::VersionEvent;
 use crate::ports::clock::UnixMillis;
-use crate::ports::webhook_store::{DeliveryId, EventKind, NewDelivery, Target, WebhookId};
+use crate::ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 
 /// Longest body. A longer result is left out of it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 
 /// A call that has ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Completion<'a> {
+pub struct CompletedCall<'a> {
     pub tenant: &'a TenantId,
     pub invocation: InvocationId,
     pub tool: &'a str,
@@ -53,7 +53,7 @@ impl About {
     }
 }
 
-impl Completion<'_> {
+impl CompletedCall<'_> {
     fn event(&self) -> Option<EventKind> {
         match self.status {
             InvocationStatus::Success => Some(EventKind::InvocationCompleted),
@@ -82,7 +82,7 @@ impl Completion<'_> {
 impl Webhooks {
     /// Tells everybody who wants to know that a call has ended; says how many. Durable before it answers, and may be
     /// repeated: what was announced before is not announced again.
-    pub async fn announce(&self, completion: Completion<'_>) -> Result<usize, Refusal> {
+    pub async fn announce(&self, completion: CompletedCall<'_>) -> Result<usize, Refusal> {
         let Some(event) = completion.event() else { return Ok(0) };
         let about = About::invocation(completion.invocation);
         self.tell(completion.tenant, event, about, completion.data(), Some(completion)).await
@@ -109,8 +109,8 @@ impl Webhooks {
     }
 
     /// The same for something that happened to a version of a tool.
-    pub async fn announce_happening(&self, happening: &Happening) -> Result<usize, Refusal> {
-        let Happening { name, tenant, tool, version, at, .. } = happening;
+    pub async fn announce_happening(&self, happening: &VersionEvent) -> Result<usize, Refusal> {
+        let VersionEvent { name, tenant, tool, version, at, .. } = happening;
         let (version, at) = (version.to_string(), at.0.to_be_bytes());
         let id = named(&[name.as_str().as_bytes(), tool.as_str().as_bytes(), version.as_bytes(), &at]);
         self.tell(tenant, EventKind::ToolEvent, About { id, invocation: None }, happening.told(), None).await
@@ -122,13 +122,13 @@ impl Webhooks {
         event: EventKind,
         about: About,
         data: Map<String, Value>,
-        completion: Option<Completion<'_>>,
+        completion: Option<CompletedCall<'_>>,
     ) -> Result<usize, Refusal> {
         let subscriptions = self.parts.store.webhooks(tenant).await.map_err(|error| error.refusal())?;
-        let mut targets: Vec<Target> = subscriptions
+        let mut targets: Vec<DeliveryTarget> = subscriptions
             .iter()
             .filter(|webhook| webhook.events.is_empty() || webhook.events.contains(&event))
-            .map(|webhook| Target::Webhook(webhook.id))
+            .map(|webhook| DeliveryTarget::Webhook(webhook.id))
             .collect();
         let callback = completion.and_then(|completion| completion.callback);
         if let Some(target) = callback.map(target_of).transpose()?
@@ -143,8 +143,8 @@ impl Webhooks {
         let body = body(event_id, event, tenant, self.parts.clock.now(), data)?;
         for target in &targets {
             let mark = match target {
-                Target::Webhook(WebhookId(id)) => id.to_string(),
-                Target::Callback { url, secret } => format!("{secret} {url}"),
+                DeliveryTarget::Webhook(WebhookId(id)) => id.to_string(),
+                DeliveryTarget::Callback { url, secret } => format!("{secret} {url}"),
             };
             let id = DeliveryId(named(&[event_id.as_bytes(), mark.as_bytes()]));
             let invocation = about.invocation;
@@ -159,17 +159,19 @@ impl Webhooks {
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
             let agent = completion.map(|completion| completion.agent.to_owned());
-            self.enqueue(tenant, Turn { agent, ..Turn::first(id, 1) }, target, Duration::ZERO).await?;
+            self.enqueue(tenant, DeliveryTurn { agent, ..DeliveryTurn::first(id, 1) }, target, Duration::ZERO).await?;
         }
         Ok(targets.len())
     }
 }
 
 /// Where a call wants to be called back.
-fn target_of(callback: &Callback) -> Result<Target, Refusal> {
+fn target_of(callback: &Callback) -> Result<DeliveryTarget, Refusal> {
     match (&callback.webhook_id, &callback.url, &callback.secret) {
-        (Some(id), None, None) => Uuid::try_parse(id).map(|id| Target::Webhook(WebhookId(id))).map_err(|_| unclear()),
-        (None, Some(url), Some(secret)) => Ok(Target::Callback { url: url.clone(), secret: secret.clone() }),
+        (Some(id), None, None) => {
+            Uuid::try_parse(id).map(|id| DeliveryTarget::Webhook(WebhookId(id))).map_err(|_| unclear())
+        }
+        (None, Some(url), Some(secret)) => Ok(DeliveryTarget::Callback { url: url.clone(), secret: secret.clone() }),
         _ => Err(unclear()),
     }
 }
@@ -186,12 +188,12 @@ impl Webhooks {
     /// Can this callback be honoured? To be asked before the call runs: afterwards nobody is there to be told.
     pub async fn check_callback(&self, tenant: &TenantId, callback: &Callback) -> Result<(), Refusal> {
         match target_of(callback)? {
-            Target::Webhook(id) => {
+            DeliveryTarget::Webhook(id) => {
                 let found = self.parts.store.webhook(tenant, id).await.map_err(|error| error.refusal())?;
-                found.map(drop).ok_or_else(|| super::desk::unknown("webhook", id.0))
+                found.map(drop).ok_or_else(|| super::administration::unknown("webhook", id.0))
             }
-            Target::Callback { url, secret } => {
-                self.parts.calls.check(&url).map_err(|error| super::desk::not_callable(&error))?;
+            DeliveryTarget::Callback { url, secret } => {
+                self.parts.calls.check(&url).map_err(|error| super::administration::not_callable(&error))?;
                 self.named(tenant, &secret).await.map(drop)
             }
         }

@@ -15,9 +15,9 @@ use super::schedule::pause_after;
 use super::signature::{SIGNATURE_HEADER, sign};
 use crate::ports::call_out::CallOut;
 use crate::ports::job_entrance::EnteringJob;
-use crate::ports::secret_source::Secret;
+use crate::ports::secret_source::SecretValue;
 use crate::ports::webhook_store::{
-    Attempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, EventKind, Noted, Target,
+    DeliveryAttempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NoteOutcome,
 };
 
 /// The kind of job that delivers.
@@ -29,7 +29,7 @@ const TURN_WINDOW: Duration = Duration::from_secs(48 * 3600);
 
 /// Which attempt of which delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct DeliveryTurn {
     pub delivery: DeliveryId,
     pub round: u32,
     /// 1 is the first of its round.
@@ -38,7 +38,7 @@ pub struct Turn {
     pub agent: Option<String>,
 }
 
-impl Turn {
+impl DeliveryTurn {
     /// The first of a round.
     pub(super) fn first(delivery: DeliveryId, round: u32) -> Self {
         Self { delivery, round, number: 1, agent: None }
@@ -65,7 +65,7 @@ impl Turn {
 
 /// What is next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delivered {
+pub enum DeliveryOutcome {
     /// The receiver has it.
     Done,
     /// Not yet; after this pause once more.
@@ -95,12 +95,12 @@ impl Outcome {
 impl Webhooks {
     /// Makes one attempt, and puts the next into the queue if there is to be one. An error means that nothing could be read
     /// or written down: try again.
-    pub async fn deliver(&self, tenant: &TenantId, turn: Turn) -> Result<Delivered, Refusal> {
-        let Turn { delivery: id, round, number, .. } = turn;
+    pub async fn deliver(&self, tenant: &TenantId, turn: DeliveryTurn) -> Result<DeliveryOutcome, Refusal> {
+        let DeliveryTurn { delivery: id, round, number, .. } = turn;
         let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
-        let Some(DeliveryDetail { record, body }) = found else { return Ok(Delivered::Nothing) };
+        let Some(DeliveryDetail { record, body }) = found else { return Ok(DeliveryOutcome::Nothing) };
         if record.state != DeliveryState::Pending || record.round != round {
-            return Ok(Delivered::Nothing);
+            return Ok(DeliveryOutcome::Nothing);
         }
         if record.attempts >= number {
             // It was made, and whoever made it died before the next was in the queue.
@@ -114,32 +114,38 @@ impl Webhooks {
         };
         let given_up = outcome.is_final || number >= self.parts.settings.attempts_max;
         let (state, next) = match outcome.error.clone() {
-            None => (DeliveryState::Delivered, Delivered::Done),
-            Some(error) if given_up => (DeliveryState::Dead, Delivered::Dead { error }),
-            Some(error) => (DeliveryState::Pending, Delivered::Again { after: Duration::ZERO, error }),
+            None => (DeliveryState::Delivered, DeliveryOutcome::Done),
+            Some(error) if given_up => (DeliveryState::Dead, DeliveryOutcome::Dead { error }),
+            Some(error) => (DeliveryState::Pending, DeliveryOutcome::Again { after: Duration::ZERO, error }),
         };
         let attempt = attempt_of(&outcome, round, number, at);
         match self.parts.store.note_attempt(tenant, id, &attempt, state).await.map_err(|error| error.refusal())? {
-            Noted::Stale => Ok(Delivered::Nothing),
-            Noted::Kept => match next {
-                Delivered::Again { error, .. } => self.again(tenant, turn, &record.target, error).await,
+            NoteOutcome::Stale => Ok(DeliveryOutcome::Nothing),
+            NoteOutcome::Kept => match next {
+                DeliveryOutcome::Again { error, .. } => self.again(tenant, turn, &record.target, error).await,
                 end => Ok(end),
             },
         }
     }
 
-    async fn again(&self, tenant: &TenantId, turn: Turn, target: &Target, error: String) -> Result<Delivered, Refusal> {
+    async fn again(
+        &self,
+        tenant: &TenantId,
+        turn: DeliveryTurn,
+        target: &DeliveryTarget,
+        error: String,
+    ) -> Result<DeliveryOutcome, Refusal> {
         let after = self.pause(turn.number);
-        self.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, target, after).await?;
-        Ok(Delivered::Again { after, error })
+        self.enqueue(tenant, DeliveryTurn { number: turn.number.saturating_add(1), ..turn }, target, after).await?;
+        Ok(DeliveryOutcome::Again { after, error })
     }
 
     /// Has a turn taken after `delay`. A second time for the same turn changes nothing.
     pub(super) async fn enqueue(
         &self,
         tenant: &TenantId,
-        turn: Turn,
-        target: &Target,
+        turn: DeliveryTurn,
+        target: &DeliveryTarget,
         delay: Duration,
     ) -> Result<(), Refusal> {
         let job = EnteringJob {
@@ -160,14 +166,14 @@ impl Webhooks {
     async fn attempt(&self, record: &DeliveryRecord, body: &str, number: u32) -> Result<Outcome, Refusal> {
         let now = self.parts.clock.now();
         let (url, secrets) = match &record.target {
-            Target::Webhook(webhook) => {
+            DeliveryTarget::Webhook(webhook) => {
                 let found =
                     self.parts.store.webhook(&record.tenant, *webhook).await.map_err(|error| error.refusal())?;
                 let Some(found) = found else { return Ok(Outcome::refused("webhook_removed", true)) };
                 let secrets = self.secrets_of(&found, now).await;
                 (found.url, secrets)
             }
-            Target::Callback { url, secret } => {
+            DeliveryTarget::Callback { url, secret } => {
                 (url.clone(), self.named(&record.tenant, secret).await.map(|secret| vec![secret]))
             }
         };
@@ -180,7 +186,7 @@ impl Webhooks {
     pub(super) async fn send(
         &self,
         url: &str,
-        secrets: &[Secret],
+        secrets: &[SecretValue],
         (event, id): (EventKind, DeliveryId),
         body: &str,
         number: u32,
@@ -216,17 +222,22 @@ impl Webhooks {
 /// Whose turns a delivery takes. Those of one subscription take turns with those of others, so that a receiver that never
 /// answers holds up its own only. A callback takes the turns, and the room, of the agent whose call named it, whatever
 /// address it names: addresses are the caller's to vary.
-fn flow_of(target: &Target, agent: Option<&str>) -> String {
+fn flow_of(target: &DeliveryTarget, agent: Option<&str>) -> String {
     match (target, agent) {
-        (Target::Webhook(id), _) => format!("webhook {}", id.0),
-        (Target::Callback { .. }, Some(agent)) => agent.to_owned(),
+        (DeliveryTarget::Webhook(id), _) => format!("webhook {}", id.0),
+        (DeliveryTarget::Callback { .. }, Some(agent)) => agent.to_owned(),
         // One that somebody has sent again.
-        (Target::Callback { .. }, None) => "callback".to_owned(),
+        (DeliveryTarget::Callback { .. }, None) => "callback".to_owned(),
     }
 }
 
-pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: crate::ports::clock::UnixMillis) -> Attempt {
-    Attempt {
+pub(super) fn attempt_of(
+    outcome: &Outcome,
+    round: u32,
+    number: u32,
+    at: crate::ports::clock::UnixMillis,
+) -> DeliveryAttempt {
+    DeliveryAttempt {
         round,
         number,
         at,

@@ -7,7 +7,7 @@ use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
 use super::Webhooks;
-use super::deliver::{DELIVERY_JOB, Delivered, Turn};
+use super::deliver::{DELIVERY_JOB, DeliveryOutcome, DeliveryTurn};
 use crate::jobs::{JobFailure, JobHandler, RunningJob};
 use crate::ports::entropy::new_trace_id;
 
@@ -29,7 +29,7 @@ impl JobHandler for DeliveryJobs {
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure> {
         let failed =
             |refusal: &Refusal, safe| JobFailure::of(refusal, &job.record, new_trace_id(&*self.0.parts.entropy), safe);
-        let Some(turn) = Turn::of_payload(&job.payload) else {
+        let Some(turn) = DeliveryTurn::of_payload(&job.payload) else {
             return Err(failed(&Refusal::new(ErrorCode::E3000, "the job names no delivery"), false));
         };
         let delivery = turn.delivery;
@@ -41,13 +41,13 @@ impl JobHandler for DeliveryJobs {
             }
         };
         match delivered.map_err(|refusal| failed(&refusal, true))? {
-            Delivered::Done => Ok(json!({ "state": "delivered" })),
-            Delivered::Again { after, error } => {
+            DeliveryOutcome::Done => Ok(json!({ "state": "delivered" })),
+            DeliveryOutcome::Again { after, error } => {
                 Ok(json!({ "state": "pending", "error": error, "again_in_seconds": after.as_secs() }))
             }
-            Delivered::Nothing => Ok(json!({ "state": "nothing" })),
+            DeliveryOutcome::Nothing => Ok(json!({ "state": "nothing" })),
             // WHK-3: the end of the job, and so of the audit record, is E3704.
-            Delivered::Dead { error } => {
+            DeliveryOutcome::Dead { error } => {
                 let text = format!("delivery `{}` was given up: {error}", delivery.0);
                 let refusal = Refusal::new(ErrorCode::E3704, text).hint("`gantry webhook resend` sends it again");
                 Err(failed(&refusal, false))

@@ -15,14 +15,14 @@ use policy::message_code;
 
 use super::Webhooks;
 use crate::ports::clock::UnixMillis;
-use crate::ports::secret_source::Secret;
+use crate::ports::secret_source::SecretValue;
 use crate::ports::webhook_store::{SigningSecret, WebhookId, WebhookRecord};
 
 /// What every derived secret begins with, so that scanners of repositories can recognise one.
 const PREFIX: &str = "whsec_";
 
 /// The secret of a subscription, derived anew.
-pub(super) fn derived(root: &Secret, tenant: &TenantId, webhook: WebhookId, generation: u32) -> String {
+pub(super) fn derived(root: &SecretValue, tenant: &TenantId, webhook: WebhookId, generation: u32) -> String {
     let tenant = tenant.as_str().as_bytes();
     let length = u64::try_from(tenant.len()).unwrap_or(u64::MAX).to_be_bytes();
     let parts: &[&[u8]] = &[b"gantry webhook v1", &length, tenant, webhook.0.as_bytes(), &generation.to_be_bytes()];
@@ -31,7 +31,11 @@ pub(super) fn derived(root: &Secret, tenant: &TenantId, webhook: WebhookId, gene
 
 impl Webhooks {
     /// The secrets that sign for a subscription now: its own, and its former one as long as that is valid.
-    pub(super) async fn secrets_of(&self, webhook: &WebhookRecord, now: UnixMillis) -> Result<Vec<Secret>, Refusal> {
+    pub(super) async fn secrets_of(
+        &self,
+        webhook: &WebhookRecord,
+        now: UnixMillis,
+    ) -> Result<Vec<SecretValue>, Refusal> {
         let mut secrets = vec![self.secret_of(webhook, &webhook.secret).await?];
         if let Some(former) = webhook.former.as_ref().filter(|former| now < former.until) {
             // A former credential that was taken away signs no more; that is no reason not to deliver.
@@ -40,22 +44,22 @@ impl Webhooks {
         Ok(secrets)
     }
 
-    async fn secret_of(&self, webhook: &WebhookRecord, secret: &SigningSecret) -> Result<Secret, Refusal> {
+    async fn secret_of(&self, webhook: &WebhookRecord, secret: &SigningSecret) -> Result<SecretValue, Refusal> {
         match secret {
             SigningSecret::Generated { generation } => {
                 let text = derived(&self.parts.root, &webhook.tenant, webhook.id, *generation);
                 // It is short enough; were it not, nothing else may sign in its place.
-                Secret::new(text).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the secret could not be made"))
+                SecretValue::new(text).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the secret could not be made"))
             }
             SigningSecret::Named(name) => self.named(&webhook.tenant, name).await,
         }
     }
 
     /// A credential of the tenant.
-    pub(super) async fn named(&self, tenant: &TenantId, name: &str) -> Result<Secret, Refusal> {
+    pub(super) async fn named(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, Refusal> {
         let found = self.parts.secrets.secret(tenant, name).await.and_then(|secret| {
             let trimmed = secret.expose().trim_ascii();
-            Secret::new(trimmed)
+            SecretValue::new(trimmed)
                 .filter(|secret| !secret.expose().is_empty())
                 .ok_or(crate::ports::secret_source::SecretError::Missing)
         });
@@ -79,7 +83,7 @@ mod tests {
             for tenant in &tenants {
                 for (id, generation) in [(1, 1), (1, 2), (2, 1)] {
                     let id = WebhookId(Uuid::from_u128(id));
-                    let root = Secret::new(root).unwrap();
+                    let root = SecretValue::new(root).unwrap();
                     let made = derived(&root, tenant, id, generation);
                     assert_eq!(made, derived(&root, tenant, id, generation));
                     assert!(made.starts_with("whsec_") && made.len() == 70);

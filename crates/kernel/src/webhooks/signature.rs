@@ -14,7 +14,7 @@ use std::time::Duration;
 use policy::{CODE_BYTES, is_message_code, message_code};
 
 use crate::ports::clock::UnixMillis;
-use crate::ports::secret_source::Secret;
+use crate::ports::secret_source::SecretValue;
 
 /// The header.
 pub const SIGNATURE_HEADER: &str = "gantry-signature";
@@ -49,7 +49,7 @@ pub enum SignatureError {
 /// assert!(header.starts_with("t=1800000000,v1="));
 /// assert!(verify(&header, &[secret], b"{}", now).is_ok());
 /// ```
-pub fn sign(secrets: &[Secret], now: UnixMillis, body: &[u8]) -> String {
+pub fn sign(secrets: &[SecretValue], now: UnixMillis, body: &[u8]) -> String {
     let time = now.0.div_euclid(1000).to_string();
     let mut header = format!("t={time}");
     for secret in secrets {
@@ -66,7 +66,7 @@ pub fn is_of_now(header: &str, now: UnixMillis) -> Result<(), SignatureError> {
 }
 
 /// Was this body signed with one of the secrets, lately?
-pub fn verify(header: &str, secrets: &[Secret], body: &[u8], now: UnixMillis) -> Result<(), SignatureError> {
+pub fn verify(header: &str, secrets: &[SecretValue], body: &[u8], now: UnixMillis) -> Result<(), SignatureError> {
     let (time, codes) = read(header).ok_or(SignatureError::Malformed)?;
     let mut fits = false;
     for code in &codes {
@@ -131,8 +131,8 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(1_800_000_000_500);
 
-    fn secret(text: &str) -> Secret {
-        Secret::new(text).unwrap()
+    fn secret(text: &str) -> SecretValue {
+        SecretValue::new(text).unwrap()
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             (&[""], Err(SignatureError::Mismatch)),
             (&[], Err(SignatureError::Mismatch)),
         ] {
-            let secrets: Vec<Secret> = known.iter().map(|text| secret(text)).collect();
+            let secrets: Vec<SecretValue> = known.iter().map(|text| secret(text)).collect();
             assert_eq!(verify(&header, &secrets, b"{}", NOW), expected, "{known:?}");
         }
         assert_eq!(verify(&sign(&[secret("")], NOW, b"{}"), &[secret("")], b"{}", NOW), Err(SignatureError::Mismatch));

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use gantry_kernel::ports::change_bus::{Change, ChangeBus as _};
+use gantry_kernel::ports::change_bus::{BusChange, ChangeBus as _};
 use gantry_kernel::registry::ListFilter;
-use gantry_kernel::{AccessSettings, ActivationWish, DelegationRequest, TenantWish, Tier};
-use policy::{PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
+use gantry_kernel::{AccessSettings, ActivationWish, DelegationRequest, TenantWish, VisibilityTier};
+use policy::{PolicyOverrides, PolicyVerdict, VisibilityDefault, WhyUnavailable};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 
@@ -29,7 +29,7 @@ fn activation(tenant: &str, agent: Option<&str>, tool: &str, enabled: bool) -> A
     }
 }
 
-async fn listed(stage: &Stage, token: &str, tier: Option<Tier>) -> Vec<String> {
+async fn listed(stage: &Stage, token: &str, tier: Option<VisibilityTier>) -> Vec<String> {
     let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
     let page = stage.kernel.list_tools(as_holder(token), &filter, tier).await.unwrap();
     page.tools.iter().map(|listed| listed.tool.id.to_string()).collect()
@@ -84,8 +84,8 @@ async fn two_tenants_and_three_agents_see_and_use_exactly_what_was_configured() 
         (&eve, "eve", vec!["writer".to_owned()], vec![("greet", WhyUnavailable::DisabledForAgent)]),
     ] {
         assert_eq!(listed(&stage, token, None).await, may, "{agent} lists");
-        assert_eq!(listed(&stage, token, Some(Tier::Agent)).await, may, "{agent} lists");
-        assert_eq!(listed(&stage, token, Some(Tier::Tenant)).await, both, "{agent}'s tenant has both");
+        assert_eq!(listed(&stage, token, Some(VisibilityTier::Agent)).await, may, "{agent} lists");
+        assert_eq!(listed(&stage, token, Some(VisibilityTier::Tenant)).await, both, "{agent}'s tenant has both");
         assert_eq!(found(&stage, token).await, may, "{agent} searches");
         for tool in &both {
             let expected = (!may.contains(tool)).then_some(ErrorCode::E3101);
@@ -98,7 +98,7 @@ async fn two_tenants_and_three_agents_see_and_use_exactly_what_was_configured() 
     let other = stage.kernel.unavailable_tools(as_holder(&ann), &"bob".parse().unwrap()).await.unwrap_err();
     assert_eq!(other.code, ErrorCode::E3207);
     let filter = ListFilter { page: 1, page_size: 10, ..ListFilter::default() };
-    let refused = stage.kernel.list_tools(as_holder(&ann), &filter, Some(Tier::Catalogue)).await.unwrap_err();
+    let refused = stage.kernel.list_tools(as_holder(&ann), &filter, Some(VisibilityTier::Catalogue)).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3206);
 }
 
@@ -150,7 +150,7 @@ async fn a_tenant_has_the_shared_tools_it_was_given_and_nothing_when_switched_of
         enabled: Some(enabled),
     };
     stage.kernel.put_tenants(admin(), &[wish(&["demo.*"], true)]).await.unwrap();
-    assert_eq!(listed(&stage, &agent, Some(Tier::Tenant)).await, ["demo.stats"]);
+    assert_eq!(listed(&stage, &agent, Some(VisibilityTier::Tenant)).await, ["demo.stats"]);
     assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3101));
     assert_eq!(unavailable(&stage, &agent, "agent-1").await, []);
     stage.kernel.put_tenants(admin(), &[wish(&["*"], false)]).await.unwrap();
@@ -357,7 +357,7 @@ async fn a_policy_about_time_is_asked_anew_as_time_passes() {
 
 #[tokio::test]
 async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
-    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
     let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
     let stage = Stage::with(Props { engine: Some(Arc::clone(&oracle)), ..Props::default() }).await;
     stage.publish(json!({})).await;
@@ -371,7 +371,7 @@ async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
     let undecided = stage.call_as(Some(&agent), call).await.unwrap_err().refusal;
     assert_eq!((undecided.code, undecided.retry_after_ms), (ErrorCode::E3205, Some(1000)));
     // Trouble is not remembered: the next call asks again.
-    let no = Verdict { allowed: false, reason: "not on Mondays".into(), ..yes };
+    let no = PolicyVerdict { allowed: false, reason: "not on Mondays".into(), ..yes };
     *oracle.0.lock().unwrap() = Ok(no);
     let refused = stage.call_as(Some(&agent), greet()).await.unwrap_err().refusal;
     assert_eq!(refused.code, ErrorCode::E3206);
@@ -381,9 +381,9 @@ async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
 
 #[tokio::test]
 async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
-    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
-    let no = Verdict { allowed: false, reason: "not any more".into(), ..yes.clone() };
-    for word in [Change::Decisions, Change::Lost] {
+    let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let no = PolicyVerdict { allowed: false, reason: "not any more".into(), ..yes.clone() };
+    for word in [BusChange::Decisions, BusChange::Lost] {
         let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
         let bus = Arc::new(MemoryBus::default());
         let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
@@ -394,7 +394,7 @@ async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
             assert_eq!(stage.code(&agent, "greet").await, None);
             *oracle.0.lock().unwrap() = Ok(no.clone());
             // Changes that say nothing of decisions leave them alone.
-            bus.publish(Change::Registry { generation: 1 }).await;
+            bus.publish(BusChange::Registry { generation: 1 }).await;
             tokio::task::yield_now().await;
             assert_eq!(stage.code(&agent, "greet").await, None);
             bus.publish(word.clone()).await;
@@ -413,7 +413,7 @@ async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
 
 #[tokio::test]
 async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() {
-    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
     let oracle = Arc::new(Oracle(Mutex::new(Ok(yes)), AtomicUsize::new(0)));
     let bus = Arc::new(MemoryBus::default());
     let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
@@ -442,7 +442,7 @@ async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() 
             }
         };
         let after = async |named: &[&str]| {
-            bus.publish(Change::DecisionsOf { subjects: named.iter().map(|name| name.parse().unwrap()).collect() })
+            bus.publish(BusChange::DecisionsOf { subjects: named.iter().map(|name| name.parse().unwrap()).collect() })
                 .await;
             turns().await;
             asked_about().await

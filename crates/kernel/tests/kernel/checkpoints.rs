@@ -12,10 +12,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
+    CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
+    SealedCheckpoint,
 };
-use gantry_kernel::ports::companion::Snapshot;
 use gantry_kernel::ports::registry_store::StoreError;
+use gantry_kernel::ports::tool_companion::ToolSnapshot;
 use policy::CallOwner;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
@@ -57,7 +58,7 @@ impl CheckpointStore for Shelf {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         self.answers()?;
         self.inner.save(checkpoint, fence, keep).await
     }
@@ -104,7 +105,7 @@ impl CheckpointStore for Shelf {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError> {
+    ) -> Result<PromoteOutcome, StoreError> {
         self.answers()?;
         self.inner.promote(tenant, invocation, id, keep, if_idle).await
     }
@@ -114,7 +115,7 @@ impl CheckpointStore for Shelf {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError> {
         self.answers()?;
         self.inner.settle(tenant, invocation, owner, fence, ending).await
@@ -188,7 +189,7 @@ fn call(change: Value) -> Value {
 }
 
 fn save(name: Option<&str>, state: Value) -> Move {
-    Move::Save(Snapshot::of(name, state))
+    Move::Save(ToolSnapshot::of(name, state))
 }
 
 fn answer() -> Act {
@@ -307,7 +308,7 @@ async fn too_much_state_is_refused_and_the_call_goes_on() {
     let scene = Scene::new().await;
     let large = json!("x".repeat(4 << 20));
     let binary =
-        Snapshot { binaries: BTreeMap::from([("b".into(), vec![0; 1 << 20])]), ..Snapshot::of(None, json!(1)) };
+        ToolSnapshot { binaries: BTreeMap::from([("b".into(), vec![0; 1 << 20])]), ..ToolSnapshot::of(None, json!(1)) };
     scene.act(vec![save(None, large.clone()), save(Some("n"), large), Move::Save(binary)], answer());
     scene.stage.call(call(json!({}))).await.unwrap();
     assert_eq!(scene.saved(), vec![Err(ErrorCode::E3906); 3]);

@@ -6,8 +6,10 @@ use async_trait::async_trait;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use gantry_kernel::Arrival;
-use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind};
+use gantry_kernel::IncomingCall;
+use gantry_kernel::ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion,
+};
 use gantry_kernel::registry::ListFilter;
 use policy::WhyUnavailable;
 use serde_json::{Value, json};
@@ -22,23 +24,23 @@ struct Echo {
 }
 
 #[async_trait]
-impl Audience for Echo {
-    fn progress(&self, progress: &Progress) {
+impl CallListener for Echo {
+    fn progress(&self, progress: &ToolProgress) {
         self.percents.lock().unwrap().extend(progress.percent);
     }
     fn log(&self, _: LogLevel, _: &str) {}
-    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        Ok(questions.into_iter().map(|q| Answer { key: q.key, value: q.parameters }).collect())
+    async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
+        Ok(questions.into_iter().map(|q| CallerAnswer { key: q.key, value: q.parameters }).collect())
     }
 }
 
-fn arrival(audience: Option<Arc<Echo>>, cancellation: CancellationToken) -> Arrival<'static> {
+fn arrival(audience: Option<Arc<Echo>>, cancellation: CancellationToken) -> IncomingCall<'static> {
     let audience = audience.map(|audience| audience as _);
-    Arrival { audience, cancellation, ..stage::arrival(Some(ADMIN), greet()) }
+    IncomingCall { audience, cancellation, ..stage::arrival(Some(ADMIN), greet()) }
 }
 
-fn question(key: &str, parameters: Value) -> Question {
-    Question { key: key.into(), kind: QuestionKind::Elicitation, parameters }
+fn question(key: &str, parameters: Value) -> ToolQuestion {
+    ToolQuestion { key: key.into(), kind: QuestionKind::Elicitation, parameters }
 }
 
 #[tokio::test]

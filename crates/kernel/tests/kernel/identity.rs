@@ -11,14 +11,14 @@ use gantry_kernel::ports::access_store::AccessStore as _;
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::key_source::KeySource;
 use gantry_kernel::{Actor, DelegationRequest, ExternalIssuer, RevocationRequest};
-use policy::{BearerSecret, Budget, Minter, NarrowingWish, Role, SigningKey};
+use policy::{BearerSecret, CallBudget, NarrowingRequest, Role, SigningKey, TokenMinter};
 use serde_json::{Value, json};
 
 use crate::stage::{Almanac, Billboard, Drawer, Props, START, Stage, admin, as_holder, mint_request};
 
 /// A token of another issuer.
 fn foreign(key: &SigningKey, change: Value) -> String {
-    let minter = Minter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
+    let minter = TokenMinter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
     minter.mint(&mint_request(change), key, "foreign-1".into(), START).unwrap().0
 }
 
@@ -84,7 +84,7 @@ async fn another_issuer_gives_no_roles_it_was_not_trusted_with() {
     let admin_token = foreign(&key, json!({ "roles": ["admin"], "tenant": "local" }));
     assert_eq!(stage.code(&admin_token, "greet").await, Some(ErrorCode::E3203));
     // Nor can it speak in this server's own name.
-    let forged = Minter::default().mint(&mint_request(json!({})), &key, "f".into(), START).unwrap().0;
+    let forged = TokenMinter::default().mint(&mint_request(json!({})), &key, "f".into(), START).unwrap().0;
     assert_eq!(stage.code(&forged, "greet").await, Some(ErrorCode::E3203));
     // Nor bring tenants into being.
     assert_eq!(stage.code(&foreign(&key, json!({ "tenant": "nowhere" })), "greet").await, Some(ErrorCode::E3206));
@@ -162,7 +162,7 @@ async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
     stage.mint(json!({ "sub": "did:example:bot" })).await;
     let wish = |tools: Value| DelegationRequest {
         sub: Some("did:example:bot".parse().unwrap()),
-        wish: NarrowingWish { tools: Some(serde_json::from_value(tools).unwrap()), ..NarrowingWish::default() },
+        wish: NarrowingRequest { tools: Some(serde_json::from_value(tools).unwrap()), ..NarrowingRequest::default() },
         ..DelegationRequest::default()
     };
     let wider = stage.kernel.delegate_token(as_holder(&user), &wish(json!([{ "tool_id": "*" }]))).await.unwrap_err();
@@ -245,10 +245,10 @@ async fn a_chain_has_an_end() {
 async fn a_budget_of_calls_is_shared_by_everything_delegated_from_it() {
     let stage = with_tenant(Props::default()).await;
     let parent = stage.mint(json!({ "budget": { "calls": 3 } })).await;
-    let wish = NarrowingWish { budget: Some(Budget { calls: Some(2) }), ..NarrowingWish::default() };
+    let wish = NarrowingRequest { budget: Some(CallBudget { calls: Some(2) }), ..NarrowingRequest::default() };
     let request = DelegationRequest { wish, ..DelegationRequest::default() };
     let child = stage.kernel.delegate_token(as_holder(&parent), &request).await.unwrap().token;
-    let wide = NarrowingWish { budget: Some(Budget { calls: Some(4) }), ..NarrowingWish::default() };
+    let wide = NarrowingRequest { budget: Some(CallBudget { calls: Some(4) }), ..NarrowingRequest::default() };
     let wide = DelegationRequest { wish: wide, ..DelegationRequest::default() };
     assert_eq!(stage.kernel.delegate_token(as_holder(&parent), &wide).await.unwrap_err().code, ErrorCode::E3206);
     assert_eq!(stage.code(&child, "greet").await, None);
@@ -278,7 +278,7 @@ async fn tokens_of_two_issuers_with_one_id_are_two_tokens_for_whoever_revokes_on
     let board = Arc::new(Billboard::default());
     *board.text.lock().unwrap() = Some(key_set(&[&key]));
     let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
-    let minter = Minter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
+    let minter = TokenMinter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
     let twins = async || {
         let ours = stage.mint(json!({})).await;
         let id = claims(&ours)["jti"].as_str().unwrap().to_owned();

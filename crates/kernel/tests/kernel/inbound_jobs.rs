@@ -8,12 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::inbound_jobs::{
-    Arrived, Attempt, CallOutParts, CallOutUrls, CallOuts, CallbackTaken, InboundJobs, InboundKind, InboundParts,
-    Stopped,
+    CallOutAttempt, CallOutParts, CallOutStop, CallOutUrls, CallOuts, CallbackTaken, InboundJobs, InboundKind,
+    InboundParts, InboundResult,
 };
 use gantry_kernel::ports::call_out::CallOutError;
 use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::secret_source::Secret;
+use gantry_kernel::ports::secret_source::SecretValue;
 use gantry_kernel::ports::workflow_runs::{RunState, WorkflowRuns as _};
 use gantry_kernel::webhooks::sign;
 use policy::{QstashReceiver, message_code};
@@ -41,7 +41,7 @@ impl DoorOfJobs {
         let (queue, receiver) = (Arc::new(Queue::default()), Receiver::answers(answers));
         let calls = Arc::new(CallOuts::new(CallOutParts {
             urls,
-            secret: Secret::new("shared"),
+            secret: SecretValue::new("shared"),
             calls: Arc::clone(&receiver) as _,
             runs: Arc::clone(&store) as _,
             webhooks: None,
@@ -66,11 +66,11 @@ impl DoorOfJobs {
     }
 
     async fn run(&self, kind: InboundKind, payload: &Value, is_last: bool) -> Result<Value, (ErrorCode, bool)> {
-        let ended = self.attempt(kind, payload, Attempt { is_last, waits: None }).await;
+        let ended = self.attempt(kind, payload, CallOutAttempt { is_last, waits: None }).await;
         ended.map_err(|stopped| (stopped.refusal.code, stopped.again))
     }
 
-    async fn attempt(&self, kind: InboundKind, payload: &Value, attempt: Attempt) -> Result<Value, Stopped> {
+    async fn attempt(&self, kind: InboundKind, payload: &Value, attempt: CallOutAttempt) -> Result<Value, CallOutStop> {
         let job = (&TenantId::home(), JOB.parse::<InvocationId>().unwrap());
         self.door.calls().run(kind, job, payload, attempt).await.map(|ended| ended.result)
     }
@@ -104,10 +104,14 @@ async fn a_genuine_message_is_queued_once_under_either_key() {
         let signed = signature(key, "generate_embedding", token, EMBEDDING);
         jobs.door.take("generate_embedding", &signed, message, EMBEDDING.as_bytes()).await.unwrap()
     };
-    assert_eq!(take(b"current", "jwt_1", Some("msg_1")).await, Arrived::Queued);
-    assert_eq!(take(b"next", "jwt_2", Some("msg_1")).await, Arrived::Again, "sent again by the queue");
-    assert_eq!(take(b"current", "jwt_1", Some("msg_9")).await, Arrived::Again, "caught, and sent under another id");
-    assert_eq!(take(b"next", "jwt_3", None).await, Arrived::Queued);
+    assert_eq!(take(b"current", "jwt_1", Some("msg_1")).await, InboundResult::Queued);
+    assert_eq!(take(b"next", "jwt_2", Some("msg_1")).await, InboundResult::Again, "sent again by the queue");
+    assert_eq!(
+        take(b"current", "jwt_1", Some("msg_9")).await,
+        InboundResult::Again,
+        "caught, and sent under another id"
+    );
+    assert_eq!(take(b"next", "jwt_3", None).await, InboundResult::Queued);
     let queued = jobs.queue.0.lock().unwrap();
     assert_eq!(queued.len(), 2);
     assert_eq!((queued[0].kind, &queued[0].payload["id"]), ("generate_embedding", &json!("m1")));
@@ -246,7 +250,7 @@ async fn a_workflow_that_goes_on_is_waited_for_and_at_last_nobody_knows() {
     let payload = json!({ "workflowId": "wf-1", "input": {} });
     let jobs = DoorOfJobs::all([Ok((202, json!({})))]);
     let attempt = async |waits| {
-        let attempt = Attempt { is_last: true, waits };
+        let attempt = CallOutAttempt { is_last: true, waits };
         jobs.attempt(InboundKind::ExecuteWorkflow, &payload, attempt).await.unwrap_err()
     };
     let (since, first) = attempt(None).await.waits.unwrap();
@@ -272,12 +276,12 @@ async fn a_key_of_a_workflow_is_claimed_with_its_message() {
     let seven = r#"{"workflowId":"pay","input":{"order":7},"idempotencyKey":"k"}"#;
     let eight = seven.replace('7', "8");
     let (other_key, other_flow) = (seven.replace("\"k\"", "\"l\""), seven.replace("pay", "refund"));
-    assert_eq!(take("jwt_1", "m1", seven).await, Ok(Arrived::Queued));
-    assert_eq!(take("jwt_2", "m2", seven).await, Ok(Arrived::Again), "another message with the key");
+    assert_eq!(take("jwt_1", "m1", seven).await, Ok(InboundResult::Queued));
+    assert_eq!(take("jwt_2", "m2", seven).await, Ok(InboundResult::Again), "another message with the key");
     assert_eq!(take("jwt_3", "m3", &eight).await, Err(ErrorCode::E3410));
-    assert_eq!(take("jwt_4", "m1", &other_key).await, Ok(Arrived::Again), "the message came before");
-    assert_eq!(take("jwt_5", "m5", &other_key).await, Ok(Arrived::Queued));
-    assert_eq!(take("jwt_6", "m6", &other_flow).await, Ok(Arrived::Queued), "keys belong to their workflow");
+    assert_eq!(take("jwt_4", "m1", &other_key).await, Ok(InboundResult::Again), "the message came before");
+    assert_eq!(take("jwt_5", "m5", &other_key).await, Ok(InboundResult::Queued));
+    assert_eq!(take("jwt_6", "m6", &other_flow).await, Ok(InboundResult::Queued), "keys belong to their workflow");
     assert_eq!(jobs.queue.0.lock().unwrap().len(), 3);
 }
 
@@ -285,12 +289,13 @@ async fn a_key_of_a_workflow_is_claimed_with_its_message() {
 async fn a_workflow_calls_back_once_and_only_if_it_proves_itself() {
     let payload = json!({ "workflowId": "wf-1", "input": {} });
     let jobs = DoorOfJobs::all([Ok((202, json!({})))]);
-    let goes_on = jobs.attempt(InboundKind::ExecuteWorkflow, &payload, Attempt::default()).await.unwrap_err();
+    let goes_on = jobs.attempt(InboundKind::ExecuteWorkflow, &payload, CallOutAttempt::default()).await.unwrap_err();
     assert!(goes_on.waits.is_some());
     let body = json!({ "invocationId": JOB, "status": "success", "output": { "n": 2 } }).to_string();
     let home = TenantId::home();
-    let attempt = Attempt { is_last: false, waits: goes_on.waits.map(|(waits, _)| waits) };
-    let signed = |secret: &str, body: &str| sign(&[Secret::new(secret).unwrap()], jobs.clock.now(), body.as_bytes());
+    let attempt = CallOutAttempt { is_last: false, waits: goes_on.waits.map(|(waits, _)| waits) };
+    let signed =
+        |secret: &str, body: &str| sign(&[SecretValue::new(secret).unwrap()], jobs.clock.now(), body.as_bytes());
     let back = async |signature: &str, body: &str| {
         jobs.door.called_back(signature, body.as_bytes()).await.map_err(|refusal| refusal.code)
     };

@@ -7,15 +7,19 @@ use std::time::Duration;
 use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
-use gantry_kernel::jobs::{Accepted, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers};
+use gantry_kernel::jobs::{
+    AcceptedCall, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers,
+};
 use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
 use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind};
 use gantry_kernel::ports::job_store::{
-    Enqueued, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
+    EnqueueOutcome, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
 };
-use gantry_kernel::resilience::{Move, ResilienceSettings};
-use gantry_kernel::{Arrival, DelegationRequest, Failed, ResourceEnvelope, RevocationRequest};
+use gantry_kernel::ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion,
+};
+use gantry_kernel::resilience::{ManualMove, ResilienceSettings};
+use gantry_kernel::{DelegationRequest, FailedCall, IncomingCall, ResourceEnvelope, RevocationRequest};
 use policy::BearerSecret;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
@@ -68,7 +72,7 @@ impl Backstage {
         tokio::spawn(Workers::new(jobs).run(self.stop.clone()));
     }
 
-    pub(crate) async fn submit_as(&self, secret: &str, change: Value) -> Result<Accepted, Box<Failed>> {
+    pub(crate) async fn submit_as(&self, secret: &str, change: Value) -> Result<AcceptedCall, Box<FailedCall>> {
         let mut request = greet();
         request["execution_options"] = json!({ "async_mode": true });
         for (member, value) in change.as_object().unwrap() {
@@ -76,7 +80,7 @@ impl Backstage {
         }
         let request: InvokeRequest = serde_json::from_value(request).unwrap();
         assert!(Jobs::wants_background(&request));
-        let arrival = Arrival {
+        let arrival = IncomingCall {
             credential: Some(BearerSecret(secret)),
             source: None,
             request,
@@ -89,7 +93,7 @@ impl Backstage {
     }
 
     /// Begins a call as a job, for a caller that is there to be asked.
-    async fn start(&self, parameters: Value, audience: Arc<dyn Audience>) -> Result<Accepted, Box<Failed>> {
+    async fn start(&self, parameters: Value, audience: Arc<dyn CallListener>) -> Result<AcceptedCall, Box<FailedCall>> {
         self.start_as(ADMIN, parameters, audience).await
     }
 
@@ -97,11 +101,11 @@ impl Backstage {
         &self,
         secret: &str,
         parameters: Value,
-        audience: Arc<dyn Audience>,
-    ) -> Result<Accepted, Box<Failed>> {
+        audience: Arc<dyn CallListener>,
+    ) -> Result<AcceptedCall, Box<FailedCall>> {
         let mut request = greet();
         request["parameters"] = parameters;
-        let arrival = Arrival {
+        let arrival = IncomingCall {
             credential: Some(BearerSecret(secret)),
             source: None,
             request: serde_json::from_value(request).unwrap(),
@@ -177,7 +181,7 @@ pub(crate) fn code(view: &InvocationView) -> &str {
     view.record.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or("")
 }
 
-fn refused(outcome: Result<Accepted, Box<Failed>>) -> ErrorCode {
+fn refused(outcome: Result<AcceptedCall, Box<FailedCall>>) -> ErrorCode {
     outcome.unwrap_err().refusal.code
 }
 
@@ -266,21 +270,24 @@ async fn one_idempotency_key_is_one_job_and_other_parameters_are_a_conflict() {
 struct Willing;
 
 #[async_trait::async_trait]
-impl Audience for Willing {
-    fn progress(&self, _: &Progress) {}
+impl CallListener for Willing {
+    fn progress(&self, _: &ToolProgress) {}
     fn log(&self, _: LogLevel, _: &str) {}
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         vec![(QuestionKind::Elicitation, json!({}))]
     }
-    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        Ok(questions.into_iter().map(|question| Answer { value: json!(question.key), key: question.key }).collect())
+    async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
+        Ok(questions
+            .into_iter()
+            .map(|question| CallerAnswer { value: json!(question.key), key: question.key })
+            .collect())
     }
 }
 
 #[tokio::test]
 async fn a_call_that_is_a_job_from_its_beginning_needs_no_worker_and_can_ask_its_caller() {
     let stage = Backstage::new().await;
-    let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: json!({}) };
+    let question = ToolQuestion { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: json!({}) };
     stage.act(Act::Ask(vec![question]));
     let accepted = stage.start(json!({ "name": "Ada" }), Arc::new(Willing)).await.unwrap();
     assert_eq!(accepted.status, InvocationStatus::Running);
@@ -546,8 +553,12 @@ async fn what_follows_from_accepted_work_finds_room_in_a_queue_that_is_full_of_n
         };
         stage.jobs.enqueue(job).await.unwrap()
     };
-    assert_eq!((enqueue(false).await, enqueue(false).await), (Enqueued::New, Enqueued::Full));
-    assert_eq!((enqueue(true).await, enqueue(true).await), (Enqueued::New, Enqueued::Full), "and that room has an end");
+    assert_eq!((enqueue(false).await, enqueue(false).await), (EnqueueOutcome::New, EnqueueOutcome::Full));
+    assert_eq!(
+        (enqueue(true).await, enqueue(true).await),
+        (EnqueueOutcome::New, EnqueueOutcome::Full),
+        "and that room has an end"
+    );
 }
 
 #[tokio::test]
@@ -568,7 +579,7 @@ async fn other_kinds_are_done_by_their_handlers_under_the_server_s_own_name() {
     };
     assert_eq!(stage.jobs.enqueue(job("unheard_of")).await.unwrap_err().code, ErrorCode::E3010);
     stage.work();
-    assert_eq!(stage.jobs.enqueue(job("errand")).await.unwrap(), Enqueued::New);
+    assert_eq!(stage.jobs.enqueue(job("errand")).await.unwrap(), EnqueueOutcome::New);
     let acme = JobFilter { tenant: Some("acme".parse().unwrap()), ..JobFilter::default() };
     let listed = stage.jobs.list(admin(), acme, None, 10).await.unwrap();
     let id = listed.jobs[0].1.key.id;
@@ -744,7 +755,7 @@ async fn a_job_whose_service_is_left_alone_is_put_back_with_the_pause_that_was_a
     change["external_service"] = json!("mail");
     let stage = Backstage::on(Stage::with(props).await, JobsSettings::default(), change, Vec::new()).await;
     let breaker = "mail".parse().unwrap();
-    stage.kernel.move_breaker(admin(), &breaker, Move::ForceOpen).await.unwrap();
+    stage.kernel.move_breaker(admin(), &breaker, ManualMove::ForceOpen).await.unwrap();
     let id = stage.submit(json!({})).await;
     stage.work();
     let view = stage.until_in_time(id, |view| view.record.state == JobState::Delayed).await;
@@ -753,7 +764,7 @@ async fn a_job_whose_service_is_left_alone_is_put_back_with_the_pause_that_was_a
     assert!(error["message"].as_str().unwrap().contains("by hand"), "{error}");
     let asked = error["retry_after_ms"].as_i64().unwrap();
     assert!(view.record.due_at.0 - stage.clock.now.load(Ordering::SeqCst) >= asked, "at least the pause asked for");
-    stage.kernel.move_breaker(admin(), &breaker, Move::Close).await.unwrap();
+    stage.kernel.move_breaker(admin(), &breaker, ManualMove::Close).await.unwrap();
     let view = stage.until_in_time(id, ended).await;
     assert_eq!((view.status, view.record.attempts), (InvocationStatus::Success, 1));
     assert_eq!(view.result.unwrap()["invocation_id"], json!(id), "under its own id");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::InvocationId;
-use gantry_kernel::Recovered;
+use gantry_kernel::RecoveryReport;
 use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
 use gantry_kernel::ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
 use serde_json::{Value, json};
@@ -465,7 +465,7 @@ async fn an_end_that_comes_after_its_call_was_given_up_is_dropped() {
     let unknown = Settlement { state: EntryState::Unknown, outcome };
     stage.store.settle(failed.invocation_id, lapsed[0].fence, unknown).await.unwrap();
     blotter.cannot_settle.store(false, Ordering::SeqCst);
-    assert_eq!(stage.kernel.recover().await.unwrap(), Recovered::default());
+    assert_eq!(stage.kernel.recover().await.unwrap(), RecoveryReport::default());
     let line = stage.kernel.ledger_line(admin(), failed.invocation_id).await.unwrap();
     assert_eq!(line.state, EntryState::Unknown);
     assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
@@ -487,7 +487,7 @@ async fn whoever_could_not_reach_the_store_gives_others_the_time_of_a_lease() {
         stage.step(60);
         assert!(stage.kernel.books().renew().await.is_err());
         blotter.cannot_renew.store(false, Ordering::SeqCst);
-        assert_eq!(stage.kernel.recover().await.unwrap(), Recovered::default(), "not yet");
+        assert_eq!(stage.kernel.recover().await.unwrap(), RecoveryReport::default(), "not yet");
         stage.step(16);
         assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1, "whoever is not back by now is gone");
     };

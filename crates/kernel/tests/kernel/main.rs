@@ -15,7 +15,7 @@ mod ledger;
 mod offerings;
 mod rate_limits;
 mod resilience;
-mod resolving;
+mod resolution;
 mod stage;
 mod untrusted;
 mod way_of_a_call;

@@ -8,11 +8,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use gantry_kernel::DelegationRequest;
 use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::companion::Companion;
 use gantry_kernel::ports::offerings::{
-    NothingOffered, Offering, OfferingCaller, OfferingChange, OfferingNews, OfferingRequest, OfferingServer, Offerings,
-    Watch,
+    NothingOffered, OfferingCaller, OfferingChange, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer,
+    Offerings, ResourceWatch,
 };
+use gantry_kernel::ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, broadcast};
 
@@ -34,7 +34,7 @@ impl Offerings for Shelf {
         };
         if tenant.is_home() { vec![server("notes"), server("broken")] } else { Vec::new() }
     }
-    async fn list(&self, _: &TenantId, server: &str, _: Offering) -> Result<Vec<Value>, Refusal> {
+    async fn list(&self, _: &TenantId, server: &str, _: OfferingKind) -> Result<Vec<Value>, Refusal> {
         match server {
             "notes" => Ok(vec![json!({ "uri": "note://1", "name": "one" })]),
             _ => Err(Refusal::new(ErrorCode::E3502, "it is broken")),
@@ -46,14 +46,14 @@ impl Offerings for Shelf {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        _: &Arc<dyn Companion>,
+        _: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         Ok(json!({ "server": server, "method": request.method(), "parameters": parameters }))
     }
-    async fn watch(&self, _: &OfferingCaller, _: &str, _: &str) -> Result<Watch, Refusal> {
-        Ok(Watch::until(|| {}))
+    async fn watch(&self, _: &OfferingCaller, _: &str, _: &str) -> Result<ResourceWatch, Refusal> {
+        Ok(ResourceWatch::until(|| {}))
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
         NothingOffered.news()
     }
 }
@@ -64,9 +64,10 @@ async fn stage() -> Stage {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_does_not_hide_its_neighbours() {
-    let listed = stage().await.kernel.offered(admin(), Offering::Resources, |_| true).await.unwrap();
+    let listed = stage().await.kernel.offered(admin(), OfferingKind::Resources, |_| true).await.unwrap();
     assert_eq!(listed.len(), 1);
-    let of_another = stage().await.kernel.offered(admin(), Offering::Resources, |server| server.name == "other").await;
+    let of_another =
+        stage().await.kernel.offered(admin(), OfferingKind::Resources, |server| server.name == "other").await;
     assert_eq!(of_another.unwrap().len(), 0, "only what is wanted is asked");
     assert_eq!((listed[0].server.as_str(), &listed[0].item["uri"]), ("notes", &json!("note://1")));
 }
@@ -79,9 +80,12 @@ async fn resources_and_prompts_are_named_by_tokens_like_tools() {
     let stranger = stage.mint(json!({ "tenant": "local", "sub": "agent-2", "tools": [{ "tool_id": "greet" }] })).await;
     let elsewhere = stage.mint(json!({ "tenant": "acme", "sub": "agent-3" })).await;
     for (token, resources, prompts) in [(&reader, 1, 0), (&stranger, 0, 0), (&elsewhere, 0, 0)] {
-        let seen = stage.kernel.offered(as_holder(token), Offering::Resources, |_| true).await.unwrap().len();
+        let seen = stage.kernel.offered(as_holder(token), OfferingKind::Resources, |_| true).await.unwrap().len();
         assert_eq!(seen, resources);
-        assert_eq!(stage.kernel.offered(as_holder(token), Offering::Prompts, |_| true).await.unwrap().len(), prompts);
+        assert_eq!(
+            stage.kernel.offered(as_holder(token), OfferingKind::Prompts, |_| true).await.unwrap().len(),
+            prompts
+        );
         let read = |request| stage.kernel.ask_offering(as_holder(token), "notes", request, json!({}), None);
         assert_eq!(read(OfferingRequest::ReadResource).await.is_ok(), resources == 1);
         assert_eq!(read(OfferingRequest::GetPrompt).await.map_err(|r| r.code), Err(ErrorCode::E3008));
@@ -138,7 +142,7 @@ struct Counted {
     listed: AtomicUsize,
     askers: Mutex<Vec<(String, String)>>,
     gate: Semaphore,
-    news: broadcast::Sender<OfferingNews>,
+    news: broadcast::Sender<OfferingNotice>,
 }
 
 impl Counted {
@@ -161,7 +165,7 @@ impl Offerings for Counted {
     fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer> {
         Shelf.servers(tenant).into_iter().filter(|server| server.name == "notes").collect()
     }
-    async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal> {
+    async fn list(&self, tenant: &TenantId, server: &str, what: OfferingKind) -> Result<Vec<Value>, Refusal> {
         self.listed.fetch_add(1, Ordering::SeqCst);
         self.wait().await;
         Shelf.list(tenant, server, what).await
@@ -172,17 +176,17 @@ impl Offerings for Counted {
         _: &str,
         _: OfferingRequest,
         _: Value,
-        _: &Arc<dyn Companion>,
+        _: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         self.askers.lock().unwrap().push((caller.tenant.to_string(), caller.agent.to_string()));
         self.wait().await;
         Ok(json!({}))
     }
-    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<ResourceWatch, Refusal> {
         self.askers.lock().unwrap().push((caller.tenant.to_string(), caller.agent.to_string()));
         Shelf.watch(caller, server, uri).await
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
         self.news.subscribe()
     }
 }
@@ -199,7 +203,7 @@ async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
     let poor = json!({ "tenant": "local", "sub": "poor", "budget": { "calls": 1 } });
     let (poor, other) = (stage.mint(poor).await, stage.mint(json!({ "tenant": "local", "sub": "other" })).await);
     let list = async |token: &str| {
-        let listed = stage.kernel.offered(as_holder(token), Offering::Resources, |_| true).await.unwrap();
+        let listed = stage.kernel.offered(as_holder(token), OfferingKind::Resources, |_| true).await.unwrap();
         assert_eq!(listed.len(), 1);
     };
     for _ in 0..50 {
@@ -207,9 +211,9 @@ async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
         list(&other).await;
     }
     assert_eq!(server.listed(), 1, "one answer is everybody's of the tenant");
-    stage.kernel.offered(as_holder(&poor), Offering::Prompts, |_| true).await.unwrap();
+    stage.kernel.offered(as_holder(&poor), OfferingKind::Prompts, |_| true).await.unwrap();
     assert_eq!(server.listed(), 2, "and of one kind");
-    let change = |change| OfferingNews { tenant: None, server: "notes".into(), change };
+    let change = |change| OfferingNotice { tenant: None, server: "notes".into(), change };
     server.news.send(change(OfferingChange::Resources)).unwrap();
     list(&poor).await;
     list(&poor).await;
@@ -226,7 +230,7 @@ async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
 async fn whoever_hangs_up_has_not_bought_another_question() {
     let (stage, server) = counted(0).await;
     for _ in 0..20 {
-        let mut listing = Box::pin(stage.kernel.offered(admin(), Offering::Resources, |_| true));
+        let mut listing = Box::pin(stage.kernel.offered(admin(), OfferingKind::Resources, |_| true));
         // Until the server is asked, and no longer.
         while server.listed() == 0 {
             assert!(futures_util::poll!(&mut listing).is_pending());
@@ -235,7 +239,7 @@ async fn whoever_hangs_up_has_not_bought_another_question() {
         assert!(futures_util::poll!(&mut listing).is_pending());
     }
     server.gate.add_permits(1);
-    assert_eq!(stage.kernel.offered(admin(), Offering::Resources, |_| true).await.unwrap().len(), 1);
+    assert_eq!(stage.kernel.offered(admin(), OfferingKind::Resources, |_| true).await.unwrap().len(), 1);
     assert_eq!(server.listed(), 1);
 }
 

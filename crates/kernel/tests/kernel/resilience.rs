@@ -6,7 +6,7 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::breaker_history::HistoryQuery;
 use gantry_kernel::ports::shared_state::{BreakerKey, BreakerQuery};
-use gantry_kernel::resilience::{BreakerMode, Move, Quota, ResilienceSettings};
+use gantry_kernel::resilience::{BreakerMode, ManualMove, RateQuota, ResilienceSettings};
 use serde_json::{Value, json};
 
 use super::stage::{Act, Props, Stage, admin, as_holder};
@@ -117,9 +117,9 @@ async fn a_call_with_effects_that_the_breaker_refuses_leaves_nothing_behind() {
             "idempotency": {}, "compensation_tool_id": "mail" })))
         .await;
     let key: BreakerKey = "mail".parse().unwrap();
-    stage.kernel.move_breaker(admin(), &key, Move::ForceOpen).await.unwrap();
+    stage.kernel.move_breaker(admin(), &key, ManualMove::ForceOpen).await.unwrap();
     assert_eq!(stage.refusal(keyed("pay", "k-1")).await, ErrorCode::E3501);
-    stage.kernel.move_breaker(admin(), &key, Move::Close).await.unwrap();
+    stage.kernel.move_breaker(admin(), &key, ManualMove::Close).await.unwrap();
     let done = stage.call(keyed("pay", "k-1")).await.unwrap();
     assert!(!done.cached, "the key was free");
     assert_eq!(stage.runs(), 1);
@@ -193,7 +193,7 @@ async fn what_must_not_happen_twice_is_tried_again_only_if_surely_nothing_happen
 #[tokio::test]
 async fn the_budget_of_retries_is_shared_by_everybody() {
     let settings = ResilienceSettings {
-        retry_budget: Some(Quota::new(1, Duration::from_mins(1)).unwrap()),
+        retry_budget: Some(RateQuota::new(1, Duration::from_mins(1)).unwrap()),
         ..ResilienceSettings::default()
     };
     let stage = stage(settings).await;
@@ -242,7 +242,7 @@ async fn a_user_may_call_a_tool_as_often_as_its_manifest_says() {
 
 #[tokio::test]
 async fn limits_of_installation_tenant_and_service_are_taken_together() {
-    let minute = |limit| Some(Quota::new(limit, Duration::from_mins(1)).unwrap());
+    let minute = |limit| Some(RateQuota::new(limit, Duration::from_mins(1)).unwrap());
     let settings = ResilienceSettings {
         platform_quota: minute(8),
         tenant_quota: minute(5),
@@ -277,25 +277,25 @@ async fn moves_by_hand_are_for_operators_of_the_tenant_and_are_recorded() {
     let stage = stage(ResilienceSettings::default()).await;
     let key: BreakerKey = "mail".parse().unwrap();
     let agent = stage.mint(json!({ "tenant": "local" })).await;
-    let refused = stage.kernel.move_breaker(as_holder(&agent), &key, Move::ForceOpen).await.unwrap_err();
+    let refused = stage.kernel.move_breaker(as_holder(&agent), &key, ManualMove::ForceOpen).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3206);
     let operator = stage.mint(json!({ "tenant": "acme", "roles": ["operator"] })).await;
-    let refused = stage.kernel.move_breaker(as_holder(&operator), &key, Move::ForceOpen).await.unwrap_err();
+    let refused = stage.kernel.move_breaker(as_holder(&operator), &key, ManualMove::ForceOpen).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3206, "the breaker is not that tenant's");
     let own: BreakerKey = "acme/mail".parse().unwrap();
-    let refused = stage.kernel.move_breaker(as_holder(&operator), &own, Move::Close).await.unwrap_err();
+    let refused = stage.kernel.move_breaker(as_holder(&operator), &own, ManualMove::Close).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3008, "what is not there cannot be closed");
-    stage.kernel.move_breaker(as_holder(&operator), &own, Move::ForceOpen).await.unwrap();
+    stage.kernel.move_breaker(as_holder(&operator), &own, ManualMove::ForceOpen).await.unwrap();
     let seen = stage.kernel.breakers(as_holder(&operator), None, BreakerQuery { limit: 10, ..BreakerQuery::default() });
     let seen: Vec<String> = seen.await.unwrap().iter().map(|report| report.key.to_string()).collect();
     assert_eq!(seen, ["acme/mail"]);
 
-    let report = stage.kernel.move_breaker(admin(), &key, Move::ForceOpen).await.unwrap();
+    let report = stage.kernel.move_breaker(admin(), &key, ManualMove::ForceOpen).await.unwrap();
     assert_eq!(report.snapshot.mode, BreakerMode::ForcedOpen);
     assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3501);
-    stage.kernel.move_breaker(admin(), &key, Move::Reset).await.unwrap();
+    stage.kernel.move_breaker(admin(), &key, ManualMove::Reset).await.unwrap();
     stage.call(call("mail")).await.unwrap();
-    let refused = stage.kernel.move_breaker(admin(), &key, Move::HalfOpen).await.unwrap_err();
+    let refused = stage.kernel.move_breaker(admin(), &key, ManualMove::HalfOpen).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3408);
     let records = stage.all_records().await;
     let notes: Vec<&str> = records
@@ -354,7 +354,7 @@ async fn a_service_that_fails_for_one_guest_is_left_alone_by_that_guest() {
     // Its own people can look at its breaker, and close it.
     let boss = stage.mint(json!({ "tenant": "mallory", "roles": ["operator"] })).await;
     let key: BreakerKey = "mallory/mail".parse().unwrap();
-    stage.kernel.move_breaker(as_holder(&boss), &key, Move::Close).await.unwrap();
+    stage.kernel.move_breaker(as_holder(&boss), &key, ManualMove::Close).await.unwrap();
     assert_eq!(stage.code(&mallory, "mail").await, None);
 }
 
@@ -437,11 +437,11 @@ fn text(said: &str) -> Act {
 }
 
 async fn open(stage: &Stage) {
-    stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), Move::ForceOpen).await.unwrap();
+    stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::ForceOpen).await.unwrap();
 }
 
 async fn close(stage: &Stage) {
-    stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), Move::Close).await.unwrap();
+    stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::Close).await.unwrap();
 }
 
 #[tokio::test]
@@ -634,7 +634,7 @@ async fn when_every_address_is_left_alone_the_call_is_refused_with_the_soonest_t
     says(&stage, answer());
     stage.call(call("read")).await.unwrap();
     for breaker in ["mail@a:1", "mail@b:1", "mail@c:1"] {
-        stage.kernel.move_breaker(admin(), &breaker.parse().unwrap(), Move::ForceOpen).await.unwrap();
+        stage.kernel.move_breaker(admin(), &breaker.parse().unwrap(), ManualMove::ForceOpen).await.unwrap();
     }
     assert!(stage.call(call("read")).await.unwrap().execution_metadata.stale.is_some());
 }

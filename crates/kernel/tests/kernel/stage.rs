@@ -17,29 +17,30 @@ use gantry_kernel::insights::{InsightParts, Insights};
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::checkpoint_store::CheckpointStore;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::companion::{self, LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
 use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::ledger::{
-    Begun, Entry, EntryFilter, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+    BeginOutcome, EntryFilter, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome, SettleOutcome,
+    Settlement,
 };
-use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
+use gantry_kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
 use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::ports::redactor::{RedactError, Redactor};
 use gantry_kernel::ports::registry_store::StoreError;
+use gantry_kernel::ports::tool_companion::{self, LogLevel, ToolProgress};
 use gantry_kernel::registry::{Registry, ToolVersion};
 use gantry_kernel::resilience::{Resilience, ResilienceSettings};
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer,
-    Failed, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle,
-    ResolvedLimits, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, FailedCall,
+    Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder,
+    RecorderHandle, ResolvedLimits, ResourceEnvelope, TokenIssuer,
 };
-use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
-use redaction::{Additions, Description, Engine, Part};
+use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
+use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::{Value, json};
 use shared_state::{MemoryBus, MemoryState};
 use store::memory::MemoryStore;
@@ -132,7 +133,7 @@ pub(crate) enum Act {
     /// Tells and asks all it can, and answers with what it was answered.
     Chat,
     /// Asks the caller, and answers with the answers.
-    Ask(Vec<companion::Question>),
+    Ask(Vec<tool_companion::ToolQuestion>),
     Hang,
     /// Answers once it is told to.
     Wait(Arc<Notify>, Value),
@@ -147,7 +148,7 @@ pub(crate) enum Act {
 /// What a tool does while it works.
 #[derive(Debug, Clone)]
 pub(crate) enum Move {
-    Save(companion::Snapshot),
+    Save(tool_companion::ToolSnapshot),
     Progress(f64, &'static str),
     /// Seconds pass.
     Work(i64),
@@ -217,10 +218,11 @@ impl Executor for Puppet {
             Act::Chat => {
                 let companion = call.companion;
                 for percent in 0..1_000 {
-                    companion.progress(Progress { percent: Some(f64::from(percent)), ..Progress::default() });
+                    companion.progress(ToolProgress { percent: Some(f64::from(percent)), ..ToolProgress::default() });
                 }
                 companion.log(LogLevel::Warn, "this one is too much");
-                let checkpoint = companion.checkpoint(companion::Snapshot::of(None, json!({}))).await.unwrap_err();
+                let checkpoint =
+                    companion.checkpoint(tool_companion::ToolSnapshot::of(None, json!({}))).await.unwrap_err();
                 let document = companion.document("spec").await.unwrap_err();
                 Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
             }
@@ -239,17 +241,17 @@ impl Executor for Puppet {
 }
 
 impl Puppet {
-    async fn keep(&self, companion: &dyn companion::Companion, moves: Vec<Move>) {
+    async fn keep(&self, companion: &dyn tool_companion::ToolCompanion, moves: Vec<Move>) {
         for one in moves {
             match one {
                 Move::Save(snapshot) => {
                     let saved = companion.checkpoint(snapshot).await.map_err(|refusal| refusal.code);
                     self.saved.lock().unwrap().push(saved);
                 }
-                Move::Progress(percent, phase) => companion.progress(Progress {
+                Move::Progress(percent, phase) => companion.progress(ToolProgress {
                     percent: Some(percent),
                     phase: Some(phase.into()),
-                    ..Progress::default()
+                    ..ToolProgress::default()
                 }),
                 Move::Work(seconds) => {
                     self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
@@ -299,7 +301,7 @@ pub(crate) struct Tally(pub(crate) Mutex<Vec<End>>, pub(crate) Mutex<Vec<bool>>,
 pub(crate) type End = (Option<String>, InvocationStatus, Option<ErrorCode>);
 
 impl Observer for Tally {
-    fn invocation_finished(&self, event: &Finished<'_>) {
+    fn invocation_finished(&self, event: &FinishedCall<'_>) {
         self.0.lock().unwrap().push((event.tool.map(ToString::to_string), event.status, event.code));
     }
     fn registry_swapped(&self, _: usize, _: usize) {}
@@ -310,7 +312,7 @@ impl Observer for Tally {
     }
     fn authentication_failed(&self, _: ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
-    fn tool_spoke(&self, event: &Spoken<'_>) {
+    fn tool_spoke(&self, event: &ToolSpeech<'_>) {
         self.2.lock().unwrap().push(format!("{:?}", event.words));
     }
 }
@@ -346,11 +348,11 @@ impl KeySource for Billboard {
 
 /// An outside engine that says what the test wants.
 #[derive(Debug)]
-pub(crate) struct Oracle(pub(crate) Mutex<Result<Verdict, ()>>, pub(crate) AtomicUsize);
+pub(crate) struct Oracle(pub(crate) Mutex<Result<PolicyVerdict, ()>>, pub(crate) AtomicUsize);
 
 #[async_trait::async_trait]
 impl PolicyEngine for Oracle {
-    async fn decide(&self, _: &Question<'_>) -> Result<Verdict, EngineError> {
+    async fn decide(&self, _: &PolicyQuestion<'_>) -> Result<PolicyVerdict, EngineError> {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.lock().unwrap().clone().map_err(|()| EngineError("it is down".into()))
     }
@@ -402,7 +404,7 @@ impl Ledger for Blotter {
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
         self.ledger().retire(owner).await
     }
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError> {
         blot(&self.cannot_begin)?;
         let begun = self.ledger().begin(intent).await;
         if let Some(told) = &self.tells_late {
@@ -410,20 +412,30 @@ impl Ledger for Blotter {
         }
         begun
     }
-    async fn settle(&self, id: InvocationId, fence: Fence, end: Settlement) -> Result<Settled, StoreError> {
+    async fn settle(
+        &self,
+        id: InvocationId,
+        fence: FencingToken,
+        end: Settlement,
+    ) -> Result<SettleOutcome, StoreError> {
         blot(&self.cannot_settle)?;
         self.ledger().settle(id, fence, end).await
     }
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         self.ledger().lapsed(most).await
     }
-    async fn find(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<Entry>, StoreError> {
+    async fn find(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<LedgerEntry>, StoreError> {
         self.ledger().find(tenant, id).await
     }
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         self.ledger().list(filter, most).await
     }
-    async fn resolve(&self, tenant: &TenantId, id: InvocationId, end: Settlement) -> Result<Resolved, StoreError> {
+    async fn resolve(
+        &self,
+        tenant: &TenantId,
+        id: InvocationId,
+        end: Settlement,
+    ) -> Result<ResolveOutcome, StoreError> {
         self.ledger().resolve(tenant, id, end).await
     }
     async fn release(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
@@ -506,7 +518,8 @@ impl Stage {
             }
             None => Arc::clone(&store) as _,
         };
-        let books = Bookkeeper::new(ledger, Arc::clone(&clock), &CountingEntropy::default(), Arc::clone(&tally) as _);
+        let books =
+            LedgerService::new(ledger, Arc::clone(&clock), &CountingEntropy::default(), Arc::clone(&tally) as _);
         let registry = Registry::open(
             Arc::clone(&store) as _,
             Arc::clone(&store) as _,
@@ -515,7 +528,7 @@ impl Stage {
         )
         .await
         .unwrap();
-        let access = Access::open(AccessParts {
+        let access = AccessControl::open(AccessParts {
             store: Arc::clone(&store) as _,
             bus: props.bus.unwrap_or_default() as _,
             engine: props.engine.map(|engine| engine as _),
@@ -542,7 +555,7 @@ impl Stage {
             registry,
             identity,
             access,
-            mint: Mint::new(key, Minter::default(), props.drawer),
+            mint: TokenIssuer::new(key, TokenMinter::default(), props.drawer),
             recorder: slots,
             books,
             executors: vec![Arc::clone(&puppet) as _, Arc::new(Boxed(Arc::clone(&puppet)))],
@@ -553,7 +566,7 @@ impl Stage {
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
-            redactor: Arc::new(Redacting(Engine::new(&Additions::default()).unwrap())),
+            redactor: Arc::new(Redacting(RedactionEngine::new(&RedactionAdditions::default()).unwrap())),
         });
         let kernel = if props.insights {
             let parts = InsightParts {
@@ -599,7 +612,11 @@ impl Stage {
         self.kernel.mint_token(admin(), &mint_request(wish)).await.unwrap().token
     }
 
-    pub(crate) async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+    pub(crate) async fn call_as(
+        &self,
+        secret: Option<&str>,
+        request: Value,
+    ) -> Result<InvokeResponse, Box<FailedCall>> {
         self.kernel.invoke(arrival(secret, request)).await.map(gantry_kernel::phases::Returned::into_response)
     }
 
@@ -613,7 +630,7 @@ impl Stage {
         self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    pub(crate) async fn call(&self, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+    pub(crate) async fn call(&self, request: Value) -> Result<InvokeResponse, Box<FailedCall>> {
         self.call_as(Some(ADMIN), request).await
     }
 
@@ -642,9 +659,9 @@ impl Stage {
 }
 
 /// A call by whoever holds this token, from nowhere and with nobody listening.
-pub(crate) fn arrival(secret: Option<&str>, request: Value) -> Arrival<'_> {
+pub(crate) fn arrival(secret: Option<&str>, request: Value) -> IncomingCall<'_> {
     let request: InvokeRequest = serde_json::from_value(request).unwrap();
-    Arrival {
+    IncomingCall {
         credential: secret.map(BearerSecret),
         source: None,
         request,
@@ -713,12 +730,12 @@ pub(crate) fn greet() -> Value {
 
 /// The real engine, as `gantry serve` puts it behind the port.
 #[derive(Debug)]
-struct Redacting(Engine);
+struct Redacting(RedactionEngine);
 
 /// The marks of a schema, as the engine asks for them.
 struct Described<'m>(PartMarks<'m>);
 
-impl Description for Described<'_> {
+impl ValueDescription for Described<'_> {
     fn is_sensitive(&self) -> Option<bool> {
         match self.0.says() {
             Sensitivity::Unsaid => None,
@@ -727,12 +744,12 @@ impl Description for Described<'_> {
         }
     }
 
-    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+    fn part(&self, part: ValuePart<'_>) -> Option<Box<dyn ValueDescription + '_>> {
         let part = match part {
-            Part::Member(name) => self.0.member(name),
-            Part::Item(index) => self.0.item(index),
-            Part::Content => self.0.content(),
-            Part::Names => self.0.names(),
+            ValuePart::Member(name) => self.0.member(name),
+            ValuePart::Item(index) => self.0.item(index),
+            ValuePart::Content => self.0.content(),
+            ValuePart::Names => self.0.names(),
         };
         (!part.is_silent()).then(|| Box::new(Self(part)) as _)
     }

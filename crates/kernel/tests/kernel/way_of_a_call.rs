@@ -7,7 +7,7 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::registry::LifecycleAction;
-use gantry_kernel::{Actor, Arrival};
+use gantry_kernel::{Actor, IncomingCall};
 use policy::BearerSecret;
 use serde_json::{Value, json};
 
@@ -332,7 +332,7 @@ async fn an_alias_leads_to_its_tool() {
 async fn a_parents_deadline_that_has_passed_refuses_the_call() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
-    let arrival = Arrival { parent_left: Some(Duration::ZERO), ..arrival(Some(ADMIN), greet()) };
+    let arrival = IncomingCall { parent_left: Some(Duration::ZERO), ..arrival(Some(ADMIN), greet()) };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
     assert_eq!(stage.runs(), 0);
 }

@@ -10,11 +10,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
-use gantry_kernel::ports::secret_source::{Secret, SecretError, SecretSource};
+use gantry_kernel::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use gantry_kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
 use gantry_kernel::ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use gantry_kernel::webhooks::{
-    Completion, Delivered, SIGNATURE_HEADER, Turn, WebhookParts, WebhookSettings, WebhookWish, Webhooks, verify,
+    CompletedCall, DeliveryOutcome, DeliveryTurn, SIGNATURE_HEADER, WebhookParts, WebhookSettings, WebhookWish,
+    Webhooks, verify,
 };
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
@@ -68,7 +69,7 @@ pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>, Mutex<Option<TenantI
 
 #[async_trait]
 impl JobEntrance for Queue {
-    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+    async fn enter(&self, job: EnteringJob) -> Result<EntranceOutcome, Refusal> {
         if self.1.lock().unwrap().as_ref() == Some(&job.tenant) {
             return Err(Refusal::new(ErrorCode::E3701, "the queue of this tenant is full"));
         }
@@ -76,10 +77,10 @@ impl JobEntrance for Queue {
         let same_key =
             |known: &&EnteringJob| known.key == job.key && known.kind == job.kind && known.tenant == job.tenant;
         if let Some(known) = jobs.iter().find(same_key) {
-            return Ok(Entered::Known { same: known.payload == job.payload });
+            return Ok(EntranceOutcome::Known { same: known.payload == job.payload });
         }
         jobs.push(job);
-        Ok(Entered::New)
+        Ok(EntranceOutcome::New)
     }
 
     async fn told_end(&self, _: &TenantId, _: InvocationId, _: Result<Value, Refusal>) -> Result<(), Refusal> {
@@ -93,9 +94,9 @@ struct OneSecret;
 
 #[async_trait]
 impl SecretSource for OneSecret {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError> {
         if tenant.is_home() && name == "hook" {
-            Ok(Secret::new("shared\n").unwrap())
+            Ok(SecretValue::new("shared\n").unwrap())
         } else {
             Err(SecretError::Missing)
         }
@@ -124,7 +125,7 @@ impl Post {
             calls: Arc::clone(&receiver) as _,
             queue: Arc::clone(&queue) as _,
             secrets: Arc::new(OneSecret),
-            root: Secret::new([7; 32]).unwrap(),
+            root: SecretValue::new([7; 32]).unwrap(),
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             settings: WebhookSettings::default(),
@@ -142,7 +143,7 @@ impl Post {
         let (tenant, result) = (TenantId::home(), json!({ "n": 1 }));
         let invocation: InvocationId = "01890000-0000-7000-8000-000000000001".parse().unwrap();
         self.hooks
-            .announce(Completion {
+            .announce(CompletedCall {
                 tenant: &tenant,
                 invocation,
                 tool: "demo.echo",
@@ -157,13 +158,13 @@ impl Post {
     }
 
     /// Takes the next turn in the queue when it is due, by moving the time on.
-    async fn next_turn(&self) -> Option<Delivered> {
+    async fn next_turn(&self) -> Option<DeliveryOutcome> {
         let job = {
             let mut jobs = self.queue.0.lock().unwrap();
             if jobs.is_empty() { None } else { Some(jobs.remove(0)) }
         }?;
         self.stage.step(i64::try_from(job.delay.as_secs()).unwrap());
-        let turn = Turn::of_payload(&job.payload).unwrap();
+        let turn = DeliveryTurn::of_payload(&job.payload).unwrap();
         Some(self.hooks.deliver(&job.tenant, turn).await.unwrap())
     }
 }
@@ -180,13 +181,13 @@ async fn a_receiver_can_check_where_a_body_comes_from_and_gets_it_once_however_o
     assert_eq!(post.announce(InvocationStatus::Success, None).await.unwrap(), 1);
     assert_eq!(post.announce(InvocationStatus::Error, None).await.unwrap(), 0, "it has not asked for failures");
     assert_eq!(post.announce(InvocationStatus::Running, None).await.unwrap(), 0, "it has not ended");
-    assert_eq!(post.next_turn().await, Some(Delivered::Done));
+    assert_eq!(post.next_turn().await, Some(DeliveryOutcome::Done));
     assert_eq!(post.next_turn().await, None);
     let sent = post.receiver.sent.lock().unwrap().clone();
     let [(url, headers, body)] = sent.as_slice() else { panic!("once") };
     let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap();
     assert_eq!((url.as_str(), header("gantry-event").as_str()), (record.url.as_str(), "invocation.completed"));
-    let secrets = [Secret::new(secret).unwrap()];
+    let secrets = [SecretValue::new(secret).unwrap()];
     verify(&header(SIGNATURE_HEADER), &secrets, body.as_bytes(), post.stage.clock.now()).unwrap();
     let event: Value = serde_json::from_str(body).unwrap();
     assert_eq!((&event["type"], &event["data"]["result"]["n"]), (&json!("invocation.completed"), &json!(1)));
@@ -204,12 +205,12 @@ async fn a_receiver_that_fails_for_an_hour_gets_it_when_it_is_back() {
     let last = loop {
         turns += 1;
         match post.next_turn().await.unwrap() {
-            Delivered::Again { error, .. } => assert_eq!(error, "bad_status"),
+            DeliveryOutcome::Again { error, .. } => assert_eq!(error, "bad_status"),
             end => break end,
         }
     };
     let took = post.stage.clock.now().since(begun);
-    assert_eq!((last, turns), (Delivered::Done, 5));
+    assert_eq!((last, turns), (DeliveryOutcome::Done, 5));
     assert!((1800..4 * 3600).contains(&took.as_secs()), "{took:?}");
     let ids: Vec<_> = post.receiver.sent.lock().unwrap().iter().map(|(_, _, body)| body.clone()).collect();
     assert!(ids.iter().all(|body| *body == ids[0]), "every repetition has the same bytes");
@@ -222,7 +223,7 @@ async fn what_is_given_up_after_a_day_is_kept_and_can_be_sent_again() {
     post.announce(InvocationStatus::Error, None).await.unwrap();
     let begun = post.stage.clock.now();
     let mut turns = 1;
-    while let Delivered::Again { .. } = post.next_turn().await.unwrap() {
+    while let DeliveryOutcome::Again { .. } = post.next_turn().await.unwrap() {
         turns += 1;
     }
     let took = post.stage.clock.now().since(begun);
@@ -236,7 +237,7 @@ async fn what_is_given_up_after_a_day_is_kept_and_can_be_sent_again() {
     *post.receiver.answers.lock().unwrap() = [ok()].into();
     let again = post.hooks.resend(&post.stage.kernel, admin(), None, dead.id).await.unwrap();
     assert_eq!((again.record.round, again.record.state), (2, DeliveryState::Pending));
-    assert_eq!(post.next_turn().await, Some(Delivered::Done));
+    assert_eq!(post.next_turn().await, Some(DeliveryOutcome::Done));
     let refusal = post.hooks.resend(&post.stage.kernel, admin(), None, dead.id).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3408, "it has arrived");
 }
@@ -256,8 +257,8 @@ async fn some_failures_are_final_and_a_redirect_says_that_it_is_one() {
         post.announce(InvocationStatus::Success, None).await.unwrap();
         let turn = post.next_turn().await.unwrap();
         let said = match &turn {
-            Delivered::Dead { error } if is_final => error,
-            Delivered::Again { error, .. } if !is_final => error,
+            DeliveryOutcome::Dead { error } if is_final => error,
+            DeliveryOutcome::Again { error, .. } if !is_final => error,
             other => panic!("{other:?}"),
         };
         assert_eq!(said, word);
@@ -270,15 +271,15 @@ async fn a_turn_that_was_taken_before_a_crash_is_not_taken_again_and_the_next_on
     post.subscribe(&[]).await;
     post.announce(InvocationStatus::Success, None).await.unwrap();
     let first = post.queue.0.lock().unwrap()[0].clone();
-    let turn = Turn::of_payload(&first.payload).unwrap();
+    let turn = DeliveryTurn::of_payload(&first.payload).unwrap();
     post.hooks.deliver(&first.tenant, turn.clone()).await.unwrap();
     // The server dies before the next turn is in the queue, and takes the first one again after its start.
     post.queue.0.lock().unwrap().clear();
     let again = post.hooks.deliver(&first.tenant, turn.clone()).await.unwrap();
-    assert!(matches!(again, Delivered::Again { .. }));
+    assert!(matches!(again, DeliveryOutcome::Again { .. }));
     assert_eq!(post.receiver.count(), 1, "nothing was sent");
-    assert_eq!(post.next_turn().await, Some(Delivered::Done));
-    assert_eq!(post.hooks.deliver(&first.tenant, turn).await.unwrap(), Delivered::Nothing, "it has arrived");
+    assert_eq!(post.next_turn().await, Some(DeliveryOutcome::Done));
+    assert_eq!(post.hooks.deliver(&first.tenant, turn).await.unwrap(), DeliveryOutcome::Nothing, "it has arrived");
 }
 
 #[tokio::test]
@@ -297,7 +298,7 @@ async fn secrets_are_shown_once_and_two_are_valid_while_one_is_replaced() {
         let (_, headers, body) = post.receiver.sent.lock().unwrap().last().unwrap().clone();
         let signature = &headers.iter().find(|(name, _)| *name == SIGNATURE_HEADER).unwrap().1;
         let check = |secret: &str| {
-            verify(signature, &[Secret::new(secret).unwrap()], body.as_bytes(), post.stage.clock.now()).is_ok()
+            verify(signature, &[SecretValue::new(secret).unwrap()], body.as_bytes(), post.stage.clock.now()).is_ok()
         };
         assert_eq!((check(&first), check(&second)), (first_is_valid, true), "{seconds}");
     }
@@ -332,11 +333,14 @@ async fn a_call_names_whom_it_wants_told_and_is_refused_if_that_cannot_be() {
     assert_eq!(refusal.code, ErrorCode::E3702, "another tenant's is like none");
     assert_eq!(post.announce(InvocationStatus::Success, Some(&subscription)).await.unwrap(), 1);
     assert_eq!(post.announce(InvocationStatus::Success, Some(&to("https://c.example/", "hook"))).await.unwrap(), 1);
-    assert_eq!((post.next_turn().await, post.next_turn().await), (Some(Delivered::Done), Some(Delivered::Done)));
+    assert_eq!(
+        (post.next_turn().await, post.next_turn().await),
+        (Some(DeliveryOutcome::Done), Some(DeliveryOutcome::Done))
+    );
     let sent = post.receiver.sent.lock().unwrap().clone();
     let (_, headers, body) = sent.iter().find(|(url, ..)| url == "https://c.example/").unwrap();
     let signature = &headers.iter().find(|(name, _)| *name == SIGNATURE_HEADER).unwrap().1;
-    verify(signature, &[Secret::new("shared").unwrap()], body.as_bytes(), post.stage.clock.now()).unwrap();
+    verify(signature, &[SecretValue::new("shared").unwrap()], body.as_bytes(), post.stage.clock.now()).unwrap();
 }
 
 fn uuid() -> String {
@@ -349,7 +353,7 @@ async fn a_subscription_that_was_removed_gets_nothing_more() {
     let (record, _) = post.subscribe(&[]).await;
     post.announce(InvocationStatus::Success, None).await.unwrap();
     post.hooks.remove(&post.stage.kernel, admin(), None, record.id).await.unwrap();
-    assert_eq!(post.next_turn().await, Some(Delivered::Dead { error: "webhook_removed".into() }));
+    assert_eq!(post.next_turn().await, Some(DeliveryOutcome::Dead { error: "webhook_removed".into() }));
     assert_eq!(post.receiver.count(), 0);
     let refusal = post.hooks.remove(&post.stage.kernel, admin(), None, record.id).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3702);
@@ -386,7 +390,7 @@ async fn a_callback_takes_the_turns_of_the_agent_that_named_it_whatever_its_addr
         post.announce(InvocationStatus::Success, Some(&callback)).await.unwrap();
         let flow = || post.queue.0.lock().unwrap().iter().map(|job| job.flow.clone()).collect::<Vec<_>>();
         assert_eq!(flow(), ["agent-1"], "{url}");
-        assert!(matches!(post.next_turn().await, Some(Delivered::Again { .. })));
+        assert!(matches!(post.next_turn().await, Some(DeliveryOutcome::Again { .. })));
         assert_eq!(flow(), ["agent-1"], "{url}: the next attempt, too");
     }
 }

@@ -4,8 +4,8 @@
 //! off it.
 
 use gantry_kernel::resilience::{
-    Admission, Breaker, BreakerMode, BreakerSettings, HalfOpenRule, Move, OpenWait, Outcome, Permit, SettingsDraft,
-    Verdict, WindowKind,
+    Breaker, BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerVerdict, HalfOpenRule, ManualMove,
+    OpenWait, PermittedOutcome, SettingsDraft, WindowKind,
 };
 use proptest::prelude::*;
 
@@ -18,26 +18,26 @@ enum Act {
     Pass(u64),
     Ask,
     /// Ends the n-th call that is under way, modulo their number.
-    End(usize, Verdict, u64),
+    End(usize, BreakerVerdict, u64),
     Release(usize),
-    Shift(Move),
+    Shift(ManualMove),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let verdict = prop_oneof![
-        4 => Just(Verdict::Failed),
-        4 => Just(Verdict::Succeeded),
-        1 => Just(Verdict::Ignored),
+        4 => Just(BreakerVerdict::Failed),
+        4 => Just(BreakerVerdict::Succeeded),
+        1 => Just(BreakerVerdict::Ignored),
     ];
     let by_hand = prop_oneof![
-        Just(Move::Open { for_ms: None }),
-        Just(Move::Open { for_ms: Some(700) }),
-        Just(Move::ForceOpen),
-        Just(Move::HalfOpen),
-        Just(Move::Close),
-        Just(Move::Disable),
-        Just(Move::MetricsOnly),
-        Just(Move::Reset),
+        Just(ManualMove::Open { for_ms: None }),
+        Just(ManualMove::Open { for_ms: Some(700) }),
+        Just(ManualMove::ForceOpen),
+        Just(ManualMove::HalfOpen),
+        Just(ManualMove::Close),
+        Just(ManualMove::Disable),
+        Just(ManualMove::MetricsOnly),
+        Just(ManualMove::Reset),
     ];
     let act = prop_oneof![
         4 => (0_u64..2_500).prop_map(Act::Pass),
@@ -242,12 +242,12 @@ impl Model {
         }
     }
 
-    fn end(&mut self, ticket: Ticket, verdict: Verdict, took: u64, now: u64) {
+    fn end(&mut self, ticket: Ticket, verdict: BreakerVerdict, took: u64, now: u64) {
         self.time(now);
-        if !self.hand_in(ticket) || verdict == Verdict::Ignored || self.mode == BreakerMode::Disabled {
+        if !self.hand_in(ticket) || verdict == BreakerVerdict::Ignored || self.mode == BreakerMode::Disabled {
             return;
         }
-        self.past.push(Past { at: now, failed: verdict == Verdict::Failed, slow: took > 100 });
+        self.past.push(Past { at: now, failed: verdict == BreakerVerdict::Failed, slow: took > 100 });
         let (calls, failed, slow) = self.sums(now);
         let rate = |part: usize| part as f64 * 100.0 / calls as f64;
         let rates = |least: usize| {
@@ -257,7 +257,7 @@ impl Model {
         };
         match self.mode {
             BreakerMode::Closed => {
-                let counted = verdict == Verdict::Failed
+                let counted = verdict == BreakerVerdict::Failed
                     && self.settings.failure_threshold.is_some_and(|most| failed >= usize::try_from(most).unwrap());
                 let least = match self.settings.window {
                     WindowKind::Count { calls } => calls.min(self.settings.minimum_calls),
@@ -277,7 +277,7 @@ impl Model {
                     }
                 }
                 HalfOpenRule::OneFailure { success_threshold } => {
-                    let bad = verdict == Verdict::Failed || (took > 100 && self.settings.slow_percent.is_some());
+                    let bad = verdict == BreakerVerdict::Failed || (took > 100 && self.settings.slow_percent.is_some());
                     if bad {
                         self.open(now, None);
                     } else if calls - failed >= usize::try_from(success_threshold).unwrap() {
@@ -302,15 +302,15 @@ impl Model {
         (counting.len(), failed, counting.iter().filter(|past| past.slow).count())
     }
 
-    fn shift(&mut self, by_hand: Move, now: u64) -> bool {
+    fn shift(&mut self, by_hand: ManualMove, now: u64) -> bool {
         self.time(now);
         let to = match by_hand {
-            Move::Open { .. } | Move::OpenUntil { .. } => BreakerMode::Open,
-            Move::ForceOpen => BreakerMode::ForcedOpen,
-            Move::HalfOpen => BreakerMode::HalfOpen,
-            Move::Close | Move::Reset => BreakerMode::Closed,
-            Move::Disable => BreakerMode::Disabled,
-            Move::MetricsOnly => BreakerMode::MetricsOnly,
+            ManualMove::Open { .. } | ManualMove::OpenUntil { .. } => BreakerMode::Open,
+            ManualMove::ForceOpen => BreakerMode::ForcedOpen,
+            ManualMove::HalfOpen => BreakerMode::HalfOpen,
+            ManualMove::Close | ManualMove::Reset => BreakerMode::Closed,
+            ManualMove::Disable => BreakerMode::Disabled,
+            ManualMove::MetricsOnly => BreakerMode::MetricsOnly,
         };
         if self.mode == BreakerMode::Closed && to == BreakerMode::HalfOpen {
             return false;
@@ -318,10 +318,10 @@ impl Model {
         let first = match self.settings.open_wait {
             OpenWait::Fixed { ms } | OpenWait::Exponential { first_ms: ms, .. } => ms,
         };
-        if by_hand == Move::Reset {
+        if by_hand == ManualMove::Reset {
             self.past.clear();
         }
-        if let Move::Open { for_ms } = by_hand {
+        if let ManualMove::Open { for_ms } = by_hand {
             if self.mode == to {
                 self.open_until = now + for_ms.unwrap_or(first);
             } else {
@@ -341,7 +341,7 @@ proptest! {
     fn the_breaker_does_what_the_model_does(draft in drafts(), acts in acts()) {
         let settings = draft.checked().unwrap();
         let (mut breaker, mut model) = (Breaker::new(&settings, START), Model::new(settings.clone()));
-        let mut under_way: Vec<(Permit, Ticket)> = Vec::new();
+        let mut under_way: Vec<(BreakerPermit, Ticket)> = Vec::new();
         let mut now = START;
         for act in acts {
             match act {
@@ -349,14 +349,14 @@ proptest! {
                 Act::Ask => {
                     let admission = breaker.acquire(&settings, LEASE, now).admission;
                     match (admission, model.ask(now)) {
-                        (Admission::Permitted(permit), Some(ticket)) => under_way.push((permit, ticket)),
-                        (Admission::Refused { .. }, None) => {}
+                        (BreakerAdmission::Permitted(permit), Some(ticket)) => under_way.push((permit, ticket)),
+                        (BreakerAdmission::Refused { .. }, None) => {}
                         (machine, model) => prop_assert!(false, "{:?} against {:?}", machine, model),
                     }
                 }
                 Act::End(which, verdict, took) if !under_way.is_empty() => {
                     let (permit, ticket) = under_way.swap_remove(which % under_way.len());
-                    let outcome = Outcome { duration_ms: Some(took), ..Outcome::of(verdict) };
+                    let outcome = PermittedOutcome { duration_ms: Some(took), ..PermittedOutcome::of(verdict) };
                     breaker.record(&settings, permit, outcome, now);
                     model.end(ticket, verdict, took, now);
                 }

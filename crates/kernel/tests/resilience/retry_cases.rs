@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::time::Duration;
 
-use gantry_kernel::resilience::backoff::Interval;
-use gantry_kernel::resilience::retry::{Attempts, Finish, Judged, Next, Plan, PlanError, spread};
+use gantry_kernel::resilience::backoff::BackoffInterval;
+use gantry_kernel::resilience::retry::{
+    JudgedAttempt, NextAttempt, PlanError, RetryAttempts, RetryPlan, RetryStop, spread,
+};
 
 const WAIT: Duration = Duration::from_millis(500);
 
@@ -50,47 +52,47 @@ impl Stage {
 struct Ended<R> {
     result: R,
     attempts: u32,
-    finish: Finish,
+    finish: RetryStop,
 }
 
 /// Drives the machine as the kernel does: until the judge is content, the attempts are used up or the time is. The judge may fail;
 /// that is the end then (R11).
 async fn run<R, F: Future<Output = R>, E>(
-    plan: Plan,
+    plan: RetryPlan,
     stage: &Stage,
     mut attempt: impl FnMut(u32) -> F,
-    mut judge: impl FnMut(&R) -> Result<Judged, E>,
+    mut judge: impl FnMut(&R) -> Result<JudgedAttempt, E>,
 ) -> Result<Ended<R>, E> {
-    let mut attempts = Attempts::new(plan);
+    let mut attempts = RetryAttempts::new(plan);
     loop {
         let result = attempt(attempts.made() + 1).await;
         let judged = judge(&result)?;
         match attempts.after(judged, stage.left.get()) {
-            Next::Finish(finish) => return Ok(Ended { result, attempts: attempts.made(), finish }),
-            Next::Wait { at_most, at_least } => {
+            NextAttempt::Finish(finish) => return Ok(Ended { result, attempts: attempts.made(), finish }),
+            NextAttempt::Wait { at_most, at_least } => {
                 stage.wait(spread(at_most, at_least, 1.0).min(stage.left.get())).await;
             }
         }
     }
 }
 
-fn three() -> Plan {
-    Plan::new(3, Interval::fixed(WAIT).unwrap()).unwrap()
+fn three() -> RetryPlan {
+    RetryPlan::new(3, BackoffInterval::fixed(WAIT).unwrap()).unwrap()
 }
 
 type Answer = Result<u32, &'static str>;
 
 /// Errors are tried again.
-fn errors_again(result: &Answer) -> Result<Judged, &'static str> {
-    Ok(if result.is_err() { Judged::Again { after: None } } else { Judged::Final })
+fn errors_again(result: &Answer) -> Result<JudgedAttempt, &'static str> {
+    Ok(if result.is_err() { JudgedAttempt::Again { after: None } } else { JudgedAttempt::Final })
 }
 
 /// Runs against these answers, one after the other; also answers how many were asked for.
 async fn through(
     stage: &Stage,
-    plan: Plan,
+    plan: RetryPlan,
     answers: &[Answer],
-    judge: impl FnMut(&Answer) -> Result<Judged, &'static str>,
+    judge: impl FnMut(&Answer) -> Result<JudgedAttempt, &'static str>,
 ) -> Result<Ended<Answer>, &'static str> {
     run(plan, stage, |attempt| std::future::ready(answers[usize::try_from(attempt).unwrap() - 1]), judge).await
 }
@@ -99,7 +101,7 @@ async fn through(
 async fn r1_a_success_at_once_is_one_call() {
     let stage = Stage::new();
     let ended = through(&stage, three(), &[Ok(1)], errors_again).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(1), 1, Finish::Settled));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(1), 1, RetryStop::Settled));
     assert_eq!(stage.waited_ms(), [0_u128; 0]);
 }
 
@@ -107,34 +109,38 @@ async fn r1_a_success_at_once_is_one_call() {
 async fn r2_two_failures_and_a_success_are_three_calls_with_the_waits_taken() {
     let stage = Stage::new();
     let ended = through(&stage, three(), &[Err("a"), Err("b"), Ok(3)], errors_again).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(3), 3, Finish::Settled));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(3), 3, RetryStop::Settled));
     assert_eq!(stage.waited_ms(), [500, 500]);
 }
 
 #[tokio::test]
 async fn r3_three_failures_of_three_hand_out_the_last_error() {
     let ended = through(&Stage::new(), three(), &[Err("a"), Err("b"), Err("c")], errors_again).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("c"), 3, Finish::Exhausted));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("c"), 3, RetryStop::Exhausted));
 }
 
 #[tokio::test]
 async fn r4_a_predicate_that_always_asks_again_ends_with_the_last_value_or_an_error_of_its_own() {
-    let always = |_: &Answer| Ok(Judged::Again { after: None });
+    let always = |_: &Answer| Ok(JudgedAttempt::Again { after: None });
     let ended = through(&Stage::new(), three(), &[Ok(1), Ok(2), Ok(3)], always).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(3), 3, Finish::Exhausted));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Ok(3), 3, RetryStop::Exhausted));
     // Whoever wants an error then has one: the finish says that it was not settled.
-    let strict = if ended.finish == Finish::Exhausted { Err("exhausted") } else { ended.result };
+    let strict = if ended.finish == RetryStop::Exhausted { Err("exhausted") } else { ended.result };
     assert_eq!(strict, Err("exhausted"));
 }
 
 #[tokio::test]
 async fn r5_an_error_that_is_not_to_be_retried_is_one_call_and_comes_out() {
     let listed = |result: &Answer| {
-        Ok(if result.is_err_and(|error| error == "busy") { Judged::Again { after: None } } else { Judged::Final })
+        Ok(if result.is_err_and(|error| error == "busy") {
+            JudgedAttempt::Again { after: None }
+        } else {
+            JudgedAttempt::Final
+        })
     };
     let stage = Stage::new();
     let ended = through(&stage, three(), &[Err("forbidden")], listed).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("forbidden"), 1, Finish::Settled));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("forbidden"), 1, RetryStop::Settled));
     assert_eq!(stage.waited_ms(), [0_u128; 0]);
 }
 
@@ -142,14 +148,14 @@ async fn r5_an_error_that_is_not_to_be_retried_is_one_call_and_comes_out() {
 async fn r6_a_recovery_gives_its_value_when_attempts_are_used_up() {
     let ended = through(&Stage::new(), three(), &[Err("a"), Err("b"), Err("c")], errors_again).await.unwrap();
     let recovered = ended.result.or_else(|error| if error == "c" { Ok::<u32, &str>(99) } else { Err(error) });
-    assert_eq!((recovered, ended.finish), (Ok(99), Finish::Exhausted));
+    assert_eq!((recovered, ended.finish), (Ok(99), RetryStop::Exhausted));
 }
 
 #[tokio::test]
 async fn r7_waits_are_computed_from_the_number_of_the_attempt() {
     let stage = Stage::new();
-    let interval = Interval::exponential(Duration::from_millis(100), 3.0, Duration::from_millis(500)).unwrap();
-    let plan = Plan::new(4, interval).unwrap();
+    let interval = BackoffInterval::exponential(Duration::from_millis(100), 3.0, Duration::from_millis(500)).unwrap();
+    let plan = RetryPlan::new(4, interval).unwrap();
     let ended = through(&stage, plan, &[Err("a"), Err("b"), Err("c"), Ok(4)], errors_again).await.unwrap();
     assert_eq!(ended.attempts, 4);
     assert_eq!(stage.waited_ms(), [100, 300, 500]);
@@ -160,9 +166,9 @@ async fn r8_a_wait_can_depend_on_the_value() {
     let stage = Stage::new();
     let by_value = |result: &Answer| {
         Ok(match result {
-            Ok(0) => Judged::Final,
-            Ok(value) => Judged::AgainIn(Some(Duration::from_millis(u64::from(*value)))),
-            Err(_) => Judged::Again { after: None },
+            Ok(0) => JudgedAttempt::Final,
+            Ok(value) => JudgedAttempt::AgainIn(Some(Duration::from_millis(u64::from(*value)))),
+            Err(_) => JudgedAttempt::Again { after: None },
         })
     };
     through(&stage, three(), &[Ok(40), Ok(7), Ok(0)], by_value).await.unwrap();
@@ -171,11 +177,11 @@ async fn r8_a_wait_can_depend_on_the_value() {
 
 #[tokio::test]
 async fn r9_no_interval_stops_and_one_of_zero_goes_on_at_once() {
-    let none = |_: &Answer| Ok(Judged::AgainIn(None));
+    let none = |_: &Answer| Ok(JudgedAttempt::AgainIn(None));
     let ended = through(&Stage::new(), three(), &[Err("a")], none).await.unwrap();
-    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("a"), 1, Finish::NoTime));
+    assert_eq!((ended.result, ended.attempts, ended.finish), (Err("a"), 1, RetryStop::NoTime));
     let stage = Stage::new();
-    let zero = |_: &Answer| Ok(Judged::AgainIn(Some(Duration::ZERO)));
+    let zero = |_: &Answer| Ok(JudgedAttempt::AgainIn(Some(Duration::ZERO)));
     let ended = through(&stage, three(), &[Err("a"), Err("b"), Err("c")], zero).await.unwrap();
     assert_eq!((ended.attempts, stage.waited_ms()), (3, vec![0, 0]));
 }
@@ -220,17 +226,17 @@ async fn r12_the_same_plan_counts_anew_each_time() {
 #[tokio::test]
 async fn what_the_other_side_asks_for_is_the_least_and_ends_it_if_there_is_no_time() {
     let stage = Stage::new();
-    let asked = |seconds| move |_: &Answer| Ok(Judged::Again { after: Some(Duration::from_secs(seconds)) });
+    let asked = |seconds| move |_: &Answer| Ok(JudgedAttempt::Again { after: Some(Duration::from_secs(seconds)) });
     through(&stage, three(), &[Err("a"), Err("b"), Err("c")], asked(7)).await.unwrap();
     assert_eq!(stage.waited_ms(), [7_000, 7_000]);
     stage.left.set(Duration::from_secs(5));
     let ended = through(&stage, three(), &[Err("a")], asked(7)).await.unwrap();
-    assert_eq!((ended.attempts, ended.finish), (1, Finish::NoTime));
+    assert_eq!((ended.attempts, ended.finish), (1, RetryStop::NoTime));
 }
 
 #[test]
 fn a_plan_has_at_least_one_attempt() {
     for attempts in [0, 101] {
-        assert_eq!(Plan::new(attempts, Interval::fixed(WAIT).unwrap()), Err(PlanError));
+        assert_eq!(RetryPlan::new(attempts, BackoffInterval::fixed(WAIT).unwrap()), Err(PlanError));
     }
 }

@@ -2,7 +2,7 @@
 
 use contract::manifest::BreakerConfig;
 use gantry_kernel::resilience::{
-    BreakerSettings, Canary, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind,
+    BreakerSettings, CanaryShare, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind,
 };
 
 fn draft() -> SettingsDraft {
@@ -109,7 +109,7 @@ fn nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools() {
     let slowly = BreakerConfig { slow_percent: Some(40), canary_step_percent: Some(25), ..own };
     let settings = defaults.overridden(&slowly);
     assert_eq!(settings.slow_percent, Some(40.0));
-    assert_eq!(settings.canary, Some(Canary { first_percent: 10, step_percent: 25 }));
+    assert_eq!(settings.canary, Some(CanaryShare { first_percent: 10, step_percent: 25 }));
     let settings = defaults.overridden(&own);
     assert_eq!(settings.failure_threshold, Some(2));
     assert_eq!(settings.half_open_rule, HalfOpenRule::OneFailure { success_threshold: 1 });
@@ -117,5 +117,5 @@ fn nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools() {
     assert_eq!(settings.window, WindowKind::Time { seconds: 9 });
     assert_eq!((settings.failure_percent, settings.slow_percent), (Some(30.0), None));
     assert_eq!((settings.slow_after_ms, settings.minimum_calls), (250, 20));
-    assert_eq!(settings.canary, Some(Canary { first_percent: 10, step_percent: 10 }));
+    assert_eq!(settings.canary, Some(CanaryShare { first_percent: 10, step_percent: 10 }));
 }

@@ -2,19 +2,19 @@
 
 use std::sync::{Arc, Mutex};
 
-use gantry_kernel::resilience::window::{Counted, Totals, Window};
+use gantry_kernel::resilience::window::{CallWindow, CountedCall, WindowTotals};
 use gantry_kernel::resilience::{SettingsDraft, WindowKind};
 
 const BY_COUNT: WindowKind = WindowKind::Count { calls: 5 };
 const BY_TIME: WindowKind = WindowKind::Time { seconds: 5 };
 const NOW: u64 = 1_790_000_000_000;
 
-fn call(duration_ms: u64, failed: bool, slow: bool) -> Counted {
-    Counted { failed, slow, duration_ms }
+fn call(duration_ms: u64, failed: bool, slow: bool) -> CountedCall {
+    CountedCall { failed, slow, duration_ms }
 }
 
-fn totals(kind: WindowKind, calls: &[Counted]) -> Totals {
-    let mut window = Window::default();
+fn totals(kind: WindowKind, calls: &[CountedCall]) -> WindowTotals {
+    let mut window = CallWindow::default();
     calls.iter().for_each(|call| window.record(kind, *call, NOW));
     window.totals(kind, NOW)
 }
@@ -23,7 +23,7 @@ fn totals(kind: WindowKind, calls: &[Counted]) -> Totals {
 fn w1_a_new_window_is_all_zero_with_rate_0() {
     for kind in [BY_COUNT, BY_TIME] {
         let totals = totals(kind, &[]);
-        assert_eq!(totals, Totals::default());
+        assert_eq!(totals, WindowTotals::default());
         assert_eq!((totals.failure_percent(), totals.slow_percent(), totals.average_ms()), (0.0, 0.0, 0));
     }
 }
@@ -72,12 +72,12 @@ fn w5_one_call_more_than_the_size_drops_the_oldest_out_of_every_total() {
     assert_eq!(totals(BY_COUNT, &calls).failed, 1);
     calls.push(call(200, false, false));
     let totals = totals(BY_COUNT, &calls);
-    assert_eq!(totals, Totals { calls: 5, failed: 0, slow: 0, slow_failed: 0, duration_ms: 600 });
+    assert_eq!(totals, WindowTotals { calls: 5, failed: 0, slow: 0, slow_failed: 0, duration_ms: 600 });
 }
 
 #[test]
 fn w6_two_calls_100_ms_apart_are_both_counted_in_one_second() {
-    let mut window = Window::default();
+    let mut window = CallWindow::default();
     window.record(BY_TIME, call(1, false, false), NOW);
     window.record(BY_TIME, call(1, true, false), NOW + 100);
     assert_eq!(window.totals(BY_TIME, NOW + 100).calls, 2);
@@ -88,7 +88,7 @@ fn w6_two_calls_100_ms_apart_are_both_counted_in_one_second() {
 
 #[test]
 fn w7_old_seconds_drop_out_one_by_one_as_the_clock_moves() {
-    let mut window = Window::default();
+    let mut window = CallWindow::default();
     for second in 0..5 {
         window.record(BY_TIME, call(1, second % 2 == 0, false), NOW + second * 1_000);
     }
@@ -112,7 +112,7 @@ fn w9_concurrent_records_are_all_counted() {
     const THREADS: u32 = 8;
     const EACH: u32 = 2_000;
     for kind in [WindowKind::Count { calls: 1_000_000 }, BY_TIME] {
-        let window = Arc::new(Mutex::new(Window::default()));
+        let window = Arc::new(Mutex::new(CallWindow::default()));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let window = Arc::clone(&window);
@@ -131,7 +131,7 @@ fn w9_concurrent_records_are_all_counted() {
 
 #[test]
 fn a_clock_that_goes_back_loses_no_call() {
-    let mut window = Window::default();
+    let mut window = CallWindow::default();
     window.record(BY_TIME, call(1, true, false), NOW);
     window.record(BY_TIME, call(1, true, false), NOW - 3_000);
     assert_eq!(window.totals(BY_TIME, NOW).failed, 2);

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use gantry_kernel::jobs::{Accepted, Jobs, JobsSettings, Workers};
+use gantry_kernel::jobs::{AcceptedCall, Jobs, JobsSettings, Workers};
 use gantry_kernel::phases::Returned;
 use gantry_kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::clock::Clock;
 use gantry_kernel::ports::entropy::Entropy;
 use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::observer::Unwatched;
+use gantry_kernel::ports::observer::NoObserver;
 use gantry_kernel::ports::offerings::NothingOffered;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, Failed, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, Actor, FailedCall, Identity, IdentitySettings, IncomingCall,
+    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
-use policy::{BearerSecret, Minter, SigningKey};
+use policy::{BearerSecret, SigningKey, TokenMinter};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use tokio_util::sync::CancellationToken;
@@ -126,27 +126,27 @@ impl Process {
         let store = &world.store;
         let wire = Arc::new(Wire(Arc::clone(&life)));
         let registry =
-            Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::clone(&clock), Arc::new(Unwatched));
-        let access = Access::open(AccessParts {
+            Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::clone(&clock), Arc::new(NoObserver));
+        let access = AccessControl::open(AccessParts {
             store: Arc::clone(store) as _,
             bus: Arc::new(MemoryBus::default()),
             engine: None,
             did_resolver: None,
             clock: Arc::clone(&clock),
-            observer: Arc::new(Unwatched),
+            observer: Arc::new(NoObserver),
             settings: AccessSettings::default(),
         });
         let key = SigningKey::from_seed(&[5; 32]);
         let settings = IdentitySettings::local(Arc::clone(&clock));
-        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
-        let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Unwatched));
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(NoObserver)).unwrap();
+        let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(NoObserver));
         let kernel = Arc::new(Kernel::new(KernelParts {
             registry: registry.await.unwrap(),
             identity,
             access: access.await.unwrap(),
-            mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
+            mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(Nobody)),
             recorder,
-            books: Bookkeeper::new(Arc::clone(&wire) as _, Arc::clone(&clock), &*entropy, Arc::new(Unwatched)),
+            books: LedgerService::new(Arc::clone(&wire) as _, Arc::clone(&clock), &*entropy, Arc::new(NoObserver)),
             executors: vec![Arc::new(ChanceTool(Arc::clone(&life)))],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
@@ -154,8 +154,8 @@ impl Process {
             offerings: Arc::new(NothingOffered),
             clock,
             entropy,
-            observer: Arc::new(Unwatched),
-            redactor: Arc::new(gantry_kernel::ports::redactor::Withhold),
+            observer: Arc::new(NoObserver),
+            redactor: Arc::new(gantry_kernel::ports::redactor::WithholdingRedactor),
         }));
         let settings = JobsSettings { alone: false, poll: POLL, ..JobsSettings::default() };
         // A store that fails at the start is tried again, as whoever starts the server would.
@@ -202,10 +202,10 @@ impl Process {
         }
     }
 
-    fn arrival(act: Act, background: bool) -> Arrival<'static> {
+    fn arrival(act: Act, background: bool) -> IncomingCall<'static> {
         let request = json!({ "tool_id": act.tool, "parameters": { "number": act.number },
             "execution_options": { "idempotency_key": format!("{}-{}", act.tool, act.number), "async_mode": background } });
-        Arrival {
+        IncomingCall {
             credential: Some(BearerSecret(ADMIN)),
             source: None,
             request: serde_json::from_value(request).unwrap(),
@@ -217,7 +217,7 @@ impl Process {
     }
 
     /// Makes the call; nothing if the process dies over it.
-    pub(crate) async fn call(&self, act: Act) -> Option<Result<Returned, Box<Failed>>> {
+    pub(crate) async fn call(&self, act: Act) -> Option<Result<Returned, Box<FailedCall>>> {
         let (kernel, dead) = (Arc::clone(&self.kernel), self.life.dead.clone());
         // Carried to its end, also when the caller has gone away, as the doors do.
         let mut carried = tokio::spawn(async move { kernel.invoke(Self::arrival(act, false)).await });
@@ -229,7 +229,7 @@ impl Process {
     }
 
     /// Submits the call as a job.
-    pub(crate) async fn submit(&self, act: Act) -> Option<Result<Accepted, Box<Failed>>> {
+    pub(crate) async fn submit(&self, act: Act) -> Option<Result<AcceptedCall, Box<FailedCall>>> {
         tokio::select! {
             biased;
             () = self.life.dead.cancelled() => None,

@@ -8,11 +8,12 @@ use std::time::Duration;
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::clock::Clock as _;
 use gantry_kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage,
-    JobStore, NewJob, Renewed, TakeRules, Taken, TakenJob, Written,
+    AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter,
+    JobKey, JobPage, JobStore, NewJob, RenewOutcome, TakeOutcome, TakeRules, TakenJob, WriteOutcome,
 };
 use gantry_kernel::ports::ledger::{
-    Begun, Entry, EntryFilter, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+    BeginOutcome, EntryFilter, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome, SettleOutcome,
+    Settlement,
 };
 use gantry_kernel::ports::registry_store::StoreError;
 use serde_json::Value;
@@ -101,22 +102,32 @@ impl Ledger for Wire {
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
         ask!(self, Ledger, retire(owner))
     }
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError> {
         ask!(self, Ledger, begin(intent))
     }
-    async fn settle(&self, id: InvocationId, fence: Fence, end: Settlement) -> Result<Settled, StoreError> {
+    async fn settle(
+        &self,
+        id: InvocationId,
+        fence: FencingToken,
+        end: Settlement,
+    ) -> Result<SettleOutcome, StoreError> {
         ask!(self, Ledger, settle(id, fence, end))
     }
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         ask!(self, Ledger, lapsed(most))
     }
-    async fn find(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<Entry>, StoreError> {
+    async fn find(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<LedgerEntry>, StoreError> {
         ask!(self, Ledger, find(tenant, id))
     }
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         ask!(self, Ledger, list(filter, most))
     }
-    async fn resolve(&self, tenant: &TenantId, id: InvocationId, end: Settlement) -> Result<Resolved, StoreError> {
+    async fn resolve(
+        &self,
+        tenant: &TenantId,
+        id: InvocationId,
+        end: Settlement,
+    ) -> Result<ResolveOutcome, StoreError> {
         ask!(self, Ledger, resolve(tenant, id, end))
     }
     async fn release(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
@@ -132,19 +143,19 @@ impl JobStore for Wire {
     async fn enlist(&self, owner: OwnerId, lease: Duration, alone: bool) -> Result<(), StoreError> {
         ask!(self, JobStore, enlist(owner, lease, alone))
     }
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError> {
         ask!(self, JobStore, renew(owner, lease))
     }
     async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
         ask!(self, JobStore, resign(owner))
     }
-    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+    async fn enqueue(&self, job: NewJob) -> Result<EnqueueOutcome, StoreError> {
         ask!(self, JobStore, enqueue(job))
     }
-    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         ask!(self, JobStore, adopt(job, owner))
     }
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
         ask!(self, JobStore, take(owner, rules))
     }
     async fn take_over(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, StoreError> {
@@ -153,13 +164,13 @@ impl JobStore for Wire {
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         ask!(self, JobStore, report(key, fence, percent, phase))
     }
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         ask!(self, JobStore, finish(key, fence, end))
     }
     async fn resolve(
@@ -167,7 +178,7 @@ impl JobStore for Wire {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         ask!(self, JobStore, resolve(key, was, found))
     }
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {

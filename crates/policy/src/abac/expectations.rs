@@ -13,9 +13,9 @@ use contract::version::Version;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Obligation, OutputSchema, Policies, Question, ToolFacts, ToolReach, Upstream, Verdict};
+use super::{Obligation, OutputSchema, Policies, PolicyQuestion, PolicyUpstream, PolicyVerdict, ToolFacts, ToolReach};
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 mod table;
 
@@ -23,23 +23,23 @@ pub use table::ExpectationProblem;
 
 /// A table of cases.
 #[derive(Debug, Clone)]
-pub struct Expectations {
+pub struct PolicyExpectations {
     /// As the file's `policies` has them: paths for the caller to resolve.
     pub policies: Vec<String>,
-    pub cases: Vec<Case>,
+    pub cases: Vec<PolicyCase>,
 }
 
 /// One question and what is expected of its answer.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct PolicyCase {
     pub name: String,
-    pub expected: Expected,
+    pub expected: ExpectedDecision,
     tenant: TenantId,
     agent: Subject,
     user: Option<Subject>,
     session: Option<String>,
     roles: Vec<Role>,
-    scopes: Vec<Scope>,
+    scopes: Vec<PermissionScope>,
     tool: ToolId,
     version: Version,
     tags: Vec<String>,
@@ -68,9 +68,9 @@ struct CaseUpstream {
 }
 
 impl CaseUpstream {
-    fn facts(&self) -> Upstream<'_> {
+    fn facts(&self) -> PolicyUpstream<'_> {
         let usual = if self.command.is_some() { "stdio" } else { "http" };
-        Upstream {
+        PolicyUpstream {
             server: &self.server,
             transport: self.transport.as_deref().unwrap_or(usual),
             command: self.command.as_deref(),
@@ -81,7 +81,7 @@ impl CaseUpstream {
 
 /// What an author expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedDecision {
     pub allowed: bool,
     /// If given: exactly these policies determine the answer.
     pub policies: Option<BTreeSet<String>>,
@@ -94,13 +94,13 @@ pub struct Expected {
 pub struct CaseOutcome {
     pub name: String,
     pub passed: bool,
-    pub expected: Expected,
-    pub verdict: Verdict,
+    pub expected: ExpectedDecision,
+    pub verdict: PolicyVerdict,
     /// Where the verdict differs, one sentence each. Empty if passed.
     pub differences: Vec<String>,
 }
 
-impl Expectations {
+impl PolicyExpectations {
     /// Reads a table, or says everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Vec<ExpectationProblem>> {
         table::parse(text)
@@ -112,10 +112,10 @@ impl Expectations {
     }
 }
 
-impl Case {
+impl PolicyCase {
     /// The question of this case.
-    pub fn question(&self) -> Question<'_> {
-        Question {
+    pub fn question(&self) -> PolicyQuestion<'_> {
+        PolicyQuestion {
             tenant: &self.tenant,
             agent: &self.agent,
             user: self.user.as_ref(),
@@ -157,8 +157,8 @@ impl Case {
     }
 }
 
-impl Expected {
-    fn differences(&self, verdict: &Verdict) -> Vec<String> {
+impl ExpectedDecision {
+    fn differences(&self, verdict: &PolicyVerdict) -> Vec<String> {
         let word = |allowed| if allowed { "allow" } else { "deny" };
         let mut found = Vec::new();
         if self.allowed != verdict.allowed {

@@ -1,4 +1,4 @@
-//! A [`Question`] in the engine's terms: the request, and the entities it speaks of.
+//! A [`PolicyQuestion`] in the engine's terms: the request, and the entities it speaks of.
 //!
 //! The entities are made for one decision and dropped after it. They are not checked against the schema a second time:
 //! misfit arguments (see `arguments`) break it on purpose.
@@ -10,7 +10,7 @@ use super::arguments::{Arguments, ArgumentsError};
 use super::calendar::Moment;
 use super::reads::{Reads, View};
 use super::vocabulary::{Vocabulary, uid};
-use super::{Question, Risk, ToolFacts, Upstream};
+use super::{PolicyQuestion, PolicyUpstream, Risk, ToolFacts};
 use crate::role::Role;
 
 /// Why a question cannot be put. The call is denied.
@@ -34,7 +34,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// Builds what policies that read `reads` may look at.
-    pub(super) fn of(question: &Question<'_>, reads: &Reads, words: &Vocabulary) -> Result<Self, FactsError> {
+    pub(super) fn of(question: &PolicyQuestion<'_>, reads: &Reads, words: &Vocabulary) -> Result<Self, FactsError> {
         let Named { tenant, agent, tool, namespace } = Named::of(question, words);
         let user = question.user.map(|user| uid(&words.user, user.as_str()));
 
@@ -78,7 +78,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn of(question: &Question<'_>, words: &Vocabulary) -> Self {
+    pub(super) fn of(question: &PolicyQuestion<'_>, words: &Vocabulary) -> Self {
         Self {
             tenant: uid(&words.tenant, question.tenant.as_str()),
             agent: uid(&words.agent, question.agent.as_str()),
@@ -95,10 +95,10 @@ impl Named {
 
 type Pair = (String, RestrictedExpression);
 
-fn agent_attributes(question: &Question<'_>, user: Option<&EntityUid>) -> Vec<Pair> {
+fn agent_attributes(question: &PolicyQuestion<'_>, user: Option<&EntityUid>) -> Vec<Pair> {
     let mut attributes = vec![
         pair("roles", texts(question.roles.iter().copied().map(role_name))),
-        pair("scopes", texts(question.scopes.iter().map(crate::scope::Scope::as_str))),
+        pair("scopes", texts(question.scopes.iter().map(crate::scope::PermissionScope::as_str))),
     ];
     if let Some(user) = user {
         attributes.push(pair("user", RestrictedExpression::new_entity_uid(user.clone())));
@@ -130,8 +130,8 @@ fn tool_attributes(tool: &ToolFacts<'_>) -> Result<Vec<Pair>, FactsError> {
     Ok(attributes)
 }
 
-fn upstream_attribute(upstream: Upstream<'_>) -> Result<RestrictedExpression, FactsError> {
-    let Upstream { server, transport, command, addresses } = upstream;
+fn upstream_attribute(upstream: PolicyUpstream<'_>) -> Result<RestrictedExpression, FactsError> {
+    let PolicyUpstream { server, transport, command, addresses } = upstream;
     let mut members = vec![
         pair("server", text(server)),
         pair("transport", text(transport)),

@@ -19,7 +19,7 @@ use super::problem::PolicyProblem;
 use super::reads::{Reads, View};
 use super::slices::{Findings, Slice, Slices};
 use super::vocabulary::vocabulary;
-use super::{ContextNeeds, Obligation, Question, ToolFacts, Verdict};
+use super::{ContextNeeds, Obligation, PolicyQuestion, PolicyVerdict, ToolFacts};
 
 /// Parts of arguments that are looked through at once, where others wait.
 const PARTS_MAX: usize = 5_000;
@@ -42,7 +42,7 @@ pub struct Policies {
     /// The policies that name a tool, by its name.
     by_tool: BTreeMap<String, Slice>,
     /// The answer, when it is the same to every question.
-    constant: Option<Verdict>,
+    constant: Option<PolicyVerdict>,
 }
 
 impl Policies {
@@ -71,7 +71,7 @@ impl Policies {
 
     /// The default of an installation without policies: tokens and activations alone decide.
     pub fn permit_all() -> Self {
-        let verdict = Verdict {
+        let verdict = PolicyVerdict {
             allowed: true,
             determining: vec![PERMIT_ALL.to_owned()],
             obligations: Vec::new(),
@@ -143,13 +143,13 @@ impl Policies {
     }
 
     /// Can a denial have come of arguments that were not there to be read? Not if a forbid that reads none holds.
-    pub fn may_lack_arguments(&self, denial: &Verdict) -> bool {
+    pub fn may_lack_arguments(&self, denial: &PolicyVerdict) -> bool {
         let reads = |policy: &String| self.readers.keys().any(|id| name(id) == policy);
         self.needs().arguments && denial.determining.iter().all(reads)
     }
 
     /// What deciding this takes at the most, in steps of about a nanosecond; a quick look, which may say too much.
-    pub fn cost_at_most(&self, question: &Question<'_>) -> u64 {
+    pub fn cost_at_most(&self, question: &PolicyQuestion<'_>) -> u64 {
         if self.constant.is_none() && self.needs().arguments && has_more_parts_than(question.arguments, PARTS_MAX) {
             return u64::MAX;
         }
@@ -157,11 +157,11 @@ impl Policies {
     }
 
     /// The same, policy by policy with the arguments that each of them reads. It takes as long as making the question ready.
-    pub fn cost(&self, question: &Question<'_>) -> u64 {
+    pub fn cost(&self, question: &PolicyQuestion<'_>) -> u64 {
         self.cost_by(question, Demands::cost)
     }
 
-    fn cost_by(&self, question: &Question<'_>, cost: fn(&Demands, &Sizes) -> u64) -> u64 {
+    fn cost_by(&self, question: &PolicyQuestion<'_>, cost: fn(&Demands, &Sizes) -> u64) -> u64 {
         if self.constant.is_some() {
             return 0;
         }
@@ -174,7 +174,7 @@ impl Policies {
     }
 
     /// Decides one question.
-    pub fn decide(&self, question: &Question<'_>) -> Verdict {
+    pub fn decide(&self, question: &PolicyQuestion<'_>) -> PolicyVerdict {
         if let Some(verdict) = &self.constant {
             return verdict.clone();
         }
@@ -190,7 +190,7 @@ impl Policies {
         for (alias, slice) in
             question.tool.aliases.iter().filter_map(|alias| Some((alias, self.by_tool.get(alias.as_str())?)))
         {
-            let renamed = Question { tool: ToolFacts { id: alias, ..question.tool }, ..*question };
+            let renamed = PolicyQuestion { tool: ToolFacts { id: alias, ..question.tool }, ..*question };
             let ask = |facts: &Facts| {
                 let mut findings = Findings::default();
                 findings.add(slice, facts);
@@ -200,12 +200,12 @@ impl Policies {
                 Ok(permits) => obligations.extend(self.obligations_of(&permits)),
                 Err(denial) => {
                     let reason = format!("{} (which names `{alias}`, an alias of this tool)", denial.reason);
-                    return Verdict { reason, ..denial };
+                    return PolicyVerdict { reason, ..denial };
                 }
             }
         }
         let determining = sorted_names(&permits);
-        Verdict {
+        PolicyVerdict {
             allowed: true,
             reason: permitted_by(&determining),
             determining,
@@ -214,7 +214,11 @@ impl Policies {
     }
 
     /// The permits that hold, unless a forbid does or something fails.
-    fn permits(&self, question: &Question<'_>, ask: impl FnOnce(&Facts) -> Findings) -> Result<Vec<PolicyId>, Verdict> {
+    fn permits(
+        &self,
+        question: &PolicyQuestion<'_>,
+        ask: impl FnOnce(&Facts) -> Findings,
+    ) -> Result<Vec<PolicyId>, PolicyVerdict> {
         let facts =
             Facts::of(question, &self.reads, vocabulary()).map_err(|error| denied(Vec::new(), error.to_string()))?;
         let Findings { permits, forbids, errors } = ask(&facts);
@@ -235,7 +239,7 @@ impl Policies {
     }
 
     /// Why the policy could not be evaluated. Never with a value from the call: reasons are logged.
-    fn failure(&self, question: &Question<'_>, id: &PolicyId, error: &EvaluationError) -> String {
+    fn failure(&self, question: &PolicyQuestion<'_>, id: &PolicyId, error: &EvaluationError) -> String {
         let why = match error {
             EvaluationError::TypeError(_) => self.misfit_read(question, id),
             EvaluationError::IntegerOverflow(_) => Some("a number grows beyond 64 bits".to_owned()),
@@ -247,7 +251,7 @@ impl Policies {
     }
 
     /// The argument that the policy reads as what it is not.
-    fn misfit_read(&self, question: &Question<'_>, id: &PolicyId) -> Option<String> {
+    fn misfit_read(&self, question: &PolicyQuestion<'_>, id: &PolicyId) -> Option<String> {
         let reads = self.readers.get(id)?;
         let (path, view) = View::ALL.into_iter().find_map(|view| {
             let path = reads
@@ -266,8 +270,8 @@ impl From<Compiled> for Policies {
     }
 }
 
-fn denied(determining: Vec<String>, reason: String) -> Verdict {
-    Verdict { allowed: false, determining, obligations: Vec::new(), reason }
+fn denied(determining: Vec<String>, reason: String) -> PolicyVerdict {
+    PolicyVerdict { allowed: false, determining, obligations: Vec::new(), reason }
 }
 
 fn permitted_by(names: &[String]) -> String {

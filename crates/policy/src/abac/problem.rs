@@ -4,14 +4,14 @@ use std::fmt;
 
 use cedar_policy::ffi::DetailedError;
 
-use super::source::{Position, Statement, position};
+use super::source::{SourcePosition, Statement, position};
 
 /// One finding. The text it was found in is not in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyProblem {
     /// The policy's name, if the finding is about one.
     pub policy: Option<String>,
-    pub position: Position,
+    pub position: SourcePosition,
     pub message: String,
     /// What might be meant, if that can be guessed.
     pub help: Option<String>,
@@ -36,7 +36,7 @@ impl std::error::Error for PolicyProblem {}
 impl PolicyProblem {
     /// A finding about the text as a whole.
     pub(super) fn whole(message: impl Into<String>) -> Self {
-        Self { policy: None, position: Position { line: 1, column: 1 }, message: message.into(), help: None }
+        Self { policy: None, position: SourcePosition { line: 1, column: 1 }, message: message.into(), help: None }
     }
 
     /// A finding about one statement.

@@ -3,11 +3,11 @@
 //! Each policy is parsed alone, so that one broken policy does not hide the others, every problem can name its policy, and
 //! a statement that is too long is never handed to a recursive parser.
 
-use super::nesting::{Nesting, NestingError};
+use super::depth::{Nesting, NestingError};
 
 /// A place in a text, counted from 1 in lines and characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct SourcePosition {
     pub line: usize,
     pub column: usize,
 }
@@ -23,11 +23,11 @@ pub(super) struct Statement<'a> {
 }
 
 /// Where in `text` the byte `offset` stands.
-pub(super) fn position(text: &str, offset: usize) -> Position {
+pub(super) fn position(text: &str, offset: usize) -> SourcePosition {
     let before = text.char_indices().take_while(|(at, _)| *at < offset).map(|(_, c)| c);
-    before.fold(Position { line: 1, column: 1 }, |at, c| match c {
-        '\n' => Position { line: at.line + 1, column: 1 },
-        _ => Position { column: at.column + 1, ..at },
+    before.fold(SourcePosition { line: 1, column: 1 }, |at, c| match c {
+        '\n' => SourcePosition { line: at.line + 1, column: 1 },
+        _ => SourcePosition { column: at.column + 1, ..at },
     })
 }
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn positions_count_lines_and_characters_from_one() {
         for (offset, line, column) in [(0, 1, 1), (2, 1, 2), (3, 2, 1), (99, 2, 2)] {
-            assert_eq!(position("ä\nb", offset), Position { line, column }, "{offset}");
+            assert_eq!(position("ä\nb", offset), SourcePosition { line, column }, "{offset}");
         }
     }
 }

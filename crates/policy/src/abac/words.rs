@@ -11,7 +11,7 @@ use contract::version::Version;
 use serde_json::Value;
 
 use super::vocabulary::vocabulary;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 /// What an attribute can hold.
 enum Domain {
@@ -236,7 +236,7 @@ fn is_host(text: &str) -> bool {
 }
 
 fn is_scope(text: &str) -> bool {
-    text.parse::<Scope>().is_ok_and(|scope| scope.as_str() == text)
+    text.parse::<PermissionScope>().is_ok_and(|scope| scope.as_str() == text)
 }
 
 #[cfg(test)]

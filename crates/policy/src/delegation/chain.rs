@@ -11,12 +11,12 @@
 use contract::ids::Subject;
 use serde::{Deserialize, Serialize};
 
-use super::{Rights, Widening, longer_life, missing_limit, wider_budget, wider_scope, wider_tool};
+use super::{DelegatedRights, RightsWidening, longer_life, missing_limit, wider_budget, wider_scope, wider_tool};
 use crate::argument_limit::ArgumentLimit;
-use crate::budget::Budget;
+use crate::budget::CallBudget;
 use crate::grant::ToolGrant;
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 /// Most links of a chain. User, agent, sub-agents and invocation fit; a longer one is a mistake or a trick.
 pub const CHAIN_LINKS_MAX: usize = 10;
@@ -41,11 +41,11 @@ pub struct Delegator {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolGrant>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scopes: Option<Vec<Scope>>,
+    pub scopes: Option<Vec<PermissionScope>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Vec<ArgumentLimit>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
+    pub budget: Option<CallBudget>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<Box<Self>>,
 }
@@ -58,13 +58,13 @@ pub enum ChainError {
     #[error("the chain of delegation names one token twice")]
     Cyclic,
     #[error("the token has more rights than `{delegator}` had, who handed it on: {widening}")]
-    Widened { delegator: Subject, widening: Box<Widening> },
+    Widened { delegator: Subject, widening: Box<RightsWidening> },
 }
 
 impl Delegator {
     /// The link for a token that is now handed on: whose it is, its id, when it was issued, what it allows, and the chain
     /// it has itself.
-    pub fn of(sub: Subject, jti: String, iat: i64, rights: &Rights, act: Option<Self>) -> Self {
+    pub fn of(sub: Subject, jti: String, iat: i64, rights: &DelegatedRights, act: Option<Self>) -> Self {
         Self {
             sub,
             iss: None,
@@ -99,7 +99,7 @@ impl Delegator {
 
     /// Is a token with this id and these rights no wider than any link of its chain, and each link no wider than those
     /// above it?
-    pub fn verify(&self, jti: &str, rights: &Rights) -> Result<(), ChainError> {
+    pub fn verify(&self, jti: &str, rights: &DelegatedRights) -> Result<(), ChainError> {
         let links = self.flatten()?;
         if links.iter().any(|link| link.jti.as_deref() == Some(jti)) {
             return Err(ChainError::Cyclic);
@@ -133,17 +133,17 @@ impl Delegator {
 mod tests {
     use super::*;
 
-    fn rights(scope: &str, calls: Option<u64>, expires_at: i64) -> Rights {
-        Rights {
+    fn rights(scope: &str, calls: Option<u64>, expires_at: i64) -> DelegatedRights {
+        DelegatedRights {
             tools: vec![],
             scopes: vec![scope.parse().unwrap()],
             limits: vec![],
-            budget: calls.map(|calls| Budget { calls: Some(calls) }),
+            budget: calls.map(|calls| CallBudget { calls: Some(calls) }),
             expires_at,
         }
     }
 
-    fn link(jti: &str, rights: &Rights, act: Option<Delegator>) -> Delegator {
+    fn link(jti: &str, rights: &DelegatedRights, act: Option<Delegator>) -> Delegator {
         Delegator::of(format!("sub_of_{jti}").parse().unwrap(), jti.into(), 1, rights, act)
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let user = rights("a:*", Some(10), 100);
         let agent = rights("a:b:*", Some(5), 50);
         let call = rights("a:b:c", Some(1), 50);
-        let chain = |agent: &Rights| link("agent", agent, Some(link("user", &user, None)));
+        let chain = |agent: &DelegatedRights| link("agent", agent, Some(link("user", &user, None)));
         assert_eq!(chain(&agent).verify("call", &call), Ok(()));
         for (agent, call, delegator) in [
             (&agent, rights("a:x", Some(1), 50), "sub_of_agent"),

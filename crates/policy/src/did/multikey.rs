@@ -3,7 +3,7 @@
 //! Every key has one spelling here: prefixes are varints in their shortest form, points are compressed, and nothing may
 //! follow.
 
-use crate::jose::{Material, rsa_public_key};
+use crate::jose::{KeyMaterial, rsa_public_key};
 
 /// 0xed, ed25519-pub.
 const ED25519: &[u8] = &[0xed, 0x01];
@@ -16,7 +16,7 @@ const RSA: &[u8] = &[0x85, 0x24];
 const CHARS_MAX: usize = 2048;
 
 /// The key, if there is one that can be used.
-pub(super) fn decode(text: &str) -> Option<Material> {
+pub(super) fn decode(text: &str) -> Option<KeyMaterial> {
     let base58 = text.strip_prefix('z')?;
     if base58.len() > CHARS_MAX {
         return None;
@@ -24,9 +24,9 @@ pub(super) fn decode(text: &str) -> Option<Material> {
     let bytes = bs58::decode(base58).into_vec().ok()?;
     let (prefix, key) = bytes.split_at_checked(2)?;
     match prefix {
-        ED25519 => Material::ed25519(key).ok(),
+        ED25519 => KeyMaterial::ed25519(key).ok(),
         // Compressed: 33 octets.
-        P256 if key.len() == 33 => Material::p256(key).ok(),
+        P256 if key.len() == 33 => KeyMaterial::p256(key).ok(),
         RSA => rsa_public_key(key).ok(),
         _ => None,
     }
@@ -41,18 +41,18 @@ pub(super) fn encode_ed25519(key: &[u8; 32]) -> String {
 mod tests {
     use super::*;
     use crate::did::Did;
-    use crate::jose::{Algorithm, SigningKey, VerifyingKey};
+    use crate::jose::{SignatureAlgorithm, SigningKey, VerifyingKey};
     use base64::Engine as _;
 
-    fn algorithm(did: &str) -> Option<Algorithm> {
+    fn algorithm(did: &str) -> Option<SignatureAlgorithm> {
         did.parse::<Did>().unwrap().self_certified_key().ok().map(|key| key.algorithm())
     }
 
     #[test]
     fn published_examples_are_read() {
         for (did, expected) in [
-            ("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK", Algorithm::EdDsa),
-            ("did:key:zDnaerDaTF5BXEavCrfRZEk316dpbLsfPDZ3WJ5hRTPFU2169", Algorithm::Es256),
+            ("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK", SignatureAlgorithm::EdDsa),
+            ("did:key:zDnaerDaTF5BXEavCrfRZEk316dpbLsfPDZ3WJ5hRTPFU2169", SignatureAlgorithm::Es256),
         ] {
             assert_eq!(algorithm(did), Some(expected), "{did}");
         }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::json::{self, JsonLimits};
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeySet, SigningKey, VerifyingKey};
+use super::{KeySet, SignatureAlgorithm, SigningKey, VerifyingKey};
 
 /// A longer token is refused unread.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -33,8 +33,8 @@ pub enum JwsError {
 
 /// A token taken apart, not yet believed.
 #[derive(Debug)]
-pub(crate) struct Compact<'t> {
-    algorithm: Algorithm,
+pub(crate) struct CompactToken<'t> {
+    algorithm: SignatureAlgorithm,
     key_id: String,
     signed: &'t str,
     payload: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) struct Compact<'t> {
 
 /// The payload of a token that one of the keys has signed.
 pub fn verified_payload(token: &str, keys: &KeySet) -> Result<Vec<u8>, JwsError> {
-    let compact = Compact::read(token)?;
+    let compact = CompactToken::read(token)?;
     let key = keys.get(compact.key_id()).ok_or(JwsError::UnknownKey)?;
     compact.verify(key)?;
     Ok(compact.payload)
@@ -52,12 +52,12 @@ pub fn verified_payload(token: &str, keys: &KeySet) -> Result<Vec<u8>, JwsError>
 /// The name of the key that a token of the right shape claims to be signed with. Nothing is verified: this is only for
 /// asking whether the key has meanwhile been published.
 pub fn key_id(token: &str) -> Option<String> {
-    Compact::read(token).ok().map(|compact| compact.key_id)
+    CompactToken::read(token).ok().map(|compact| compact.key_id)
 }
 
 /// Signs a payload.
 pub(crate) fn write(payload: &[u8], key: &SigningKey) -> String {
-    let header = json!({ "alg": Algorithm::EdDsa.as_str(), "typ": "JWT", "kid": key.id() }).to_string();
+    let header = json!({ "alg": SignatureAlgorithm::EdDsa.as_str(), "typ": "JWT", "kid": key.id() }).to_string();
     let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(payload));
     let signature = key.sign(token.as_bytes());
     token.push('.');
@@ -70,7 +70,7 @@ pub(crate) fn is_printable_name(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.chars().any(char::is_control)
 }
 
-impl<'t> Compact<'t> {
+impl<'t> CompactToken<'t> {
     /// Takes a token apart and reads its header.
     pub(crate) fn read(token: &'t str) -> Result<Self, JwsError> {
         const PARTS: JwsError = JwsError::Malformed("it does not have three parts");
@@ -108,7 +108,7 @@ impl<'t> Compact<'t> {
     }
 }
 
-fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, String), JwsError> {
+fn read_header(header: &Map<String, Value>) -> Result<(SignatureAlgorithm, String), JwsError> {
     if ["crit", "b64", "zip"].iter().any(|extension| header.contains_key(*extension)) {
         return Err(JwsError::Malformed("its header demands extensions (`crit`, `b64` or `zip`)"));
     }
@@ -121,7 +121,7 @@ fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, String), JwsEr
     let algorithm = header
         .get("alg")
         .and_then(Value::as_str)
-        .and_then(Algorithm::named)
+        .and_then(SignatureAlgorithm::named)
         .ok_or(JwsError::Malformed("its algorithm (`alg`) is not accepted: RS256, ES256 and EdDSA are"))?;
     let key_id = header
         .get("kid")

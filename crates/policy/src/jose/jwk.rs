@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
 use super::VerifyingKey;
-use super::verifying_key::Material;
+use super::verifying_key::KeyMaterial;
 
 /// RFC 7518 §6.2.2 and §6.3.2: what only the owner of a key should have.
 const PRIVATE_MEMBERS: [&str; 7] = ["d", "p", "q", "dp", "dq", "qi", "oth"];
@@ -33,16 +33,16 @@ pub(crate) fn read(jwk: &Value, name: Option<&str>) -> Result<VerifyingKey, JwkP
 
 fn public(members: &Map<String, Value>, name: Option<&str>) -> Option<VerifyingKey> {
     let material = match (text(members, "kty")?, members.get("crv").and_then(Value::as_str)) {
-        ("RSA", None) => Material::rsa(&number(members, "n")?, &number(members, "e")?),
+        ("RSA", None) => KeyMaterial::rsa(&number(members, "n")?, &number(members, "e")?),
         ("EC", Some("P-256")) => {
             let (x, y) = (number(members, "x")?, number(members, "y")?);
             // Both in full length: RFC 7518 §6.2.1.2.
             if (x.len(), y.len()) != (32, 32) {
                 return None;
             }
-            Material::p256(&[&[4], x.as_slice(), y.as_slice()].concat())
+            KeyMaterial::p256(&[&[4], x.as_slice(), y.as_slice()].concat())
         }
-        ("OKP", Some("Ed25519")) => Material::ed25519(&number(members, "x")?),
+        ("OKP", Some("Ed25519")) => KeyMaterial::ed25519(&number(members, "x")?),
         _ => return None,
     };
     let name = match name {
@@ -79,7 +79,7 @@ fn number(members: &Map<String, Value>, name: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jose::{Algorithm, SigningKey};
+    use crate::jose::{SignatureAlgorithm, SigningKey};
     use serde_json::json;
 
     #[test]
@@ -102,7 +102,11 @@ mod tests {
             jwk
         };
         for absent in ["alg", "use"] {
-            assert_eq!(read(&without(absent), None).unwrap().algorithm(), Algorithm::EdDsa, "without {absent}");
+            assert_eq!(
+                read(&without(absent), None).unwrap().algorithm(),
+                SignatureAlgorithm::EdDsa,
+                "without {absent}"
+            );
         }
         assert!(read(&with("key_ops", json!(["verify"])), None).is_ok());
         assert_eq!(read(&without("kid"), Some("other")).unwrap().id(), "other");

@@ -9,7 +9,7 @@ use ed25519_dalek::Signer as _;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes, spki::der::pem::LineEnding};
 use sha2::{Digest as _, Sha256};
 
-use super::verifying_key::Material;
+use super::verifying_key::KeyMaterial;
 use super::{KeyError, VerifyingKey};
 
 /// A private key that mints tokens. Its `Debug` shows only its name.
@@ -46,7 +46,7 @@ impl SigningKey {
     /// The public half.
     pub fn verifying_key(&self) -> VerifyingKey {
         // A key made from a seed is a multiple of the base point and so never of small order.
-        VerifyingKey::named(self.id.clone(), Material::Ed25519(self.public))
+        VerifyingKey::named(self.id.clone(), KeyMaterial::Ed25519(self.public))
     }
 
     /// The public half as bytes.

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::KeyError;
-use super::verifying_key::Material;
+use super::verifying_key::KeyMaterial;
 
 const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
@@ -30,7 +30,7 @@ const NOT_DER: KeyError = KeyError::Unusable("its contents are not a public key 
 const PEM_BYTES_MAX: usize = 16 * 1024;
 
 /// The key of a PEM text with one public key.
-pub(super) fn from_pem(pem: &str) -> Result<Material, KeyError> {
+pub(super) fn from_pem(pem: &str) -> Result<KeyMaterial, KeyError> {
     if pem.len() > PEM_BYTES_MAX {
         return Err(KeyError::NotPublicPem);
     }
@@ -45,7 +45,7 @@ pub(super) fn from_pem(pem: &str) -> Result<Material, KeyError> {
     from_der(&der)
 }
 
-fn from_der(der: &[u8]) -> Result<Material, KeyError> {
+fn from_der(der: &[u8]) -> Result<KeyMaterial, KeyError> {
     let mut outer = Der(der);
     let mut info = Der(outer.only(SEQUENCE)?);
     let mut algorithm = Der(info.take(SEQUENCE)?);
@@ -63,23 +63,23 @@ fn from_der(der: &[u8]) -> Result<Material, KeyError> {
             if algorithm.only(OBJECT_ID)? != PRIME256V1 {
                 return Err(KeyError::Unusable("its curve is not P-256"));
             }
-            Material::p256(key)
+            KeyMaterial::p256(key)
         }
         ED25519 => {
             algorithm.end()?;
-            Material::ed25519(key)
+            KeyMaterial::ed25519(key)
         }
         _ => Err(KeyError::Unusable("it is neither RSA nor P-256 nor Ed25519")),
     }
 }
 
 /// PKCS#1 `RSAPublicKey`: modulus and exponent.
-pub(crate) fn rsa_public_key(der: &[u8]) -> Result<Material, KeyError> {
+pub(crate) fn rsa_public_key(der: &[u8]) -> Result<KeyMaterial, KeyError> {
     let mut outer = Der(der);
     let mut numbers = Der(outer.only(SEQUENCE)?);
     let (n, e) = (numbers.positive()?, numbers.positive()?);
     numbers.end()?;
-    Material::rsa(n, e)
+    KeyMaterial::rsa(n, e)
 }
 
 // -------------------------------------------------------------------------------------------------------------- DER
@@ -144,7 +144,7 @@ impl<'d> Der<'d> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jose::{Algorithm, VerifyingKey};
+    use crate::jose::{SignatureAlgorithm, VerifyingKey};
 
     const RSA: &str = include_str!("../../../../testdata/keys/rsa_public.pem");
     const P256: &str = include_str!("../../../../testdata/keys/p256_public.pem");
@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn the_three_kinds_are_read_and_pinned() {
-        for (pem, algorithm) in [(RSA, Algorithm::Rs256), (P256, Algorithm::Es256), (ED, Algorithm::EdDsa)] {
+        for (pem, algorithm) in
+            [(RSA, SignatureAlgorithm::Rs256), (P256, SignatureAlgorithm::Es256), (ED, SignatureAlgorithm::EdDsa)]
+        {
             let key = VerifyingKey::from_public_pem(pem, "k").unwrap();
             assert_eq!((key.algorithm(), key.id()), (algorithm, "k"));
             let crlf = pem.replace('\n', "\r\n");

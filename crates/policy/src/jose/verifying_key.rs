@@ -11,7 +11,7 @@ use ring::signature::{UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Algorithm, KeyError, is_printable_name, spki};
+use super::{KeyError, SignatureAlgorithm, is_printable_name, spki};
 
 /// What RSA keys may have, in bits.
 const MODULUS_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
@@ -24,12 +24,12 @@ const UNCOMPRESSED: usize = 65;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyingKey {
     id: String,
-    material: Material,
+    material: KeyMaterial,
 }
 
 /// The key itself, without name. Only sound material gets here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Material {
+pub(crate) enum KeyMaterial {
     /// Modulus and exponent, big-endian without leading zeros.
     Rsa {
         n: Box<[u8]>,
@@ -46,12 +46,12 @@ impl VerifyingKey {
         Self::new(id, spki::from_pem(pem)?)
     }
 
-    pub(crate) fn new(id: &str, material: Material) -> Result<Self, KeyError> {
+    pub(crate) fn new(id: &str, material: KeyMaterial) -> Result<Self, KeyError> {
         if is_printable_name(id) { Ok(Self { id: id.to_owned(), material }) } else { Err(KeyError::Name) }
     }
 
     /// For names that are made here: a digest, or a DID with its fragment.
-    pub(crate) fn named(id: String, material: Material) -> Self {
+    pub(crate) fn named(id: String, material: KeyMaterial) -> Self {
         Self { id, material }
     }
 
@@ -61,11 +61,11 @@ impl VerifyingKey {
     }
 
     /// The one algorithm it is for.
-    pub fn algorithm(&self) -> Algorithm {
+    pub fn algorithm(&self) -> SignatureAlgorithm {
         match self.material {
-            Material::Rsa { .. } => Algorithm::Rs256,
-            Material::P256(_) => Algorithm::Es256,
-            Material::Ed25519(_) => Algorithm::EdDsa,
+            KeyMaterial::Rsa { .. } => SignatureAlgorithm::Rs256,
+            KeyMaterial::P256(_) => SignatureAlgorithm::Es256,
+            KeyMaterial::Ed25519(_) => SignatureAlgorithm::EdDsa,
         }
     }
 
@@ -93,11 +93,11 @@ impl VerifyingKey {
             UnparsedPublicKey::new(algorithm, key).verify(message, signature)
         };
         match &self.material {
-            Material::Rsa { n, e } => {
+            KeyMaterial::Rsa { n, e } => {
                 RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
             }
-            Material::P256(point) => unparsed(&ECDSA_P256_SHA256_FIXED, point.as_slice()),
-            Material::Ed25519(key) => unparsed(&ED25519, key),
+            KeyMaterial::P256(point) => unparsed(&ECDSA_P256_SHA256_FIXED, point.as_slice()),
+            KeyMaterial::Ed25519(key) => unparsed(&ED25519, key),
         }
         .is_ok()
     }
@@ -106,19 +106,19 @@ impl VerifyingKey {
     fn required_members(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match &self.material {
-            Material::Rsa { n, e } => json!({ "kty": "RSA", "n": text(n), "e": text(e) }),
-            Material::P256(point) => {
+            KeyMaterial::Rsa { n, e } => json!({ "kty": "RSA", "n": text(n), "e": text(e) }),
+            KeyMaterial::P256(point) => {
                 let (x, y) = point.get(1..).unwrap_or(&[]).split_at(32);
                 json!({ "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y) })
             }
-            Material::Ed25519(key) => json!({ "kty": "OKP", "crv": "Ed25519", "x": text(key) }),
+            KeyMaterial::Ed25519(key) => json!({ "kty": "OKP", "crv": "Ed25519", "x": text(key) }),
         }
     }
 }
 
 // --------------------------------------------------------------------------------------------------------- Material
 
-impl Material {
+impl KeyMaterial {
     /// RSA, of a size and with an exponent that are worth a signature. Leading zeros are dropped: some writers add one.
     pub(crate) fn rsa(n: &[u8], e: &[u8]) -> Result<Self, KeyError> {
         let (n, e) = (without_leading_zeros(n), without_leading_zeros(e));
@@ -197,12 +197,12 @@ mod tests {
     fn thumbprints_are_those_of_the_rfcs() {
         // RFC 8037, appendix A.3.
         let x = URL_SAFE_NO_PAD.decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo").unwrap();
-        let key = VerifyingKey::new("k", Material::ed25519(&x).unwrap()).unwrap();
+        let key = VerifyingKey::new("k", KeyMaterial::ed25519(&x).unwrap()).unwrap();
         assert_eq!(key.thumbprint(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
-        assert_eq!(key.algorithm(), Algorithm::EdDsa);
+        assert_eq!(key.algorithm(), SignatureAlgorithm::EdDsa);
         // RFC 7638, section 3.1.
         let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
-        let material = Material::rsa(&URL_SAFE_NO_PAD.decode(n).unwrap(), &[1, 0, 1]).unwrap();
+        let material = KeyMaterial::rsa(&URL_SAFE_NO_PAD.decode(n).unwrap(), &[1, 0, 1]).unwrap();
         let key = VerifyingKey::new("2011-04-29", material).unwrap();
         assert_eq!(key.thumbprint(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs");
         assert_eq!((key.to_jwk()["alg"].as_str(), key.to_jwk()["kid"].as_str()), (Some("RS256"), Some("2011-04-29")));
@@ -215,9 +215,9 @@ mod tests {
             (n[0], n[bytes - 1]) = (first, last);
             n
         };
-        assert!(Material::rsa(&modulus(256, 0x80, 1), &[3]).is_ok());
-        assert!(Material::rsa(&[&[0, 0], &*modulus(256, 0x80, 1)].concat(), &[0, 1, 0, 1]).is_ok(), "leading zeros");
-        assert!(Material::rsa(&modulus(1024, 0xff, 1), &[1, 0, 1]).is_ok(), "8192 bits");
+        assert!(KeyMaterial::rsa(&modulus(256, 0x80, 1), &[3]).is_ok());
+        assert!(KeyMaterial::rsa(&[&[0, 0], &*modulus(256, 0x80, 1)].concat(), &[0, 1, 0, 1]).is_ok(), "leading zeros");
+        assert!(KeyMaterial::rsa(&modulus(1024, 0xff, 1), &[1, 0, 1]).is_ok(), "8192 bits");
         let refused: [(&str, Vec<u8>, &[u8]); 9] = [
             ("2047 bits", modulus(256, 0x7f, 1), &[1, 0, 1]),
             ("8200 bits", modulus(1025, 0x80, 1), &[1, 0, 1]),
@@ -230,7 +230,7 @@ mod tests {
             ("exponent of 48 bits", modulus(256, 0x80, 1), &[1, 0, 0, 0, 0, 1]),
         ];
         for (what, n, e) in refused {
-            assert!(Material::rsa(&n, e).is_err(), "{what}");
+            assert!(KeyMaterial::rsa(&n, e).is_err(), "{what}");
         }
         let filled = |first: u8, others: u8, last: u8| {
             let mut bytes = [others; 32];
@@ -244,11 +244,11 @@ mod tests {
         // The last two are y = p - 1, of order 2, and y = p + 1, a second spelling of the identity.
         let small = [[0; 32], filled(1, 0, 0), order_eight, filled(0xec, 0xff, 0x7f), filled(0xee, 0xff, 0x7f)];
         for bytes in small {
-            assert!(Material::ed25519(&bytes).is_err(), "{bytes:?}");
+            assert!(KeyMaterial::ed25519(&bytes).is_err(), "{bytes:?}");
         }
-        assert!(Material::ed25519(&[2; 31]).is_err() && Material::p256(&[]).is_err());
-        assert!(Material::p256(&[0]).is_err(), "the identity");
-        assert!(Material::p256(&[&[4], &[1; 64][..]].concat()).is_err(), "not on the curve");
+        assert!(KeyMaterial::ed25519(&[2; 31]).is_err() && KeyMaterial::p256(&[]).is_err());
+        assert!(KeyMaterial::p256(&[0]).is_err(), "the identity");
+        assert!(KeyMaterial::p256(&[&[4], &[1; 64][..]].concat()).is_err(), "not on the curve");
     }
 
     #[test]
@@ -256,15 +256,15 @@ mod tests {
         // k·M + 65537^a mod M, with M the product of the primes up to 701.
         let n = "2QXT5xWCCj8IAprSAkAztwj709F9vZ7716iRSnUCU1Zg1nah7V58iZyCPav7WvC__aFvFi_X74XM5oZZ2s_r6ra9wBI-Ri1bGgMWlSPmxFN3d_2Gsa0y0ea4Sg_FrbBr83HmpUi67Kvu5L0qEwLsfcsNWcJ7-KkIkTH_XZvVCy5souG5wzMYqv-3R505eIAc5wEgRGhAIiNVidehZCWtRvCeCOWVIZungB0Zw7JPQNVxhvan8mPJiGOxlM9G-4Yzxh8uaIfA2RcfhXPDKObwYcCcvLiAl9p5fLGxBcsvevjSFq7HqKk95wkLJ8ejAIBOkPtyf4PfiQcuiOgadXsIGQ";
         let n = URL_SAFE_NO_PAD.decode(n).unwrap();
-        assert!(matches!(Material::rsa(&n, &[1, 0, 1]), Err(KeyError::Unusable(why)) if why.contains("computed")));
+        assert!(matches!(KeyMaterial::rsa(&n, &[1, 0, 1]), Err(KeyError::Unusable(why)) if why.contains("computed")));
         let mut other = n;
         other[255] ^= 2;
-        assert!(Material::rsa(&other, &[1, 0, 1]).is_ok());
+        assert!(KeyMaterial::rsa(&other, &[1, 0, 1]).is_ok());
     }
 
     #[test]
     fn names_are_printable_and_short() {
-        let material = || Material::ed25519(super::super::SigningKey::from_seed(&[1; 32]).public_bytes()).unwrap();
+        let material = || KeyMaterial::ed25519(super::super::SigningKey::from_seed(&[1; 32]).public_bytes()).unwrap();
         for bad in ["", "a\nb", &"k".repeat(257)] {
             assert_eq!(VerifyingKey::new(bad, material()).unwrap_err(), KeyError::Name);
         }

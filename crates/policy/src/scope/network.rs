@@ -13,7 +13,7 @@
 //! mislead the reader about the host, the others say nothing about where.
 
 use super::host::Host;
-use super::path::{PathError, Subtree};
+use super::path::{PathError, PathSubtree};
 
 /// Why a text is not a place on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum NetworkError {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Network<S> {
     Everywhere,
-    At(Url<S>),
+    At(UrlScope<S>),
     Bare(Host<S>, Option<u16>),
     /// `x:*`: the URLs of this scheme, and the ports of this host.
     Begins(Host<S>),
@@ -55,11 +55,11 @@ pub(super) enum Network<S> {
 
 /// A URL and everything below it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Url<S> {
+pub(crate) struct UrlScope<S> {
     scheme: S,
     pub(super) host: Host<S>,
     pub(super) port: Port,
-    path: Subtree<S>,
+    path: PathSubtree<S>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl<'t> Network<&'t str> {
             return Ok(Self::Everywhere);
         }
         if text.contains("://") {
-            return Url::read_family(text).map(Self::At);
+            return UrlScope::read_family(text).map(Self::At);
         }
         if text.contains('@') {
             return Err(NetworkError::UserInfo);
@@ -125,7 +125,7 @@ impl<S: AsRef<str>> Network<S> {
 
 // ------------------------------------------------------------------------------------------------------------- Url
 
-impl<'t> Url<&'t str> {
+impl<'t> UrlScope<&'t str> {
     /// Reads a URL that stands for all below it: in a scope, or as the bound of a limit.
     pub(crate) fn read_family(text: &'t str) -> Result<Self, NetworkError> {
         if text.contains(['?', '#']) {
@@ -154,7 +154,12 @@ impl<'t> Url<&'t str> {
             Some(port) => Port::Number(read_port(port)?),
             None => usual_port(scheme).map_or(Port::Unsaid, Port::Number),
         };
-        Ok(Self { scheme, host, port, path: if path.is_empty() { Subtree::ROOT } else { Subtree::read(path)? } })
+        Ok(Self {
+            scheme,
+            host,
+            port,
+            path: if path.is_empty() { PathSubtree::ROOT } else { PathSubtree::read(path)? },
+        })
     }
 
     /// Reads the URL of one resource, as it stands in the arguments of a call. Its query and fragment say nothing about
@@ -169,13 +174,13 @@ impl<'t> Url<&'t str> {
         if url.port == Port::Any { Err(NetworkError::Port) } else { Ok(url) }
     }
 
-    fn keep(self) -> Url<Box<str>> {
-        Url { scheme: self.scheme.into(), host: self.host.keep(), port: self.port, path: self.path.keep() }
+    fn keep(self) -> UrlScope<Box<str>> {
+        UrlScope { scheme: self.scheme.into(), host: self.host.keep(), port: self.port, path: self.path.keep() }
     }
 }
 
-impl<S: AsRef<str>> Url<S> {
-    pub(crate) fn covers<T: AsRef<str>>(&self, other: &Url<T>) -> bool {
+impl<S: AsRef<str>> UrlScope<S> {
+    pub(crate) fn covers<T: AsRef<str>>(&self, other: &UrlScope<T>) -> bool {
         self.scheme.as_ref().eq_ignore_ascii_case(other.scheme.as_ref())
             && self.host.covers(&other.host)
             && (self.port == other.port || (self.port == Port::Any && other.port != Port::Unsaid))

@@ -25,14 +25,14 @@ pub enum PathError {
 
 /// A path that was checked, and with it everything below. `S` is where its text lives.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subtree<S>(S);
+pub(crate) struct PathSubtree<S>(S);
 
-impl Subtree<&'static str> {
+impl PathSubtree<&'static str> {
     /// Every path.
     pub(super) const ROOT: Self = Self("/");
 }
 
-impl<'t> Subtree<&'t str> {
+impl<'t> PathSubtree<&'t str> {
     /// Reads an absolute path.
     pub(crate) fn read(text: &'t str) -> Result<Self, PathError> {
         if !text.starts_with('/') {
@@ -49,14 +49,14 @@ impl<'t> Subtree<&'t str> {
     }
 
     /// The same with its own text.
-    pub(super) fn keep(self) -> Subtree<Box<str>> {
-        Subtree(self.0.into())
+    pub(super) fn keep(self) -> PathSubtree<Box<str>> {
+        PathSubtree(self.0.into())
     }
 }
 
-impl<S: AsRef<str>> Subtree<S> {
+impl<S: AsRef<str>> PathSubtree<S> {
     /// Is `other`, and so everything below it, at or below this path?
-    pub(crate) fn covers<T: AsRef<str>>(&self, other: &Subtree<T>) -> bool {
+    pub(crate) fn covers<T: AsRef<str>>(&self, other: &PathSubtree<T>) -> bool {
         let mut below = other.segments();
         self.segments().all(|segment| below.next() == Some(segment))
     }
@@ -111,7 +111,7 @@ mod tests {
             ("/a b", "/a b/c", true),
             ("/data", "/data/...", true),
         ] {
-            let (from, to) = (Subtree::read(outer).unwrap(), Subtree::read(inner).unwrap());
+            let (from, to) = (PathSubtree::read(outer).unwrap(), PathSubtree::read(inner).unwrap());
             assert_eq!(from.covers(&to), expected, "{outer} {inner}");
             assert_eq!(from.keep().covers(&to.keep()), expected, "{outer} {inner}");
         }
@@ -142,10 +142,10 @@ mod tests {
             ("/data%00", Ambiguous),
             ("/data/%20/%7f", Ambiguous),
         ] {
-            assert_eq!(Subtree::read(text).unwrap_err(), why, "{text:?}");
+            assert_eq!(PathSubtree::read(text).unwrap_err(), why, "{text:?}");
         }
         for fine in ["/100%", "/%", "/a%20b", "/%4", "/..x", "/x..", "/.hidden"] {
-            assert!(Subtree::read(fine).is_ok(), "{fine}");
+            assert!(PathSubtree::read(fine).is_ok(), "{fine}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a scope is about, taken apart for whoever has to open exactly that and nothing else.
 //!
-//! [`Scope::covers`](super::Scope::covers) compares scopes; a sandbox does not compare, it mounts and connects. This is the
+//! [`PermissionScope::covers`](super::PermissionScope::covers) compares scopes; a sandbox does not compare, it mounts and connects. This is the
 //! same meaning in the terms of files and connections.
 //!
 //! Two things are lost on the way, both to the safe side or said plainly:
@@ -11,12 +11,12 @@
 //! Not here: whether a place may be opened (the kernel), and opening it (the sandbox).
 
 use super::host::Host;
-use super::network::{Network, Port, Url, usual_port};
-use super::{Mode, Scope, Target};
+use super::network::{Network, Port, UrlScope, usual_port};
+use super::{Mode, PermissionScope, Target};
 
 /// What a scope is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place<'s> {
+pub enum ScopeTarget<'s> {
     /// `*`.
     Everything,
     /// A path and everything below it, in its shortest spelling.
@@ -56,7 +56,7 @@ pub enum PlacePort {
     Unknown,
 }
 
-impl Scope {
+impl PermissionScope {
     /// What this scope is about.
     ///
     /// ```
@@ -67,19 +67,19 @@ impl Scope {
     /// assert_eq!(place("network:https://API.example.com/v1").place(), Place::Network(NetworkPlace { host, port: PlacePort::One(443) }));
     /// assert_eq!(place("credentials:sendgrid").place(), Place::Word { kind: "credentials", name: "sendgrid" });
     /// ```
-    pub fn place(&self) -> Place<'_> {
+    pub fn place(&self) -> ScopeTarget<'_> {
         match &self.target {
-            Target::Everything => Place::Everything,
-            Target::Files(mode, path) => Place::Files {
+            Target::Everything => ScopeTarget::Everything,
+            Target::Files(mode, path) => ScopeTarget::Files {
                 read: *mode != Some(Mode::Write),
                 write: *mode != Some(Mode::Read),
                 path: path.shortest(),
             },
-            Target::Network(place) => Place::Network(network(place)),
-            Target::Below(prefix) => Place::AllOf { prefix },
+            Target::Network(place) => ScopeTarget::Network(network(place)),
+            Target::Below(prefix) => ScopeTarget::AllOf { prefix },
             Target::Exactly(text) => {
                 let (kind, name) = text.split_once(':').unwrap_or((text, ""));
-                Place::Word { kind, name }
+                ScopeTarget::Word { kind, name }
             }
         }
     }
@@ -88,7 +88,7 @@ impl Scope {
 fn network(place: &Network<Box<str>>) -> NetworkPlace {
     match place {
         Network::Everywhere => NetworkPlace { host: None, port: PlacePort::Any },
-        Network::At(Url { host, port, .. }) => NetworkPlace { host: Some(written(host)), port: port_of(*port) },
+        Network::At(UrlScope { host, port, .. }) => NetworkPlace { host: Some(written(host)), port: port_of(*port) },
         Network::Bare(host, port) => {
             NetworkPlace { host: Some(written(host)), port: port.map_or(PlacePort::Unnamed, PlacePort::One) }
         }
@@ -141,25 +141,25 @@ mod tests {
             ("10.0.0.1:80", Some("10.0.0.1"), One(80)),
             ("https://[::1]:8443", Some("::1"), One(8443)),
         ] {
-            let scope: Scope = format!("network:{text}").parse().unwrap();
+            let scope: PermissionScope = format!("network:{text}").parse().unwrap();
             let expected = NetworkPlace { host: host.map(str::to_owned), port };
-            assert_eq!(scope.place(), Place::Network(expected), "{text}");
+            assert_eq!(scope.place(), ScopeTarget::Network(expected), "{text}");
         }
     }
 
     #[test]
     fn other_scopes_come_apart_into_what_they_name() {
-        let files = |read, write, path: &str| Place::Files { read, write, path: path.into() };
+        let files = |read, write, path: &str| ScopeTarget::Files { read, write, path: path.into() };
         for (text, place) in [
-            ("*", Place::Everything),
+            ("*", ScopeTarget::Everything),
             ("filesystem:*", files(true, true, "/")),
             ("filesystem:read:*", files(true, false, "/")),
             ("filesystem:write:/a/./b//", files(false, true, "/a/b")),
-            ("credentials:*", Place::AllOf { prefix: "credentials:" }),
-            ("credentials:a:b", Place::Word { kind: "credentials", name: "a:b" }),
-            ("tool:x", Place::Word { kind: "tool", name: "x" }),
+            ("credentials:*", ScopeTarget::AllOf { prefix: "credentials:" }),
+            ("credentials:a:b", ScopeTarget::Word { kind: "credentials", name: "a:b" }),
+            ("tool:x", ScopeTarget::Word { kind: "tool", name: "x" }),
         ] {
-            assert_eq!(text.parse::<Scope>().unwrap().place(), place, "{text}");
+            assert_eq!(text.parse::<PermissionScope>().unwrap().place(), place, "{text}");
         }
     }
 }

@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 
 use super::claims::{has_passed, is_date};
-use super::{Claims, TokenError, Trust};
+use super::{TokenClaims, TokenError, TokenTrust};
 use crate::delegation::{ChainError, Delegator};
 use crate::jose::is_printable_name;
 
 /// The links of a token, nearest first, each without those behind it.
-pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Vec<Delegator>, TokenError> {
+pub(super) fn verified(claims: &TokenClaims, trust: &TokenTrust, now_ms: i64) -> Result<Vec<Delegator>, TokenError> {
     let Some(act) = &claims.act else { return Ok(Vec::new()) };
     let max = trust.delegation_depth_max;
     let refused = |error: ChainError| match error {

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::TokenError;
 use crate::argument_limit::ArgumentLimit;
-use crate::budget::Budget;
-use crate::delegation::{Delegator, Rights};
+use crate::budget::CallBudget;
+use crate::delegation::{DelegatedRights, Delegator};
 use crate::grant::ToolGrant;
 use crate::jose::is_printable_name;
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 /// 9999-12-31T23:59:59Z.
 const DATE_MAX: i64 = 253_402_300_799;
@@ -25,9 +25,9 @@ const AUDIENCES_MAX: usize = 64;
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Claims {
+pub struct TokenClaims {
     pub iss: String,
-    pub aud: Audience,
+    pub aud: TokenAudience,
     pub sub: Subject,
     /// Seconds since the epoch, like `nbf` and `iat`.
     pub exp: i64,
@@ -40,7 +40,7 @@ pub struct Claims {
     #[serde(default)]
     pub tools: Vec<ToolGrant>,
     #[serde(default)]
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<PermissionScope>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_did: Option<Subject>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Claims {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ArgumentLimit>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
+    pub budget: Option<CallBudget>,
     /// Who handed the token on, nearest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<Box<Delegator>>,
@@ -57,12 +57,12 @@ pub struct Claims {
 /// Whom a token is for: RFC 7519 has one name or a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Audience {
+pub enum TokenAudience {
     One(String),
     Many(Vec<String>),
 }
 
-impl Audience {
+impl TokenAudience {
     /// Is this one of them?
     pub fn contains(&self, name: &str) -> bool {
         match self {
@@ -72,7 +72,7 @@ impl Audience {
     }
 }
 
-impl Claims {
+impl TokenClaims {
     /// Reads the claims of ours out of those of a token.
     pub(super) fn read(claims: Value) -> Result<Self, TokenError> {
         // serde's own words would repeat the claim, so only the rule is said.
@@ -92,8 +92,8 @@ impl Claims {
     }
 
     /// What the token allows.
-    pub fn rights(&self) -> Rights {
-        Rights {
+    pub fn rights(&self) -> DelegatedRights {
+        DelegatedRights {
             tools: self.tools.clone(),
             scopes: self.scopes.clone(),
             limits: self.limits.clone(),
@@ -104,11 +104,11 @@ impl Claims {
 }
 
 /// `aud`, which must be there.
-pub(super) fn audience(claims: &Value) -> Result<Audience, TokenError> {
+pub(super) fn audience(claims: &Value) -> Result<TokenAudience, TokenError> {
     const PROBLEM: TokenError =
         TokenError::Malformed("it has no audience (`aud`): a text, or a list of at most 64 texts");
-    match claims.get("aud").map(Audience::deserialize) {
-        Some(Ok(Audience::Many(many))) if many.len() > AUDIENCES_MAX => Err(PROBLEM),
+    match claims.get("aud").map(TokenAudience::deserialize) {
+        Some(Ok(TokenAudience::Many(many))) if many.len() > AUDIENCES_MAX => Err(PROBLEM),
         Some(Ok(audience)) => Ok(audience),
         Some(Err(_)) | None => Err(PROBLEM),
     }

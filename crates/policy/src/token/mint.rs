@@ -2,22 +2,22 @@
 
 use contract::ids::{Subject, TenantId};
 
-use super::{AUDIENCE, Audience, Claims, ISSUER};
+use super::{AUDIENCE, ISSUER, TokenAudience, TokenClaims};
 use crate::argument_limit::ArgumentLimit;
-use crate::budget::Budget;
+use crate::budget::CallBudget;
 use crate::delegation::Delegator;
 use crate::did::{InvalidDidError, did_of_subject};
 use crate::grant::ToolGrant;
 use crate::jose::{self, SigningKey, TOKEN_BYTES_MAX};
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 /// Shortest and longest life of a token.
 const TTL_SECONDS: std::ops::RangeInclusive<u64> = 1..=31_536_000;
 
 /// In whose name and for whom tokens are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Minter {
+pub struct TokenMinter {
     pub issuer: String,
     pub audience: String,
 }
@@ -29,12 +29,12 @@ pub struct MintRequest {
     pub tenant: TenantId,
     pub roles: Vec<Role>,
     pub tools: Vec<ToolGrant>,
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<PermissionScope>,
     pub user_did: Option<Subject>,
     pub session_id: Option<String>,
     pub ttl_seconds: u64,
     pub limits: Vec<ArgumentLimit>,
-    pub budget: Option<Budget>,
+    pub budget: Option<CallBudget>,
     /// Who hands it on. Whether it is narrower than theirs is the business of whoever asks; verification checks it.
     pub act: Option<Box<Delegator>>,
 }
@@ -50,13 +50,13 @@ pub enum MintError {
     Subject { member: &'static str, why: InvalidDidError },
 }
 
-impl Default for Minter {
+impl Default for TokenMinter {
     fn default() -> Self {
         Self { issuer: ISSUER.to_owned(), audience: AUDIENCE.to_owned() }
     }
 }
 
-impl Minter {
+impl TokenMinter {
     /// Mints a token. `token_id` must be unique; `now_ms` is milliseconds since the epoch.
     pub fn mint(
         &self,
@@ -64,7 +64,7 @@ impl Minter {
         key: &SigningKey,
         token_id: String,
         now_ms: i64,
-    ) -> Result<(String, Claims), MintError> {
+    ) -> Result<(String, TokenClaims), MintError> {
         if !TTL_SECONDS.contains(&request.ttl_seconds) {
             return Err(MintError::Ttl);
         }
@@ -74,9 +74,9 @@ impl Minter {
             }
         }
         let now = now_ms.div_euclid(1000);
-        let claims = Claims {
+        let claims = TokenClaims {
             iss: self.issuer.clone(),
-            aud: Audience::One(self.audience.clone()),
+            aud: TokenAudience::One(self.audience.clone()),
             sub: request.sub.clone(),
             exp: now.saturating_add_unsigned(request.ttl_seconds),
             nbf: now,
@@ -105,14 +105,14 @@ pub fn mint(
     key: &SigningKey,
     token_id: String,
     now_ms: i64,
-) -> Result<(String, Claims), MintError> {
-    Minter::default().mint(request, key, token_id, now_ms)
+) -> Result<(String, TokenClaims), MintError> {
+    TokenMinter::default().mint(request, key, token_id, now_ms)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::{TokenError, Trust, verify};
+    use crate::token::{TokenError, TokenTrust, verify};
 
     const NOW: i64 = 1_800_000_000_000;
 
@@ -127,7 +127,7 @@ mod tests {
             session_id: None,
             ttl_seconds: 60,
             limits: Vec::new(),
-            budget: Some(Budget { calls: Some(3) }),
+            budget: Some(CallBudget { calls: Some(3) }),
             act: None,
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     fn a_minted_token_verifies_until_the_second_it_expires() {
         let key = SigningKey::from_seed(&[1; 32]);
         let (token, claims) = mint(&request(), &key, "t-1".into(), NOW).unwrap();
-        let trust = Trust::own(key.verifying_key());
+        let trust = TokenTrust::own(key.verifying_key());
         let caller = verify(&token, &trust, NOW).unwrap();
         assert_eq!((caller.subject().as_str(), caller.token_id()), ("did:example:ann", Some("t-1")));
         assert_eq!(caller.issuer(), Some(ISSUER));
@@ -174,16 +174,16 @@ mod tests {
         };
         let request = MintRequest { act: Some(Box::new(agent.clone())), ..request() };
         let (token, _) = mint(&request, &key, "c-1".into(), NOW).unwrap();
-        let caller = verify(&token, &Trust::own(key.verifying_key()), NOW).unwrap();
+        let caller = verify(&token, &TokenTrust::own(key.verifying_key()), NOW).unwrap();
         assert_eq!(caller.chain(), [Delegator { act: None, ..agent }, user]);
     }
 
     #[test]
     fn the_names_of_issuer_and_audience_can_be_chosen() {
         let key = SigningKey::from_seed(&[1; 32]);
-        let minter = Minter { issuer: "https://g.example".into(), audience: "tools".into() };
+        let minter = TokenMinter { issuer: "https://g.example".into(), audience: "tools".into() };
         let (token, _) = minter.mint(&request(), &key, "t-1".into(), NOW).unwrap();
-        let mut trust = Trust::own(key.verifying_key());
+        let mut trust = TokenTrust::own(key.verifying_key());
         assert_eq!(verify(&token, &trust, NOW), Err(TokenError::WrongIssuer));
         trust.issuers[0].name.clone_from(&minter.issuer);
         assert_eq!(verify(&token, &trust, NOW), Err(TokenError::WrongAudience));

@@ -1,6 +1,6 @@
 //! Whose tokens are believed, and how far.
 
-use crate::jose::{Compact, JwsError, KeySet};
+use crate::jose::{CompactToken, JwsError, KeySet};
 use crate::role::Role;
 
 use super::{AUDIENCE, ISSUER, TokenError};
@@ -10,19 +10,19 @@ pub const DELEGATION_DEPTH_MAX: usize = 5;
 
 /// Everything that verification needs to know besides the token and the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trust {
+pub struct TokenTrust {
     /// What `aud` must be, or have among others.
     pub audience: String,
     /// How far clocks may differ. Tokens live this much longer and begin this much earlier.
     pub leeway_seconds: u32,
-    pub issuers: Vec<Issuer>,
+    pub issuers: Vec<TokenIssuerKeys>,
     /// Most links of `act`.
     pub delegation_depth_max: usize,
 }
 
 /// Somebody who issues tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issuer {
+pub struct TokenIssuerKeys {
     /// What `iss` must be.
     pub name: String,
     pub keys: KeySet,
@@ -30,27 +30,27 @@ pub struct Issuer {
     pub roles: Vec<Role>,
 }
 
-impl Issuer {
+impl TokenIssuerKeys {
     /// Is everybody an agent whom it speaks of? A person has no role, or another one; who leaves `roles` out must not pass for one.
     pub(crate) fn gives_agents_only(&self) -> bool {
         self.roles.iter().all(|role| *role == Role::Agent)
     }
 }
 
-impl Trust {
+impl TokenTrust {
     /// In these issuers, with nothing for clocks that differ.
-    pub fn new(audience: impl Into<String>, issuers: Vec<Issuer>) -> Self {
+    pub fn new(audience: impl Into<String>, issuers: Vec<TokenIssuerKeys>) -> Self {
         Self { audience: audience.into(), leeway_seconds: 0, issuers, delegation_depth_max: DELEGATION_DEPTH_MAX }
     }
 
     /// In this server's own keys alone, under the names it has without configuration. They may give every role.
     pub fn own(keys: impl Into<KeySet>) -> Self {
-        let issuer = Issuer { name: ISSUER.to_owned(), keys: keys.into(), roles: Role::ALL.to_vec() };
+        let issuer = TokenIssuerKeys { name: ISSUER.to_owned(), keys: keys.into(), roles: Role::ALL.to_vec() };
         Self::new(AUDIENCE, vec![issuer])
     }
 
     /// The issuer of this name.
-    pub fn issuer(&self, name: &str) -> Option<&Issuer> {
+    pub fn issuer(&self, name: &str) -> Option<&TokenIssuerKeys> {
         self.issuers.iter().find(|issuer| issuer.name == name)
     }
 
@@ -60,7 +60,7 @@ impl Trust {
 
     /// The issuers whose key has signed this. Names of keys are chosen by their owners, so two issuers may have keys of
     /// one name, or may even share a key: then the claims decide, and only among those.
-    pub(super) fn signers(&self, compact: &Compact<'_>) -> Result<Vec<&Issuer>, TokenError> {
+    pub(super) fn signers(&self, compact: &CompactToken<'_>) -> Result<Vec<&TokenIssuerKeys>, TokenError> {
         let mut worst = JwsError::UnknownKey;
         let mut signers = Vec::new();
         for issuer in &self.issuers {
@@ -95,11 +95,11 @@ mod tests {
         format!("{signed}.{signature}")
     }
 
-    fn issuer(name: &str, key: &SigningKey) -> Issuer {
+    fn issuer(name: &str, key: &SigningKey) -> TokenIssuerKeys {
         let mut jwk = key.verifying_key().to_jwk();
         jwk["kid"] = "1".into();
         let key: VerifyingKey = crate::jose::read_jwk(&jwk, None).unwrap();
-        Issuer { name: name.to_owned(), keys: key.into(), roles: Vec::new() }
+        TokenIssuerKeys { name: name.to_owned(), keys: key.into(), roles: Vec::new() }
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         let (a, b, c) =
             (SigningKey::from_seed(&[1; 32]), SigningKey::from_seed(&[2; 32]), SigningKey::from_seed(&[3; 32]));
         // The third shares its key with the first.
-        let trust = Trust::new(AUDIENCE, vec![issuer("a", &a), issuer("b", &b), issuer("a2", &a)]);
+        let trust = TokenTrust::new(AUDIENCE, vec![issuer("a", &a), issuer("b", &b), issuer("a2", &a)]);
         let issued_by = |key, name| {
             verify_registered(&token(key, name), &trust, 0).map(|registered| registered.issuer.name.clone())
         };
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(issued_by(&a, "b"), Err(TokenError::WrongIssuer));
         assert_eq!(issued_by(&b, "a"), Err(TokenError::WrongIssuer));
         assert_eq!(issued_by(&c, "a"), Err(TokenError::Signature));
-        let nobody = Trust::new(AUDIENCE, Vec::new());
+        let nobody = TokenTrust::new(AUDIENCE, Vec::new());
         assert_eq!(verify_registered(&token(&a, "a"), &nobody, 0).unwrap_err(), TokenError::UnknownKey);
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use gantry_policy::{Issuer, KeySet, Role, SigningKey, Trust, VerifyingKey};
+use gantry_policy::{KeySet, Role, SigningKey, TokenIssuerKeys, TokenTrust, VerifyingKey};
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
@@ -39,13 +39,13 @@ impl Forge {
         }
     }
 
-    pub(crate) fn trust(&self) -> Trust {
-        let mut trust = Trust::own(self.own.verifying_key());
+    pub(crate) fn trust(&self) -> TokenTrust {
+        let mut trust = TokenTrust::own(self.own.verifying_key());
         let keys = KeySet::new([
             VerifyingKey::from_public_pem(RSA_PUBLIC, "rsa-1").unwrap(),
             VerifyingKey::from_public_pem(P256_PUBLIC, "ec-1").unwrap(),
         ]);
-        trust.issuers.push(Issuer { name: ISSUER.to_owned(), keys: keys.unwrap(), roles: vec![Role::Agent] });
+        trust.issuers.push(TokenIssuerKeys { name: ISSUER.to_owned(), keys: keys.unwrap(), roles: vec![Role::Agent] });
         trust
     }
 

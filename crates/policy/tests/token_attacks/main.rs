@@ -7,7 +7,7 @@
 mod case;
 mod chain;
 mod claims;
-mod encoding;
+mod encodings;
 mod forge;
 mod header;
 mod signature;
@@ -28,7 +28,7 @@ fn every_attack_and_edge_case_gets_its_code_and_status() {
     let cases: Vec<Case> = [
         header::cases(&forge),
         signature::cases(&forge),
-        encoding::cases(&forge),
+        encodings::cases(&forge),
         claims::cases(&forge),
         chain::cases(&forge),
     ]

@@ -2,7 +2,7 @@
 
 use super::Phrase;
 use crate::boundary::{at as byte_at, is_word, line_after, line_before, mentions};
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 
 /// How cards are printed, in groups.
 const PRINTED: [&[usize]; 7] =
@@ -52,7 +52,7 @@ const RANGES: [Range; 22] = [
 const MAESTRO: [Range; 2] = [range(2, 56, 58, 12, 19), range(2, 63, 67, 12, 19)];
 
 /// The card that begins with this group.
-pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
+pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(RedactionFinding, usize)> {
     let forms = std::iter::once::<usize>(1).chain(PRINTED.iter().filter_map(|form| printed(phrase, index, form)));
     for groups in forms {
         let (start, last) = (phrase.group(index)?.start, phrase.group(index + groups - 1)?);
@@ -63,7 +63,7 @@ pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> 
         };
         let sure = number.len() >= LONG_ENOUGH && has_brand(&number);
         if free && is_numbered_like_one(&number) && (sure || spoken_of(phrase.bytes, start, last.end)) {
-            return Some((Finding { kind: Kind::CreditCard, start, end: last.end }, index + groups));
+            return Some((RedactionFinding { kind: RedactionKind::CreditCard, start, end: last.end }, index + groups));
         }
     }
     None

@@ -6,7 +6,7 @@
 
 use super::Phrase;
 use crate::boundary::{at as byte_at, before, is_word, line_after, line_before, mentions, run};
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 
 /// Most digits of a number, E.164.
 const DIGITS_MAX: usize = 15;
@@ -63,7 +63,7 @@ const STREETS: [&str; 9] = ["street", "road", "avenue", "lane", "suite", "drive"
 const EXTENSION_MAX: usize = 7;
 
 /// The number that begins with this group.
-pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
+pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(RedactionFinding, usize)> {
     let bytes = phrase.bytes;
     let first = phrase.group(index)?;
     let last = international(phrase, index)
@@ -82,7 +82,7 @@ pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> 
         return None;
     }
     let end = extension(bytes, phrase.group(last)?.end);
-    Some((Finding { kind: Kind::Phone, start, end }, last + 1))
+    Some((RedactionFinding { kind: RedactionKind::Phone, start, end }, last + 1))
 }
 
 /// Whether a bracket opens right before the group and closes right after it.

@@ -2,19 +2,19 @@
 
 use super::Phrase;
 use crate::boundary::{line_before, mentions};
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 
 /// Words that make a number of nine digits one.
 const WORDS: [&str; 5] = ["ssn", "social", "itin", "taxpayer", "tin"];
 
 /// The number that begins with this group.
-pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
+pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(RedactionFinding, usize)> {
     let first = phrase.group(index)?;
     let spoken_of =
         || phrase.hint.ssn || WORDS.iter().any(|word| mentions(line_before(phrase.bytes, first.start), word));
     let found = |last: usize| {
         let end = phrase.group(last)?.end;
-        Some((Finding { kind: Kind::Ssn, start: first.start, end }, last + 1))
+        Some((RedactionFinding { kind: RedactionKind::Ssn, start: first.start, end }, last + 1))
     };
     if first.len() == 9 && phrase.can_end(index) && spoken_of() {
         return found(index);

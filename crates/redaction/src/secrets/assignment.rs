@@ -7,7 +7,7 @@
 use super::open_end::{OpenEnd, Quotes};
 use super::plausible;
 use crate::boundary::{at, before, run, run_back};
-use crate::names::{Says, says, words};
+use crate::names::{NameMeaning, says, words};
 
 /// How much of a name before the word that gave it away is looked at.
 const NAME_MAX: usize = 48;
@@ -36,7 +36,7 @@ pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(us
     let trimmed = run_back(bytes, name_end, 2, |byte| matches!(byte, b'.' | b'-' | b'_')).max(end);
     let Some(name) = text.get(name_start..trimmed) else { return (end, None) };
     let says = says(&words(name));
-    if says == Says::Nothing {
+    if says == NameMeaning::Nothing {
         return (name_end, None);
     }
     let Some(value) = value(bytes, name_start, trimmed) else { return (name_end, None) };
@@ -145,7 +145,7 @@ fn value_on_next_line(bytes: &[u8], after_name: usize) -> Option<usize> {
     (place > after_name && word.eq_ignore_ascii_case(b"value") && at(bytes, colon) == b':').then_some(colon + 1)
 }
 
-fn is_secret(says: Says, content: &[u8], value: &Value) -> bool {
+fn is_secret(says: NameMeaning, content: &[u8], value: &Value) -> bool {
     let quoted = value.quoted;
     if value.called || refers(content, quoted) || plausible::stand_in(content) {
         return false;
@@ -158,11 +158,11 @@ fn is_secret(says: Says, content: &[u8], value: &Value) -> bool {
     let blank = content.iter().any(u8::is_ascii_whitespace);
     let long_enough = |least: usize| content.len() >= least;
     match says {
-        Says::Nothing => false,
-        Says::Password => {
+        NameMeaning::Nothing => false,
+        NameMeaning::Password => {
             long_enough(PASSWORD_MIN) && !blank && !is_plain(content) && (!value.said || digits > 0 || marks(content))
         }
-        Says::Secret => {
+        NameMeaning::Secret => {
             let humps = content
                 .windows(2)
                 .filter(|pair| at(pair, 0).is_ascii_lowercase() && at(pair, 1).is_ascii_uppercase())
@@ -172,7 +172,7 @@ fn is_secret(says: Says, content: &[u8], value: &Value) -> bool {
             let wordy = plausible::is_wordy(content) && !plausible::is_uuid(content);
             long_enough(SECRET_MIN) && !blank && letters > 0 && mixed && random && !wordy
         }
-        Says::SomeKey => {
+        NameMeaning::SomeKey => {
             let digest =
                 matches!(content.len(), 32 | 40 | 56 | 64 | 96 | 128) && content.iter().all(u8::is_ascii_hexdigit);
             let alphabet = content

@@ -3,7 +3,7 @@
 use super::open_end::OpenEnd;
 use super::plausible;
 use crate::boundary::{at, before, begins, is_word, line_before, mentions, run};
-use crate::finding::{Finding, Kind};
+use crate::findings::{RedactionFinding, RedactionKind};
 
 /// How much of a private key is looked at, header included.
 const PRIVATE_KEY_MAX: usize = 16 * 1024;
@@ -201,11 +201,11 @@ fn user_in_command(command: &[u8], after: usize) -> Place {
 }
 
 /// The values of an object of the kind `Secret`; they are appended to `found`. Says how far it has looked.
-pub(super) fn kubernetes_secret(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> usize {
+pub(super) fn kubernetes_secret(bytes: &[u8], start: usize, found: &mut Vec<RedactionFinding>) -> usize {
     secret_values(bytes, start, found).unwrap_or(start)
 }
 
-fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option<usize> {
+fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<RedactionFinding>) -> Option<usize> {
     let mut place = run(bytes, start + 4, 3, |byte| matches!(byte, b'"' | b'\'' | b' '));
     if at(bytes, place) != b':' || is_word(before(bytes, start)) {
         return None;
@@ -236,8 +236,8 @@ fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option
             let value = line.get(skip..end)?;
             let rest_empty = line.get(end..)?.iter().all(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'\r' | b'}'));
             if value.len() >= 8 && rest_empty && !plausible::stand_in(value) && !plausible::is_wordy(value) {
-                found.push(Finding {
-                    kind: Kind::Secret,
+                found.push(RedactionFinding {
+                    kind: RedactionKind::Secret,
                     start: from + line_start + skip,
                     end: from + line_start + end,
                 });

@@ -13,7 +13,7 @@ const FILE_BYTES_MAX: usize = 4096;
 
 /// The counters of one group, each absent where there is none.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct CgroupCounters {
     pub(super) cpu: Option<Counter>,
     pub(super) memory_peak: Option<Counter>,
     pub(super) oom_kills: Option<Counter>,
@@ -51,7 +51,7 @@ impl Counter {
     }
 }
 
-impl Counters {
+impl CgroupCounters {
     /// Microseconds of the processor, of all who were ever in the group.
     pub(crate) fn cpu_micros(&self) -> Option<u64> {
         self.cpu.as_ref()?.read().map(|count| count / self.cpu_per_micro.max(1))

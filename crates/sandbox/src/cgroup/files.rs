@@ -3,19 +3,19 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 
 /// Writes one setting.
 pub(super) fn set(dir: &Path, file: &str, value: &dyn std::fmt::Display) -> Result<(), StepFailure> {
     write(&dir.join(file), &value.to_string())
-        .map_err(|error| StepFailure::new(Step::ControlGroup, error, format!("setting {file}")))
+        .map_err(|error| StepFailure::new(BuildStep::ControlGroup, error, format!("setting {file}")))
 }
 
 /// Writes a setting that not every kernel has.
 pub(super) fn set_if_there(dir: &Path, file: &str, value: &dyn std::fmt::Display) -> Result<(), StepFailure> {
     match write(&dir.join(file), &value.to_string()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StepFailure::new(Step::ControlGroup, error, format!("setting {file}")))
+            Err(StepFailure::new(BuildStep::ControlGroup, error, format!("setting {file}")))
         }
         _ => Ok(()),
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::counters::{Counter, Counters};
+use super::counters::{CgroupCounters, Counter};
 use super::files::{self, number, set, set_if_there};
-use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
-use crate::error::{Step, StepFailure};
-use crate::spec::Limits;
-use crate::wire::Stillness;
+use super::{CgroupMembership, FOR_RUNTIMES, Kind, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::SandboxLimits;
+use crate::wire::FreezeState;
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
@@ -34,7 +34,7 @@ pub(crate) struct Hierarchy {
 pub(super) struct Group {
     dirs: BTreeMap<&'static str, PathBuf>,
     /// The limits it has, but for the disk's.
-    limits: Option<Limits>,
+    limits: Option<SandboxLimits>,
     /// Events of those who had it before: the kernel does not forget them.
     oom_kills_before: u64,
     pids_refused_before: u64,
@@ -74,8 +74,12 @@ impl Hierarchy {
         Ok(Self { stems })
     }
 
-    pub(super) fn make(&self, name: &str, runtime: bool) -> Result<(super::Group, Membership), StepFailure> {
-        let mut group = super::Group { kind: Kind::None(String::new()), dirs: Vec::new() };
+    pub(super) fn make(
+        &self,
+        name: &str,
+        runtime: bool,
+    ) -> Result<(super::SandboxCgroup, CgroupMembership), StepFailure> {
+        let mut group = super::SandboxCgroup { kind: Kind::None(String::new()), dirs: Vec::new() };
         let mut dirs = BTreeMap::new();
         let wanted = |controller: &str| controller != FREEZER && (runtime || controller != FOR_RUNTIMES);
         for (controller, stem) in self.stems.iter().filter(|(controller, _)| wanted(controller)) {
@@ -86,7 +90,7 @@ impl Hierarchy {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     group.remove();
-                    return Err(StepFailure::new(Step::ControlGroup, error, format!("of `{controller}`")));
+                    return Err(StepFailure::new(BuildStep::ControlGroup, error, format!("of `{controller}`")));
                 }
             }
             dirs.insert(*controller, dir);
@@ -126,22 +130,22 @@ impl Hierarchy {
 }
 
 /// The way into a group.
-pub(super) fn membership(dirs: &[PathBuf]) -> Result<Membership, StepFailure> {
+pub(super) fn membership(dirs: &[PathBuf]) -> Result<CgroupMembership, StepFailure> {
     let open = |dir: &PathBuf| {
         std::fs::OpenOptions::new()
             .write(true)
             .open(dir.join("cgroup.procs"))
             .map(OwnedFd::from)
-            .map_err(|error| StepFailure::new(Step::ControlGroup, error, "opening the list of members"))
+            .map_err(|error| StepFailure::new(BuildStep::ControlGroup, error, "opening the list of members"))
     };
     let lists = dirs.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>()?;
-    Ok(Membership { born_into: None, lists })
+    Ok(CgroupMembership { born_into: None, lists })
 }
 
 impl Group {
     /// Sets the limits of memory, processor and processes, unless it has them.
-    pub(super) fn foresee(&mut self, limits: &Limits) -> Result<(), StepFailure> {
-        let same = |had: &Limits| {
+    pub(super) fn foresee(&mut self, limits: &SandboxLimits) -> Result<(), StepFailure> {
+        let same = |had: &SandboxLimits| {
             (had.memory_bytes, had.cpu_millicores, had.pids)
                 == (limits.memory_bytes, limits.cpu_millicores, limits.pids)
         };
@@ -167,14 +171,14 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn limit(&mut self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+    pub(super) fn limit(&mut self, limits: &SandboxLimits, devices: &[String]) -> Result<(), StepFailure> {
         self.foresee(limits)?;
         let Some(rate) = limits.io_bytes_per_second else { return Ok(()) };
         let Some(disk) = self.dirs.get(DISK) else {
             return if devices.is_empty() {
                 Ok(())
             } else {
-                Err(StepFailure::refused(Step::ControlGroup, "the controller `blkio` is not there"))
+                Err(StepFailure::refused(BuildStep::ControlGroup, "the controller `blkio` is not there"))
             };
         };
         for device in devices {
@@ -185,14 +189,14 @@ impl Group {
     }
 
     /// Only the processor's.
-    pub(super) fn cpu(&self) -> Counters {
+    pub(super) fn cpu(&self) -> CgroupCounters {
         let cpu = self.dirs.get("cpuacct").and_then(|dir| Counter::open(dir, "cpuacct.usage", None));
-        Counters { cpu, cpu_per_micro: 1000, ..Counters::default() }
+        CgroupCounters { cpu, cpu_per_micro: 1000, ..CgroupCounters::default() }
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> CgroupCounters {
         let (memory, pids) = (self.dirs.get("memory"), self.dirs.get("pids"));
-        Counters {
+        CgroupCounters {
             memory_peak: memory.and_then(|dir| Counter::open(dir, "memory.max_usage_in_bytes", None)),
             oom_kills: memory.and_then(|dir| Counter::open(dir, "memory.oom_control", Some("oom_kill"))),
             pids_refused: pids.and_then(|dir| Counter::open(dir, "pids.events", Some("max"))),
@@ -202,15 +206,15 @@ impl Group {
         }
     }
 
-    pub(super) fn freeze(&self) -> Stillness {
-        let Some(dir) = self.dirs.get(FREEZER) else { return Stillness::Running };
+    pub(super) fn freeze(&self) -> FreezeState {
+        let Some(dir) = self.dirs.get(FREEZER) else { return FreezeState::Running };
         if files::write(&dir.join(FREEZER_STATE), "FROZEN").is_err() {
-            return Stillness::Running;
+            return FreezeState::Running;
         }
         match std::fs::read_to_string(dir.join(FREEZER_STATE)).unwrap_or_default().trim() {
-            "FROZEN" => Stillness::Frozen,
-            "FREEZING" => Stillness::Stopping,
-            _ => Stillness::Running,
+            "FROZEN" => FreezeState::Frozen,
+            "FREEZING" => FreezeState::Stopping,
+            _ => FreezeState::Running,
         }
     }
 

@@ -7,12 +7,12 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::counters::{Counter, Counters};
+use super::counters::{CgroupCounters, Counter};
 use super::files::{self, set, set_if_there};
-use super::{Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
-use crate::error::{Step, StepFailure};
-use crate::spec::Limits;
-use crate::wire::Stillness;
+use super::{CgroupMembership, Kind, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::SandboxLimits;
+use crate::wire::FreezeState;
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 3] = ["memory", "cpu", "pids"];
@@ -81,15 +81,16 @@ impl Hierarchy {
         Ok(Self { stem })
     }
 
-    pub(super) fn make(&self, name: &str) -> Result<(super::Group, Membership), StepFailure> {
+    pub(super) fn make(&self, name: &str) -> Result<(super::SandboxCgroup, CgroupMembership), StepFailure> {
         let dir = self.stem.join(name);
-        std::fs::create_dir(&dir).map_err(|error| StepFailure::new(Step::ControlGroup, error, "making the group"))?;
-        let group = super::Group { kind: Kind::V2(Group { dir: dir.clone() }), dirs: vec![dir.clone()] };
+        std::fs::create_dir(&dir)
+            .map_err(|error| StepFailure::new(BuildStep::ControlGroup, error, "making the group"))?;
+        let group = super::SandboxCgroup { kind: Kind::V2(Group { dir: dir.clone() }), dirs: vec![dir.clone()] };
         match std::fs::File::open(&dir) {
-            Ok(opened) => Ok((group, Membership { born_into: Some(OwnedFd::from(opened)), lists: Vec::new() })),
+            Ok(opened) => Ok((group, CgroupMembership { born_into: Some(OwnedFd::from(opened)), lists: Vec::new() })),
             Err(error) => {
                 group.remove();
-                Err(StepFailure::new(Step::ControlGroup, error, "opening the group"))
+                Err(StepFailure::new(BuildStep::ControlGroup, error, "opening the group"))
             }
         }
     }
@@ -99,7 +100,7 @@ impl Hierarchy {
     }
 }
 
-fn limit(dir: &Path, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+fn limit(dir: &Path, limits: &SandboxLimits, devices: &[String]) -> Result<(), StepFailure> {
     set(dir, "memory.max", &limits.memory_bytes)?;
     set_if_there(dir, "memory.swap.max", &0)?;
     set(dir, "cpu.max", &format!("{} {PERIOD_MICROS}", quota_micros(limits)))?;
@@ -113,18 +114,18 @@ fn limit(dir: &Path, limits: &Limits, devices: &[String]) -> Result<(), StepFail
 }
 
 impl Group {
-    pub(super) fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+    pub(super) fn limit(&self, limits: &SandboxLimits, devices: &[String]) -> Result<(), StepFailure> {
         limit(&self.dir, limits, devices)
     }
 
     /// Only the processor's.
-    pub(super) fn cpu(&self) -> Counters {
+    pub(super) fn cpu(&self) -> CgroupCounters {
         let cpu = Counter::open(&self.dir, "cpu.stat", Some("usage_usec"));
-        Counters { cpu, cpu_per_micro: 1, ..Counters::default() }
+        CgroupCounters { cpu, cpu_per_micro: 1, ..CgroupCounters::default() }
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        Counters {
+    pub(super) fn counters(&self) -> CgroupCounters {
+        CgroupCounters {
             memory_peak: Counter::open(&self.dir, "memory.peak", None),
             oom_kills: Counter::open(&self.dir, "memory.events", Some("oom_kill")),
             pids_refused: Counter::open(&self.dir, "pids.events", Some("max")),
@@ -132,14 +133,14 @@ impl Group {
         }
     }
 
-    pub(super) fn freeze(&self) -> Stillness {
+    pub(super) fn freeze(&self) -> FreezeState {
         if files::write(&self.dir.join("cgroup.freeze"), "1").is_err() {
-            return Stillness::Running;
+            return FreezeState::Running;
         }
         let events = std::fs::read_to_string(self.dir.join("cgroup.events")).unwrap_or_default();
         match files::number_beside(&events, "frozen") {
-            Some(1) => Stillness::Frozen,
-            _ => Stillness::Stopping,
+            Some(1) => FreezeState::Frozen,
+            _ => FreezeState::Stopping,
         }
     }
 
@@ -197,7 +198,8 @@ mod tests {
         for file in ["memory.max", "memory.swap.max", "cpu.max", "pids.max", "io.max"] {
             fs::write(dir.path().join(file), "").unwrap();
         }
-        let limits = Limits { memory_bytes: 1 << 20, pids: 9, io_bytes_per_second: Some(5), ..Limits::default() };
+        let limits =
+            SandboxLimits { memory_bytes: 1 << 20, pids: 9, io_bytes_per_second: Some(5), ..SandboxLimits::default() };
         limit(dir.path(), &limits, &["8:0".to_owned()]).unwrap();
         let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
         assert_eq!(read("memory.max"), "1048576");
@@ -224,10 +226,10 @@ mod tests {
     fn a_group_is_frozen_when_the_kernel_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let group = Group { dir: dir.path().to_owned() };
-        assert_eq!(group.freeze(), Stillness::Running, "kernels before 5.2 have no freezer here");
+        assert_eq!(group.freeze(), FreezeState::Running, "kernels before 5.2 have no freezer here");
         fs::write(dir.path().join("cgroup.freeze"), "0").unwrap();
         for (events, stillness) in
-            [("populated 1\nfrozen 0\n", Stillness::Stopping), ("populated 1\nfrozen 1\n", Stillness::Frozen)]
+            [("populated 1\nfrozen 0\n", FreezeState::Stopping), ("populated 1\nfrozen 1\n", FreezeState::Frozen)]
         {
             fs::write(dir.path().join("cgroup.events"), events).unwrap();
             assert_eq!(group.freeze(), stillness);

@@ -9,15 +9,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-use super::meter::Meter;
+use super::meter::EgressMeter;
 use super::throttle::Throttle;
 
 /// A stream to upstream. Reading and writing wait for the call's bandwidth as well as for the stream; dropped, it makes
 /// room for another connection of the call.
 #[derive(Debug)]
-pub struct Counted<S> {
+pub struct MeteredStream<S> {
     stream: S,
-    meter: Arc<Meter>,
+    meter: Arc<EgressMeter>,
     throttle: Option<Arc<Throttle>>,
     /// One for each direction, as each has its own task to wake.
     read_pause: Pause,
@@ -30,10 +30,10 @@ pub struct Counted<S> {
 #[derive(Debug, Default)]
 struct Pause(Option<Pin<Box<Sleep>>>);
 
-impl<S> Counted<S> {
+impl<S> MeteredStream<S> {
     pub(super) const fn new(
         stream: S,
-        meter: Arc<Meter>,
+        meter: Arc<EgressMeter>,
         throttle: Option<Arc<Throttle>>,
         place: Option<OwnedSemaphorePermit>,
     ) -> Self {
@@ -62,7 +62,7 @@ impl Pause {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let bytes = match &this.throttle {
@@ -86,7 +86,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let mut part = buf;
@@ -122,9 +122,12 @@ mod tests {
     use super::*;
 
     /// A counted stream and its other end.
-    fn stream(meter: &Arc<Meter>, throttle: Option<&Arc<Throttle>>) -> (Counted<DuplexStream>, DuplexStream) {
+    fn stream(
+        meter: &Arc<EgressMeter>,
+        throttle: Option<&Arc<Throttle>>,
+    ) -> (MeteredStream<DuplexStream>, DuplexStream) {
         let (near, far) = tokio::io::duplex(1 << 20);
-        (Counted::new(near, meter.clone(), throttle.cloned(), None), far)
+        (MeteredStream::new(near, meter.clone(), throttle.cloned(), None), far)
     }
 
     fn throttle(bytes_per_second: u64) -> Arc<Throttle> {
@@ -133,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_bandwidth_bytes_are_counted_and_not_held_up() {
-        let (meter, before) = (Arc::new(Meter::default()), Instant::now());
+        let (meter, before) = (Arc::new(EgressMeter::default()), Instant::now());
         let (mut near, mut far) = stream(&meter, None);
         near.write_all(&[1; 1000]).await.unwrap();
         far.write_all(&[2; 300]).await.unwrap();
@@ -147,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_bandwidth_is_kept_over_all_streams_and_both_directions() {
-        let (meter, throttle, before) = (Arc::new(Meter::default()), throttle(100_000), Instant::now());
+        let (meter, throttle, before) = (Arc::new(EgressMeter::default()), throttle(100_000), Instant::now());
         let mut tasks = tokio::task::JoinSet::new();
         for n in 0..4 {
             let (mut near, mut far) = stream(&meter, Some(&throttle));
@@ -171,7 +174,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_hour_saves_nothing_up() {
-        let (meter, throttle) = (Arc::new(Meter::default()), throttle(1000));
+        let (meter, throttle) = (Arc::new(EgressMeter::default()), throttle(1000));
         let (mut near, _far) = stream(&meter, Some(&throttle));
         tokio::time::sleep(Duration::from_secs(3600)).await;
         let before = Instant::now();
@@ -182,7 +185,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_byte_a_second_still_flows() {
-        let (meter, throttle, before) = (Arc::new(Meter::default()), throttle(1), Instant::now());
+        let (meter, throttle, before) = (Arc::new(EgressMeter::default()), throttle(1), Instant::now());
         let (mut near, mut far) = stream(&meter, Some(&throttle));
         near.write_all(b"abc").await.unwrap();
         let mut read = [0; 3];

@@ -21,8 +21,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dns::{Outcome, Query, QueryKind};
-use super::gate::Gate;
-use super::host::Host;
+use super::gate::EgressGate;
+use super::host::EgressHost;
 
 /// As many names have an address; more than any honest program asks for.
 const NAMES_MAX: u16 = 4096;
@@ -33,7 +33,7 @@ const LOCALHOST: &str = "localhost";
 /// Which name is behind which address, for one program.
 #[derive(Debug)]
 pub(super) struct DirectNames {
-    gate: Arc<Gate>,
+    gate: Arc<EgressGate>,
     given: Mutex<Given>,
 }
 
@@ -44,7 +44,7 @@ struct Given {
 }
 
 impl DirectNames {
-    pub(super) fn new(gate: Arc<Gate>) -> Self {
+    pub(super) fn new(gate: Arc<EgressGate>) -> Self {
         Self { gate, given: Mutex::default() }
     }
 
@@ -59,8 +59,8 @@ impl DirectNames {
         if query.kind == QueryKind::Other {
             return Outcome::NoSuchName;
         }
-        let Ok(host @ Host::Name(_)) = query.name.parse::<Host>() else { return Outcome::NoSuchName };
-        let Host::Name(name) = &host else { return Outcome::NoSuchName };
+        let Ok(host @ EgressHost::Name(_)) = query.name.parse::<EgressHost>() else { return Outcome::NoSuchName };
+        let EgressHost::Name(name) = &host else { return Outcome::NoSuchName };
         if &**name == LOCALHOST {
             return found(query.kind, Ipv4Addr::LOCALHOST);
         }
@@ -98,8 +98,8 @@ impl DirectNames {
         }
         // `localhost` is in the program's own list of hosts and never asked for.
         let policy = self.gate.policy();
-        if address.is_loopback() && !policy.admits(&Host::Address(address), port) {
-            let name = Host::Name(LOCALHOST.into());
+        if address.is_loopback() && !policy.admits(&EgressHost::Address(address), port) {
+            let name = EgressHost::Name(LOCALHOST.into());
             if policy.admits(&name, port) {
                 return LOCALHOST.to_owned();
             }
@@ -119,12 +119,13 @@ const fn found(kind: QueryKind, address: Ipv4Addr) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::super::dns::tests::question;
-    use super::super::{Policy, SystemResolver};
+    use super::super::{EgressPolicy, SystemResolver};
     use super::*;
 
     fn names(rules: &[&str]) -> DirectNames {
-        let policy = Policy { rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(), ..Policy::default() };
-        DirectNames::new(Arc::new(Gate::new(policy, Arc::new(SystemResolver))))
+        let policy =
+            EgressPolicy { rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(), ..EgressPolicy::default() };
+        DirectNames::new(Arc::new(EgressGate::new(policy, Arc::new(SystemResolver))))
     }
 
     fn ask(names: &DirectNames, name: &str, kind: u16) -> Outcome {

@@ -4,7 +4,7 @@
 //! resolve · is every address allowed? · connect to those addresses, one after the other. There is no second resolution,
 //! so a name that changes its mind is judged anew with the next connection and cannot change under this one.
 //!
-//! Not here: protocols (`proxy`), and what a refusal costs the caller. The gate writes refusals down in its [`Meter`].
+//! Not here: protocols (`proxy`), and what a refusal costs the caller. The gate writes refusals down in its [`EgressMeter`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::{AddressClass, is_own};
-use super::counted::Counted;
-use super::host::Host;
-use super::meter::Meter;
-use super::policy::{Objection, Policy};
-use super::resolver::Resolver;
+use super::counted::MeteredStream;
+use super::host::EgressHost;
+use super::meter::EgressMeter;
+use super::policy::{EgressPolicy, Objection};
+use super::resolver::HostResolver;
 use super::throttle::Throttle;
 
 /// The way out for one call: its policy, its bandwidth, its counts.
 #[derive(Debug)]
-pub struct Gate {
-    policy: Policy,
-    resolver: Arc<dyn Resolver>,
+pub struct EgressGate {
+    policy: EgressPolicy,
+    resolver: Arc<dyn HostResolver>,
     limits: GateLimits,
-    meter: Arc<Meter>,
+    meter: Arc<EgressMeter>,
     throttle: Option<Arc<Throttle>>,
     places: Arc<Semaphore>,
     owner: GateOwner,
@@ -47,7 +47,7 @@ pub enum GateOwner {
 /// What one call may ask of the network at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateLimits {
-    /// Connections open or being made; one more is [`Refused::TooMany`].
+    /// Connections open or being made; one more is [`EgressRefusal::TooMany`].
     pub connections_max: usize,
     /// How long a name may take to resolve.
     pub resolve_timeout: Duration,
@@ -61,7 +61,7 @@ pub struct GateLimits {
 
 /// Why there is no connection. The texts are for whoever wrote the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum EgressRefusal {
     /// Not a name, and not an address in its usual spelling.
     #[error("`{host}` is neither a host name in ASCII nor an address in its usual spelling")]
     NotAHost { host: Box<str>, port: u16 },
@@ -93,16 +93,16 @@ const QUOTED_CHARS_MAX: usize = 64;
 
 // ------------------------------------------------------------------------------------------------------------ Gate
 
-impl Gate {
+impl EgressGate {
     /// A gate with the usual limits.
     #[must_use]
-    pub fn new(policy: Policy, resolver: Arc<dyn Resolver>) -> Self {
+    pub fn new(policy: EgressPolicy, resolver: Arc<dyn HostResolver>) -> Self {
         Self::with_limits(policy, resolver, GateLimits::default())
     }
 
     /// A gate with limits of one's own.
     #[must_use]
-    pub fn with_limits(policy: Policy, resolver: Arc<dyn Resolver>, limits: GateLimits) -> Self {
+    pub fn with_limits(policy: EgressPolicy, resolver: Arc<dyn HostResolver>, limits: GateLimits) -> Self {
         let throttle = policy.bytes_per_second.map(|rate| Arc::new(Throttle::new(rate)));
         let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
         Self { policy, resolver, limits, meter: Arc::default(), throttle, places, owner: GateOwner::Tool }
@@ -122,20 +122,20 @@ impl Gate {
 
     /// What went through and what was refused; still readable when the gate is gone.
     #[must_use]
-    pub const fn meter(&self) -> &Arc<Meter> {
+    pub const fn meter(&self) -> &Arc<EgressMeter> {
         &self.meter
     }
 
     /// What this gate goes by.
     #[must_use]
-    pub const fn policy(&self) -> &Policy {
+    pub const fn policy(&self) -> &EgressPolicy {
         &self.policy
     }
 
     /// Makes a connection, if it may be made. IPv6 addresses may be written with or without brackets.
-    pub async fn connect(&self, host: &str, port: u16) -> Result<Counted<TcpStream>, Refused> {
+    pub async fn connect(&self, host: &str, port: u16) -> Result<MeteredStream<TcpStream>, EgressRefusal> {
         // The place is taken before the name is resolved, so that resolutions are bounded too.
-        let place = self.places.clone().try_acquire_owned().map_err(|_| Refused::TooMany)?;
+        let place = self.places.clone().try_acquire_owned().map_err(|_| EgressRefusal::TooMany)?;
         let addresses = self.resolve(host, port).await?;
         self.dial(&addresses, host, port, place).await
     }
@@ -145,22 +145,22 @@ impl Gate {
     ///
     /// # Errors
     /// It is refused whatever its name leads to.
-    pub fn check(&self, host: &Host, port: u16) -> Result<(), Refused> {
+    pub fn check(&self, host: &EgressHost, port: u16) -> Result<(), EgressRefusal> {
         let name = || host.to_string().into_boxed_str();
         if !self.policy.admits(host, port) {
-            return Err(Refused::NotAllowed { host: name(), port });
+            return Err(EgressRefusal::NotAllowed { host: name(), port });
         }
         let address = match host {
-            Host::Address(address) => *address,
-            Host::Name(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            Host::Name(_) => return Ok(()),
+            EgressHost::Address(address) => *address,
+            EgressHost::Name(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            EgressHost::Name(_) => return Ok(()),
         };
         self.judge(host, port, address)
     }
 
     /// The decision alone: the addresses to which a connection may be made *now*. For clients that connect themselves;
     /// they must use these addresses, for this connection only, and none but these.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressRefusal> {
         let decided = self.decide(host, port).await;
         if let Err(refused) = &decided
             && let Some((host, port)) = refused.violation()
@@ -177,13 +177,13 @@ impl Gate {
         self.meter.violated(name, 0);
     }
 
-    async fn decide(&self, text: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
-        let Ok(host) = text.parse::<Host>() else {
-            return Err(Refused::NotAHost { host: quoted(text), port });
+    async fn decide(&self, text: &str, port: u16) -> Result<Vec<SocketAddr>, EgressRefusal> {
+        let Ok(host) = text.parse::<EgressHost>() else {
+            return Err(EgressRefusal::NotAHost { host: quoted(text), port });
         };
         let name = || host.to_string().into_boxed_str();
         if !self.policy.admits(&host, port) {
-            return Err(Refused::NotAllowed { host: name(), port });
+            return Err(EgressRefusal::NotAllowed { host: name(), port });
         }
         let addresses = self.addresses(&host, port).await?;
         for address in &addresses {
@@ -192,28 +192,28 @@ impl Gate {
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
 
-    fn judge(&self, host: &Host, port: u16, address: IpAddr) -> Result<(), Refused> {
+    fn judge(&self, host: &EgressHost, port: u16, address: IpAddr) -> Result<(), EgressRefusal> {
         let name = || host.to_string().into_boxed_str();
         self.policy.judge(host, port, address, is_own(address)).map_err(|objection| match objection {
-            Objection::Class(class) => Refused::ForbiddenAddress { host: name(), port, class },
-            Objection::Outside => Refused::OutsideNetworks { host: name(), port },
+            Objection::Class(class) => EgressRefusal::ForbiddenAddress { host: name(), port, class },
+            Objection::Outside => EgressRefusal::OutsideNetworks { host: name(), port },
         })
     }
 
-    async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<IpAddr>, Refused> {
+    async fn addresses(&self, host: &EgressHost, port: u16) -> Result<Vec<IpAddr>, EgressRefusal> {
         let name = match host {
-            Host::Address(address) => return Ok(vec![*address]),
+            EgressHost::Address(address) => return Ok(vec![*address]),
             // Nobody is asked: a resolver that has another opinion about this name is wrong.
-            Host::Name(name) if is_localhost(name) => return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-            Host::Name(name) => name,
+            EgressHost::Name(name) if is_localhost(name) => return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+            EgressHost::Name(name) => name,
         };
         let mut found: Vec<IpAddr> = match timeout(self.limits.resolve_timeout, self.resolver.resolve(name)).await {
             Ok(Ok(found)) => found,
             Ok(Err(_)) => Vec::new(),
-            Err(_) => return Err(Refused::TimedOut { host: name.clone(), port }),
+            Err(_) => return Err(EgressRefusal::TimedOut { host: name.clone(), port }),
         };
         if found.is_empty() {
-            return Err(Refused::Unresolvable { host: name.clone() });
+            return Err(EgressRefusal::Unresolvable { host: name.clone() });
         }
         found.truncate(self.limits.addresses_max);
         Ok(found.into_iter().map(|address| address.to_canonical()).collect())
@@ -225,7 +225,7 @@ impl Gate {
         host: &str,
         port: u16,
         place: OwnedSemaphorePermit,
-    ) -> Result<Counted<TcpStream>, Refused> {
+    ) -> Result<MeteredStream<TcpStream>, EgressRefusal> {
         let deadline = Instant::now() + self.limits.connect_timeout;
         let mut late = false;
         for address in addresses {
@@ -235,14 +235,14 @@ impl Gate {
                     // What is relayed comes in pieces that somebody waits for. A socket that refuses still works.
                     let _ = stream.set_nodelay(true);
                     self.meter.connected();
-                    return Ok(Counted::new(stream, self.meter.clone(), self.throttle.clone(), Some(place)));
+                    return Ok(MeteredStream::new(stream, self.meter.clone(), self.throttle.clone(), Some(place)));
                 }
                 Ok(Err(_)) => {}
                 Err(_) => late = true,
             }
         }
         let host = quoted(host);
-        Err(if late { Refused::TimedOut { host, port } } else { Refused::Unreachable { host, port } })
+        Err(if late { EgressRefusal::TimedOut { host, port } } else { EgressRefusal::Unreachable { host, port } })
     }
 }
 
@@ -262,7 +262,7 @@ impl Default for GateLimits {
 
 // --------------------------------------------------------------------------------------------------------- Refused
 
-impl Refused {
+impl EgressRefusal {
     /// Did the call try what it must not? The others are misfortunes.
     #[must_use]
     pub fn is_violation(&self) -> bool {

@@ -10,7 +10,7 @@
 //! The grammar stands in `policy::scope` once more (`looks_like_address`, `is_below`), because this crate depends on no other
 //! of the house. Whoever changes one changes the other.
 //!
-//! INVARIANT: an address is kept in its plain form, `::ffff:10.0.0.1` as `10.0.0.1`, so one address has one [`Host`].
+//! INVARIANT: an address is kept in its plain form, `::ffff:10.0.0.1` as `10.0.0.1`, so one address has one [`EgressHost`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +33,7 @@ pub enum HostError {
 
 /// One host: a name in lower case without a dot at the end, or an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Host {
+pub enum EgressHost {
     Name(Box<str>),
     Address(IpAddr),
 }
@@ -41,17 +41,17 @@ pub enum Host {
 /// One host or a family of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// Every host. An address that is not public is not *declared* by this; see [`super::Policy`].
+    /// Every host. An address that is not public is not *declared* by this; see [`super::EgressPolicy`].
     Any,
     /// This one.
-    Exact(Host),
+    Exact(EgressHost),
     /// Every name with at least one label more than this; addresses have no labels and are never below one.
     Below(Box<str>),
 }
 
 // ------------------------------------------------------------------------------------------------------------ Host
 
-impl FromStr for Host {
+impl FromStr for EgressHost {
     type Err = HostError;
 
     /// Reads a name, an IPv4 address, or an IPv6 address with or without its brackets.
@@ -70,13 +70,13 @@ impl FromStr for Host {
     }
 }
 
-impl From<IpAddr> for Host {
+impl From<IpAddr> for EgressHost {
     fn from(address: IpAddr) -> Self {
         Self::Address(address.to_canonical())
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for EgressHost {
     /// As it stands in a URL, an IPv6 address in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -99,12 +99,12 @@ impl HostPattern {
     /// assert!(!below.covers(&"example.com".parse().unwrap()));
     /// ```
     #[must_use]
-    pub fn covers(&self, host: &Host) -> bool {
+    pub fn covers(&self, host: &EgressHost) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
             (Self::Exact(own), host) => own == host,
-            (Self::Below(domain), Host::Name(name)) => is_below(name, domain),
-            (Self::Below(_), Host::Address(_)) => false,
+            (Self::Below(domain), EgressHost::Name(name)) => is_below(name, domain),
+            (Self::Below(_), EgressHost::Address(_)) => false,
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
             ("[::1]", "[::2]", false),
             ("xn--bcher-kva.de", "XN--bcher-kva.de", true),
         ] {
-            let (pattern, host): (HostPattern, Host) = (pattern.parse().unwrap(), host.parse().unwrap());
+            let (pattern, host): (HostPattern, EgressHost) = (pattern.parse().unwrap(), host.parse().unwrap());
             assert_eq!(pattern.covers(&host), expected, "{pattern} {host}");
         }
     }
@@ -252,7 +252,7 @@ mod tests {
             &label,
             &name,
         ] {
-            assert_eq!(bad.parse::<Host>(), Err(HostError::Shape), "{bad}");
+            assert_eq!(bad.parse::<EgressHost>(), Err(HostError::Shape), "{bad}");
         }
         for bad in [
             "127.1",
@@ -273,7 +273,7 @@ mod tests {
             "a.1",
             "a.0x1f",
         ] {
-            assert_eq!(bad.parse::<Host>(), Err(HostError::AddressSpelling), "{bad}");
+            assert_eq!(bad.parse::<EgressHost>(), Err(HostError::AddressSpelling), "{bad}");
             assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
             assert!(format!("*.{bad}").parse::<HostPattern>().is_err(), "{bad}");
         }
@@ -290,10 +290,10 @@ mod tests {
         prop::collection::vec(label(), 1..4).prop_map(|labels| labels.join("."))
     }
 
-    fn host() -> impl Strategy<Value = Host> {
+    fn host() -> impl Strategy<Value = EgressHost> {
         prop_oneof![
             4 => name().prop_map(|n| n.parse().unwrap()),
-            1 => (0u8..3).prop_map(|n| Host::from(IpAddr::from([10, 0, 0, n]))),
+            1 => (0u8..3).prop_map(|n| EgressHost::from(IpAddr::from([10, 0, 0, n]))),
         ]
     }
 
@@ -316,13 +316,13 @@ mod tests {
 
         #[test]
         fn hosts_and_patterns_read_back_as_written(host in host(), pattern in pattern()) {
-            prop_assert_eq!(host.to_string().parse::<Host>(), Ok(host));
+            prop_assert_eq!(host.to_string().parse::<EgressHost>(), Ok(host));
             prop_assert_eq!(pattern.to_string().parse::<HostPattern>(), Ok(pattern));
         }
 
         #[test]
         fn no_text_makes_reading_fail_in_another_way(text in "\\PC{0,40}") {
-            if let Ok(Host::Name(name)) = text.parse() {
+            if let Ok(EgressHost::Name(name)) = text.parse() {
                 prop_assert!(name.is_ascii() && name.parse::<IpAddr>().is_err());
             }
         }

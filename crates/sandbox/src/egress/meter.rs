@@ -15,18 +15,18 @@ pub const VIOLATIONS_MAX: usize = 32;
 
 /// Counts of one call, shared by all its connections.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct EgressMeter {
     bytes_sent: AtomicU64,
     bytes_received: AtomicU64,
     connections: AtomicU64,
     violations: AtomicU64,
-    kept: Mutex<Vec<Violation>>,
+    kept: Mutex<Vec<EgressViolation>>,
     news: Notify,
 }
 
-/// What a [`Meter`] showed at one moment.
+/// What a [`EgressMeter`] showed at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct EgressUsage {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     /// Connections that were made, not those that were tried.
@@ -34,12 +34,12 @@ pub struct Usage {
     /// All violations, repeated ones included.
     pub violations: u64,
     /// The first [`VIOLATIONS_MAX`] different ones.
-    pub kept: Vec<Violation>,
+    pub kept: Vec<EgressViolation>,
 }
 
 /// Somewhere the call must not go, and how often it tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct EgressViolation {
     /// What was asked for, bounded and without characters that disturb a log.
     pub host: Box<str>,
     /// 0: only its name was asked for, so nobody knows for which port.
@@ -47,11 +47,11 @@ pub struct Violation {
     pub times: u64,
 }
 
-impl Meter {
+impl EgressMeter {
     /// The counts as they are now. While connections live, the numbers of one snapshot need not be of one instant.
     #[must_use]
-    pub fn snapshot(&self) -> Usage {
-        Usage {
+    pub fn snapshot(&self) -> EgressUsage {
+        EgressUsage {
             bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
             bytes_received: self.bytes_received.load(Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
@@ -83,13 +83,13 @@ impl Meter {
         if let Some(known) = kept.iter_mut().find(|v| *v.host == *host && v.port == port) {
             known.times = known.times.saturating_add(1);
         } else if kept.len() < VIOLATIONS_MAX {
-            kept.push(Violation { host: host.into(), port, times: 1 });
+            kept.push(EgressViolation { host: host.into(), port, times: 1 });
             self.news.notify_one();
         }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for EgressViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             0 => f.write_str(&self.host),
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn violations_are_all_counted_and_a_bounded_number_is_kept() {
-        let meter = Meter::default();
+        let meter = EgressMeter::default();
         for round in 0..3u16 {
             for host in 0..100u16 {
                 meter.violated(&format!("h{host}"), 80 + round % 2);
@@ -113,7 +113,7 @@ mod tests {
         let usage = meter.snapshot();
         assert_eq!(usage.violations, 300);
         assert_eq!(usage.kept.len(), VIOLATIONS_MAX);
-        assert_eq!(usage.kept[0], Violation { host: "h0".into(), port: 80, times: 2 });
+        assert_eq!(usage.kept[0], EgressViolation { host: "h0".into(), port: 80, times: 2 });
         assert_eq!(usage.kept[0].to_string(), "h0:80");
     }
 }

@@ -1,8 +1,8 @@
 //! What may be reached, as data, and the two questions asked of it: this host and port? this address?
 //!
 //! Three hands write it. The tool's manifest gives the [rules](Policy::rules). The operator says into which networks
-//! that are not public a name may lead ([`Policy::open_networks`]). Whoever stands above – the operator again, a tenant,
-//! the invocation that made this one – gives [`Bounds`], which only take away.
+//! that are not public a name may lead ([`EgressPolicy::open_networks`]). Whoever stands above – the operator again, a tenant,
+//! the invocation that made this one – gives [`EgressBounds`], which only take away.
 //!
 //! When is an address that is not public reached?
 //! - It lies in an open network. The addresses where clouds hand out credentials must be opened by themselves
@@ -17,8 +17,8 @@ use std::num::NonZeroU64;
 
 use super::address::{AddressClass, carried};
 use super::cidr::Cidr;
-use super::host::{Host, HostPattern};
-use super::rule::{Ports, Rule};
+use super::host::{EgressHost, HostPattern};
+use super::rule::{EgressRule, PortSet};
 use crate::spec::DirectPlaces;
 
 /// As many addresses have listeners of their own.
@@ -26,9 +26,9 @@ const DIRECT_ADDRESSES_MAX: usize = 16;
 
 /// What one call may reach. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct EgressPolicy {
     /// Hosts and ports; what no rule admits is refused.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<EgressRule>,
     /// Networks that are not public and into which names may lead all the same.
     pub open_networks: Vec<Cidr>,
     /// If set, the only networks in which anything is reached.
@@ -37,13 +37,13 @@ pub struct Policy {
     pub bytes_per_second: Option<NonZeroU64>,
     /// The rules as the manifest has them, once bounds were put on them: only they can name an address that is not public.
     /// What `*` and a bound of `10.0.0.7` have in common is that address, and still nobody has asked for it by name.
-    pub declared: Option<Vec<Rule>>,
+    pub declared: Option<Vec<EgressRule>>,
 }
 
 /// What somebody above allows at most. It adds nothing, and what it does not mention it does not limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bounds {
-    pub rules: Option<Vec<Rule>>,
+pub struct EgressBounds {
+    pub rules: Option<Vec<EgressRule>>,
     pub networks: Option<Vec<Cidr>>,
     pub bytes_per_second: Option<NonZeroU64>,
 }
@@ -53,11 +53,11 @@ pub struct Bounds {
 pub(super) enum Objection {
     /// It is not public, and nobody opened it.
     Class(AddressClass),
-    /// It is in none of [`Policy::networks`].
+    /// It is in none of [`EgressPolicy::networks`].
     Outside,
 }
 
-impl Policy {
+impl EgressPolicy {
     /// The same, as far as the bounds allow it.
     ///
     /// ```
@@ -69,9 +69,9 @@ impl Policy {
     /// assert!(!both.admits(&"b.example.com".parse().unwrap(), 443));
     /// ```
     #[must_use]
-    pub fn within(&self, bounds: &Bounds) -> Self {
+    pub fn within(&self, bounds: &EgressBounds) -> Self {
         let rules = match &bounds.rules {
-            Some(limits) => pairs(&self.rules, limits, Rule::intersect),
+            Some(limits) => pairs(&self.rules, limits, EgressRule::intersect),
             None => self.rules.clone(),
         };
         let networks = match (&self.networks, &bounds.networks) {
@@ -85,8 +85,8 @@ impl Policy {
 
     /// This policy as bounds for what the call starts itself.
     #[must_use]
-    pub fn bounds(&self) -> Bounds {
-        Bounds {
+    pub fn bounds(&self) -> EgressBounds {
+        EgressBounds {
             rules: Some(self.rules.clone()),
             networks: self.networks.clone(),
             bytes_per_second: self.bytes_per_second,
@@ -95,13 +95,13 @@ impl Policy {
 
     /// May this port of this host be asked for at all? Asked before a name is resolved.
     #[must_use]
-    pub fn admits(&self, host: &Host, port: u16) -> bool {
+    pub fn admits(&self, host: &EgressHost, port: u16) -> bool {
         self.rules.iter().any(|rule| rule.admits(host, port))
     }
 
     /// Does a rule speak of this host, whatever the port?
     #[must_use]
-    pub fn covers(&self, host: &Host) -> bool {
+    pub fn covers(&self, host: &EgressHost) -> bool {
         self.rules.iter().any(|rule| rule.host.covers(host))
     }
 
@@ -112,10 +112,10 @@ impl Policy {
         let mut places = DirectPlaces::default();
         for rule in &self.rules {
             match &rule.ports {
-                Ports::Of(ports) => places.ports.extend(ports),
-                Ports::Any => places.add_usual_ports(),
+                PortSet::Of(ports) => places.ports.extend(ports),
+                PortSet::Any => places.add_usual_ports(),
             }
-            if let HostPattern::Exact(Host::Address(IpAddr::V4(address))) = &rule.host
+            if let HostPattern::Exact(EgressHost::Address(IpAddr::V4(address))) = &rule.host
                 && !address.is_loopback()
                 && places.addresses.len() < DIRECT_ADDRESSES_MAX
             {
@@ -138,12 +138,12 @@ impl Policy {
 
     /// May a connection to this port of this host, which [is admitted](Self::admits), end at this address? If the
     /// address is the machine's own, it is loopback, however public it looks.
-    pub(super) fn judge(&self, host: &Host, port: u16, address: IpAddr, own: bool) -> Result<(), Objection> {
+    pub(super) fn judge(&self, host: &EgressHost, port: u16, address: IpAddr, own: bool) -> Result<(), Objection> {
         let address = address.to_canonical();
         if self.networks.as_ref().is_some_and(|networks| !lies_in(networks, address)) {
             return Err(Objection::Outside);
         }
-        let declared = *host == Host::Address(address) && self.declares(host, port);
+        let declared = *host == EgressHost::Address(address) && self.declares(host, port);
         for part in std::iter::once(address).chain(carried(address)) {
             let class = match AddressClass::of(part) {
                 AddressClass::Public if own => AddressClass::Loopback,
@@ -158,7 +158,7 @@ impl Policy {
     }
 
     /// Does a rule name this very host, instead of a family that has it?
-    fn declares(&self, host: &Host, port: u16) -> bool {
+    fn declares(&self, host: &EgressHost, port: u16) -> bool {
         let rules = self.declared.as_ref().unwrap_or(&self.rules).iter();
         let mut rules = rules.filter(|rule| rule.ports.contains(port));
         rules.any(|rule| matches!(&rule.host, HostPattern::Exact(own) if own == host))
@@ -193,13 +193,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::egress::Ports;
+    use crate::egress::PortSet;
 
-    fn policy(rules: &[&str], open: &[&str]) -> Policy {
-        Policy {
+    fn policy(rules: &[&str], open: &[&str]) -> EgressPolicy {
+        EgressPolicy {
             rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
             open_networks: open.iter().map(|c| c.parse().unwrap()).collect(),
-            ..Policy::default()
+            ..EgressPolicy::default()
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_bound_that_names_an_address_declares_it_for_nobody() {
-        let above = Bounds { rules: Some(vec!["10.0.0.1:80".parse().unwrap()]), ..Bounds::default() };
+        let above = EgressBounds { rules: Some(vec!["10.0.0.1:80".parse().unwrap()]), ..EgressBounds::default() };
         let judge = |rule: &str| {
             let both = policy(&[rule], &[]).within(&above).within(&above);
             both.judge(&"10.0.0.1".parse().unwrap(), 80, "10.0.0.1".parse().unwrap(), false)
@@ -297,14 +297,14 @@ mod tests {
 
     #[test]
     fn the_default_admits_nothing() {
-        assert!(!Policy::default().admits(&"example.com".parse().unwrap(), 443));
-        assert!(!Policy::default().within(&Bounds::default()).admits(&"example.com".parse().unwrap(), 443));
+        assert!(!EgressPolicy::default().admits(&"example.com".parse().unwrap(), 443));
+        assert!(!EgressPolicy::default().within(&EgressBounds::default()).admits(&"example.com".parse().unwrap(), 443));
     }
 
-    fn rule() -> impl Strategy<Value = Rule> {
+    fn rule() -> impl Strategy<Value = EgressRule> {
         let host = prop::sample::select(vec!["*", "*.c", "*.b.c", "b.c", "a.b.c", "10.0.0.1", "8.8.8.8"]);
-        let ports = prop_oneof![Just(Ports::Any), prop::collection::btree_set(1u16..4, 1..3).prop_map(Ports::Of)];
-        (host, ports).prop_map(|(host, ports)| Rule { host: host.parse().unwrap(), ports })
+        let ports = prop_oneof![Just(PortSet::Any), prop::collection::btree_set(1u16..4, 1..3).prop_map(PortSet::Of)];
+        (host, ports).prop_map(|(host, ports)| EgressRule { host: host.parse().unwrap(), ports })
     }
 
     fn networks() -> impl Strategy<Value = Vec<Cidr>> {
@@ -312,10 +312,10 @@ mod tests {
         prop::collection::vec(range.prop_map(|c| c.parse().unwrap()), 0..3)
     }
 
-    fn bounds() -> impl Strategy<Value = Bounds> {
+    fn bounds() -> impl Strategy<Value = EgressBounds> {
         let rules = prop::option::of(prop::collection::vec(rule(), 0..4));
         let rate = (0u64..9).prop_map(NonZeroU64::new);
-        (rules, prop::option::of(networks()), rate).prop_map(|(rules, networks, bytes_per_second)| Bounds {
+        (rules, prop::option::of(networks()), rate).prop_map(|(rules, networks, bytes_per_second)| EgressBounds {
             rules,
             networks,
             bytes_per_second,
@@ -336,8 +336,8 @@ mod tests {
             address in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "8.8.8.8", "9.9.9.9"]),
             of_this_machine in any::<bool>(),
         ) {
-            let (host, address): (Host, IpAddr) = (host.parse().unwrap(), address.parse().unwrap());
-            let tool = Policy { rules, open_networks, networks: own.networks, bytes_per_second: own.bytes_per_second, declared: None };
+            let (host, address): (EgressHost, IpAddr) = (host.parse().unwrap(), address.parse().unwrap());
+            let tool = EgressPolicy { rules, open_networks, networks: own.networks, bytes_per_second: own.bytes_per_second, declared: None };
             let both = tool.within(&above);
             let above_admits = above.rules.as_ref().is_none_or(|rules| rules.iter().any(|r| r.admits(&host, port)));
             prop_assert_eq!(both.admits(&host, port), tool.admits(&host, port) && above_admits);

@@ -12,7 +12,7 @@
 //!   accept at a direct port ── the name behind its address ── tunnel
 //! ```
 //!
-//! Not here: who may go where ([`super::Gate`]); TLS, which passes through unread.
+//! Not here: who may go where ([`super::EgressGate`]); TLS, which passes through unread.
 
 mod answer;
 mod body;
@@ -41,12 +41,12 @@ use self::head::{HeadError, Request};
 use self::target::Target;
 use super::direct::DirectNames;
 use super::dns::PACKET_BYTES_MAX;
-use super::gate::Gate;
+use super::gate::EgressGate;
 
 /// Speaks with one program on behalf of one gate.
 #[derive(Debug, Clone)]
-pub struct Proxy {
-    gate: Arc<Gate>,
+pub struct EgressProxy {
+    gate: Arc<EgressGate>,
     names: Arc<DirectNames>,
     limits: ProxyLimits,
 }
@@ -60,7 +60,7 @@ pub struct ProxyHandle {
 
 /// Where a program meets its proxy.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct ProxySockets {
     /// For those who know what a proxy is.
     pub proxy: TcpListener,
     /// Where names are asked for.
@@ -69,7 +69,7 @@ pub struct Sockets {
     pub direct: Vec<TcpListener>,
 }
 
-impl From<TcpListener> for Sockets {
+impl From<TcpListener> for ProxySockets {
     fn from(proxy: TcpListener) -> Self {
         Self { proxy, names: None, direct: Vec::new() }
     }
@@ -109,16 +109,16 @@ const LINGER_BYTES_MAX: u64 = 256 << 10;
 
 // ----------------------------------------------------------------------------------------------------------- Proxy
 
-impl Proxy {
+impl EgressProxy {
     /// Serves the connections that come to these sockets through the gate until the handle is dropped.
     #[must_use]
-    pub fn serve(sockets: impl Into<Sockets>, gate: Arc<Gate>) -> ProxyHandle {
+    pub fn serve(sockets: impl Into<ProxySockets>, gate: Arc<EgressGate>) -> ProxyHandle {
         Self::serve_with(sockets, gate, ProxyLimits::default())
     }
 
     /// The same with limits of one's own.
     #[must_use]
-    pub fn serve_with(sockets: impl Into<Sockets>, gate: Arc<Gate>, limits: ProxyLimits) -> ProxyHandle {
+    pub fn serve_with(sockets: impl Into<ProxySockets>, gate: Arc<EgressGate>, limits: ProxyLimits) -> ProxyHandle {
         let (stop, stopped) = oneshot::channel();
         let names = Arc::new(DirectNames::new(Arc::clone(&gate)));
         let proxy = Self { gate, names, limits };
@@ -126,8 +126,8 @@ impl Proxy {
     }
 
     /// The connections belong to this task: when it is gone, so are they.
-    async fn accept(self, sockets: Sockets, mut stopped: oneshot::Receiver<()>) {
-        let Sockets { proxy, names, direct } = sockets;
+    async fn accept(self, sockets: ProxySockets, mut stopped: oneshot::Receiver<()>) {
+        let ProxySockets { proxy, names, direct } = sockets;
         let mut connections = JoinSet::new();
         let mut packet = [0; PACKET_BYTES_MAX];
         loop {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 /// Answers which addresses a name has.
 #[async_trait]
-pub trait Resolver: std::fmt::Debug + Send + Sync {
+pub trait HostResolver: std::fmt::Debug + Send + Sync {
     /// The addresses of a name, best first. The name is in lower case, has no dot at the end and is no address. An empty
     /// answer is one. Called once for each connection; the caller bounds the time and drops the future when it is over.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
@@ -20,7 +20,7 @@ pub trait Resolver: std::fmt::Debug + Send + Sync {
 pub struct SystemResolver;
 
 #[async_trait]
-impl Resolver for SystemResolver {
+impl HostResolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let mut addresses: Vec<IpAddr> = Vec::new();
         for found in tokio::net::lookup_host((name, 0)).await? {

@@ -18,18 +18,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::host::{Host, HostError, HostPattern};
+use super::host::{EgressHost, HostError, HostPattern};
 
 /// Hosts and ports that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct EgressRule {
     pub host: HostPattern,
-    pub ports: Ports,
+    pub ports: PortSet,
 }
 
 /// Some ports of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ports {
+pub enum PortSet {
     Any,
     Of(BTreeSet<u16>),
 }
@@ -55,13 +55,13 @@ const WEB_PORTS: [u16; 2] = [80, 443];
 
 // ------------------------------------------------------------------------------------------------------------ Rule
 
-impl Rule {
+impl EgressRule {
     /// One port of a host or of a family of hosts.
     pub fn new(host: &str, port: u16) -> Result<Self, RuleError> {
         if port == 0 {
             return Err(RuleError::Port);
         }
-        Ok(Self { host: host.parse()?, ports: Ports::from([port]) })
+        Ok(Self { host: host.parse()?, ports: PortSet::from([port]) })
     }
 
     /// The host of a URL: the port it names, or the usual one of its scheme.
@@ -71,7 +71,7 @@ impl Rule {
 
     /// May this port of this host be reached?
     #[must_use]
-    pub fn admits(&self, host: &Host, port: u16) -> bool {
+    pub fn admits(&self, host: &EgressHost, port: u16) -> bool {
         self.ports.contains(port) && self.host.covers(host)
     }
 
@@ -82,19 +82,19 @@ impl Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for EgressRule {
     type Err = RuleError;
 
     /// Reads a place of a network permission.
     ///
     /// ```
-    /// # use gantry_sandbox::egress::Rule;
+    /// # use gantry_sandbox::egress::EgressRule;
     /// let rule: Rule = "https://*.example.com/v1".parse().unwrap();
     /// assert!(rule.admits(&"api.example.com".parse().unwrap(), 443));
     /// ```
     fn from_str(text: &str) -> Result<Self, RuleError> {
         if text == "*" {
-            return Ok(Self { host: HostPattern::Any, ports: Ports::Any });
+            return Ok(Self { host: HostPattern::Any, ports: PortSet::Any });
         }
         if text.contains(['@', '\\', '?', '#']) {
             return Err(RuleError::Shape);
@@ -108,22 +108,22 @@ impl FromStr for Rule {
             // The one text that is a host with all its ports and a scheme with all its URLs; the latter contains the
             // former, unless the scheme is one nobody has.
             (None, (name, Some("*"))) if usual_port(name).is_some() => {
-                Ok(Self { host: HostPattern::Any, ports: Ports::Any })
+                Ok(Self { host: HostPattern::Any, ports: PortSet::Any })
             }
-            (_, (host, Some("*"))) => Ok(Self { host: host.parse()?, ports: Ports::Any }),
+            (_, (host, Some("*"))) => Ok(Self { host: host.parse()?, ports: PortSet::Any }),
             (_, (host, Some(port))) => Self::new(host, read_port(port)?),
             (Some(scheme), (host, None)) => Self::of_url(scheme, host, None),
-            (None, (host, None)) => Ok(Self { host: host.parse()?, ports: Ports::from(WEB_PORTS) }),
+            (None, (host, None)) => Ok(Self { host: host.parse()?, ports: PortSet::from(WEB_PORTS) }),
         }
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for EgressRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.host)?;
         match &self.ports {
-            Ports::Any => f.write_str("*"),
-            Ports::Of(ports) => {
+            PortSet::Any => f.write_str("*"),
+            PortSet::Of(ports) => {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 f.write_str(&ports.join(","))
             }
@@ -133,7 +133,7 @@ impl fmt::Display for Rule {
 
 // ----------------------------------------------------------------------------------------------------------- Ports
 
-impl Ports {
+impl PortSet {
     /// Is it one of them? Port 0 is no port and never is.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
@@ -157,7 +157,7 @@ impl Ports {
     }
 }
 
-impl<const N: usize> From<[u16; N]> for Ports {
+impl<const N: usize> From<[u16; N]> for PortSet {
     fn from(ports: [u16; N]) -> Self {
         Self::Of(ports.into())
     }
@@ -208,7 +208,7 @@ mod tests {
             ("http://[::1]", "[::1]:80"),
             ("10.0.0.1:80", "10.0.0.1:80"),
         ] {
-            assert_eq!(text.parse::<Rule>().map(|r| r.to_string()).as_deref(), Ok(expected), "{text}");
+            assert_eq!(text.parse::<EgressRule>().map(|r| r.to_string()).as_deref(), Ok(expected), "{text}");
         }
     }
 
@@ -230,14 +230,14 @@ mod tests {
             ("http://0x7f.1", RuleError::Host(HostError::AddressSpelling)),
             ("http://::1", RuleError::Host(HostError::Shape)),
         ] {
-            assert_eq!(text.parse::<Rule>(), Err(error), "{text}");
+            assert_eq!(text.parse::<EgressRule>(), Err(error), "{text}");
         }
     }
 
     #[test]
     fn port_zero_is_never_one_of_them() {
-        assert!(!Ports::Any.contains(0));
-        assert!(Rule::new("h", 0).is_err());
-        assert_eq!(Ports::from([1]).intersect(&Ports::from([2])), None);
+        assert!(!PortSet::Any.contains(0));
+        assert!(EgressRule::new("h", 0).is_err());
+        assert_eq!(PortSet::from([1]).intersect(&PortSet::from([2])), None);
     }
 }

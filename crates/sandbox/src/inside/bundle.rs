@@ -22,24 +22,24 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{MountFlags, OpenTreeFlags, UnmountFlags};
 
 use super::identity::NOBODY;
-use super::root::{self, NODEV, NOSUID, READ_ONLY, Tree};
-use crate::error::{Step, StepFailure};
-use crate::oci::config::{Bind, Layout, Scratch, config};
-use crate::oci::{Container, Kind, Platform, Root};
-use crate::spec::{Access, Network, OwnFile, Spec};
+use super::root::{self, MountTree, NODEV, NOSUID, READ_ONLY};
+use crate::error::{BuildStep, StepFailure};
+use crate::oci::config::{BindMount, RuntimeLayout, ScratchPlace, config};
+use crate::oci::{ContainerRoot, GvisorPlatform, OciContainer, RuntimeKind};
+use crate::spec::{MountAccess, OwnFile, SandboxNetwork, SandboxSpec};
 use crate::system;
 
 mod start;
 
 /// A bundle that is ready to be run.
-pub(crate) struct Bundle {
+pub(crate) struct OciBundle {
     /// The runtime with its arguments.
     pub(crate) command: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     /// Where `/tmp` of the program is, if it is ours.
     pub(crate) scratch: Option<PathBuf>,
     anchor: PathBuf,
-    kind: Kind,
+    kind: RuntimeKind,
     /// Becomes readable when something happens in `state`.
     news: OwnedFd,
     /// Becomes readable when a child ends.
@@ -59,11 +59,11 @@ const NAME: &str = "tool";
 
 /// Everything the runtime needs. The process must be in a mount namespace of its own, with mounts that are private.
 pub(crate) fn build(
-    spec: &Spec,
-    container: &Container,
+    spec: &SandboxSpec,
+    container: &OciContainer,
     rootless: bool,
     limits_by_process: bool,
-) -> Result<Bundle, StepFailure> {
+) -> Result<OciBundle, StepFailure> {
     possible(spec, container, rootless)?;
     let (mut trees, links) = seen(spec, container)?;
     let declared = root::declared_trees(&spec.mounts)?;
@@ -75,22 +75,22 @@ pub(crate) fn build(
     for (name, mode) in [("rootfs", 0o755), ("seen", 0o700), ("state", 0o700), ("scratch", 0o755)] {
         make_dir(&anchor.join(name), mode)?;
     }
-    let scratch = if rootless { Scratch::Own } else { prepared_scratch(&anchor, spec.limits.scratch_bytes)? };
+    let scratch = if rootless { ScratchPlace::Own } else { prepared_scratch(&anchor, spec.limits.scratch_bytes)? };
     let binds = hang_up(&anchor, &trees)?;
     places(&anchor.join("rootfs"), spec, &trees, &links, rootless)?;
-    let layout = Layout { rootfs: anchor.join("rootfs"), binds, scratch, limits_by_process };
+    let layout = RuntimeLayout { rootfs: anchor.join("rootfs"), binds, scratch, limits_by_process };
     write(&anchor.join("config.json"), config(spec, container.kind, &layout).to_string().as_bytes(), 0o600)?;
-    if matches!(container.kind, Kind::Runc | Kind::Crun) {
+    if matches!(container.kind, RuntimeKind::Runc | RuntimeKind::Crun) {
         own_groups_only()?;
     }
     let news = start::watch(&anchor.join("state"))?;
     let deaths = system::child_signals().map_err(|error| failed(error, "watching the runtime"))?;
-    Ok(Bundle {
+    Ok(OciBundle {
         command: command(container, &anchor, spec.network, rootless)?,
         env: [("PATH".to_owned(), crate::oci::RUNTIME_DIRS.join(":"))].into(),
         scratch: match layout.scratch {
-            Scratch::Prepared(path) => Some(path),
-            Scratch::Own => None,
+            ScratchPlace::Prepared(path) => Some(path),
+            ScratchPlace::Own => None,
         },
         anchor,
         kind: container.kind,
@@ -100,19 +100,19 @@ pub(crate) fn build(
 }
 
 /// What a runtime cannot do as an ordinary user is refused before it half works.
-fn possible(spec: &Spec, container: &Container, rootless: bool) -> Result<(), StepFailure> {
-    let refused = |why: String| Err(StepFailure::refused(Step::Runtime, why));
+fn possible(spec: &SandboxSpec, container: &OciContainer, rootless: bool) -> Result<(), StepFailure> {
+    let refused = |why: String| Err(StepFailure::refused(BuildStep::Runtime, why));
     if !rootless {
         return Ok(());
     }
     match container.kind {
-        Kind::Runc | Kind::Crun => {
+        RuntimeKind::Runc | RuntimeKind::Crun => {
             refused(format!("{} needs root here; run the server as root or use runsc", container.kind.name()))
         }
-        Kind::Runsc if spec.mounts.iter().any(|mount| mount.access == Access::Write) => {
+        RuntimeKind::Runsc if spec.mounts.iter().any(|mount| mount.access == MountAccess::Write) => {
             refused("as an ordinary user gVisor cannot write to declared paths; run the server as root".to_owned())
         }
-        Kind::Runsc => Ok(()),
+        RuntimeKind::Runsc => Ok(()),
     }
 }
 
@@ -122,31 +122,31 @@ fn anchor(program: &Path) -> Result<PathBuf, StepFailure> {
         .iter()
         .find(free)
         .map(PathBuf::from)
-        .ok_or_else(|| StepFailure::refused(Step::Runtime, format!("none of {ANCHORS:?} is a directory")))
+        .ok_or_else(|| StepFailure::refused(BuildStep::Runtime, format!("none of {ANCHORS:?} is a directory")))
 }
 
 // ------------------------------------------------------------------------------------------------------ what is seen
 
-type Seen = (Vec<(Tree, Access)>, Vec<(PathBuf, PathBuf)>);
+type Seen = (Vec<(MountTree, MountAccess)>, Vec<(PathBuf, PathBuf)>);
 
 /// The root, entry by entry: trees to mount, and links to make.
-fn seen(spec: &Spec, container: &Container) -> Result<Seen, StepFailure> {
+fn seen(spec: &SandboxSpec, container: &OciContainer) -> Result<Seen, StepFailure> {
     let (mut trees, mut links) = (Vec::new(), Vec::new());
     match &container.root {
-        Root::HostSystem => {
+        ContainerRoot::HostSystem => {
             for path in &spec.system {
                 match root::system_entry(path)? {
                     Some(root::Entry::Link(to)) => links.push((path.clone(), to)),
-                    Some(root::Entry::Tree(tree)) => trees.push((tree, Access::Read)),
+                    Some(root::Entry::Tree(tree)) => trees.push((tree, MountAccess::Read)),
                     None => {}
                 }
             }
         }
-        Root::Directory(dir) => {
+        ContainerRoot::Directory(dir) => {
             for entry in image_entries(dir)? {
                 match entry {
                     (path, root::Entry::Link(to)) => links.push((path, to)),
-                    (_, root::Entry::Tree(tree)) => trees.push((tree, Access::Read)),
+                    (_, root::Entry::Tree(tree)) => trees.push((tree, MountAccess::Read)),
                 }
             }
         }
@@ -156,7 +156,7 @@ fn seen(spec: &Spec, container: &Container) -> Result<Seen, StepFailure> {
 
 /// The entries of an image's root. Opened relative to a directory that was reached without a symbolic link.
 fn image_entries(dir: &Path) -> Result<Vec<(PathBuf, root::Entry)>, StepFailure> {
-    let named = |error: rustix::io::Errno| StepFailure::new(Step::Mount, error, dir.display().to_string());
+    let named = |error: rustix::io::Errno| StepFailure::new(BuildStep::Mount, error, dir.display().to_string());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let image = rustix::fs::openat2(CWD, dir, flags, Mode::empty(), resolve).map_err(named)?;
@@ -169,7 +169,7 @@ fn image_entries(dir: &Path) -> Result<Vec<(PathBuf, root::Entry)>, StepFailure>
         }
         if entries.len() == ENTRIES_MAX {
             return Err(StepFailure::refused(
-                Step::Mount,
+                BuildStep::Mount,
                 format!("more than {ENTRIES_MAX} entries in the root of an image"),
             ));
         }
@@ -186,7 +186,7 @@ fn image_entries(dir: &Path) -> Result<Vec<(PathBuf, root::Entry)>, StepFailure>
                     | OpenTreeFlags::AT_RECURSIVE
                     | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
                 let fd = rustix::mount::open_tree(&image, name, flags).map_err(named)?;
-                let tree = Tree { fd, target: target.clone(), is_dir: kind == FileType::Directory };
+                let tree = MountTree { fd, target: target.clone(), is_dir: kind == FileType::Directory };
                 root::attributes(&tree, NOSUID | NODEV | READ_ONLY)?;
                 entries.push((target, root::Entry::Tree(tree)));
             }
@@ -198,7 +198,7 @@ fn image_entries(dir: &Path) -> Result<Vec<(PathBuf, root::Entry)>, StepFailure>
 }
 
 /// Gives every tree a name that the runtime can be told.
-fn hang_up(anchor: &Path, trees: &[(Tree, Access)]) -> Result<Vec<Bind>, StepFailure> {
+fn hang_up(anchor: &Path, trees: &[(MountTree, MountAccess)]) -> Result<Vec<BindMount>, StepFailure> {
     let mut binds = Vec::with_capacity(trees.len());
     for (number, (tree, access)) in trees.iter().enumerate() {
         let source = anchor.join("seen").join(number.to_string());
@@ -208,22 +208,22 @@ fn hang_up(anchor: &Path, trees: &[(Tree, Access)]) -> Result<Vec<Bind>, StepFai
             write(&source, b"", 0o444)?;
         }
         root::attach(&tree.fd, &source)?;
-        binds.push(Bind { source, target: tree.target.clone(), access: *access });
+        binds.push(BindMount { source, target: tree.target.clone(), access: *access });
     }
     Ok(binds)
 }
 
-fn prepared_scratch(anchor: &Path, bytes: u64) -> Result<Scratch, StepFailure> {
+fn prepared_scratch(anchor: &Path, bytes: u64) -> Result<ScratchPlace, StepFailure> {
     let path = anchor.join("scratch");
     root::attach(&root::scratch_tmpfs(bytes)?, &path)?;
-    Ok(Scratch::Prepared(path))
+    Ok(ScratchPlace::Prepared(path))
 }
 
 /// A place for every mount, files of our making, and the links, last.
 fn places(
     rootfs: &Path,
-    spec: &Spec,
-    trees: &[(Tree, Access)],
+    spec: &SandboxSpec,
+    trees: &[(MountTree, MountAccess)],
     links: &[(PathBuf, PathBuf)],
     rootless: bool,
 ) -> Result<(), StepFailure> {
@@ -253,7 +253,7 @@ fn places(
         root::inside_path(&file.path)?;
         if covered(&file.path) {
             return Err(StepFailure::refused(
-                Step::Root,
+                BuildStep::Root,
                 format!("{} lies in something that is mounted", file.path.display()),
             ));
         }
@@ -277,23 +277,28 @@ fn own_file(place: &Path, file: &OwnFile, rootless: bool) -> Result<(), StepFail
 
 // ------------------------------------------------------------------------------------------------------- the runtime
 
-fn command(container: &Container, anchor: &Path, network: Network, rootless: bool) -> Result<Vec<String>, StepFailure> {
+fn command(
+    container: &OciContainer,
+    anchor: &Path,
+    network: SandboxNetwork,
+    rootless: bool,
+) -> Result<Vec<String>, StepFailure> {
     let text = |path: PathBuf| {
         path.into_os_string()
             .into_string()
-            .map_err(|_| StepFailure::refused(Step::Runtime, "the runtime has a path that is no text"))
+            .map_err(|_| StepFailure::refused(BuildStep::Runtime, "the runtime has a path that is no text"))
     };
     let mut command = vec![text(container.program.clone())?, "--root".to_owned(), text(anchor.join("state"))?];
     command.extend(["--log".to_owned(), text(anchor.join("log"))?, "--log-format".to_owned(), "json".to_owned()]);
-    if container.kind == Kind::Runsc {
+    if container.kind == RuntimeKind::Runsc {
         let network = match network {
-            Network::None => "none",
+            SandboxNetwork::None => "none",
             // Of the namespace it is started in: ours, with the proxy and nothing else.
-            Network::Proxied => "host",
+            SandboxNetwork::Proxied => "host",
         };
         let platform = match container.platform {
-            Platform::Systrap => "systrap",
-            Platform::Ptrace => "ptrace",
+            GvisorPlatform::Systrap => "systrap",
+            GvisorPlatform::Ptrace => "ptrace",
         };
         command.extend([
             format!("--network={network}"),
@@ -314,7 +319,8 @@ fn command(container: &Container, anchor: &Path, network: Network, rootless: boo
 fn own_groups_only() -> Result<(), StepFailure> {
     const GROUPS: &str = "/sys/fs/cgroup";
     const CGROUP2_MAGIC: i64 = 0x6367_7270;
-    let wrong = |error: rustix::io::Errno| StepFailure::new(Step::ControlGroup, error, "the groups a runtime sees");
+    let wrong =
+        |error: rustix::io::Errno| StepFailure::new(BuildStep::ControlGroup, error, "the groups a runtime sees");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let unified = rustix::fs::statfs(GROUPS).map_err(wrong)?.f_type == CGROUP2_MAGIC;
     rustix::mount::unmount(GROUPS, UnmountFlags::DETACH).map_err(wrong)?;
@@ -349,5 +355,5 @@ fn write(path: &Path, contents: &[u8], mode: u32) -> Result<(), StepFailure> {
 }
 
 fn failed(error: impl Into<std::io::Error>, detail: impl Into<String>) -> StepFailure {
-    StepFailure::new(Step::Runtime, error, detail)
+    StepFailure::new(BuildStep::Runtime, error, detail)
 }

@@ -10,9 +10,9 @@ use rustix::process::Signal;
 
 use super::program::Execution;
 use super::{Ready, Started, bundle, fixed_limits, limits, network_sockets, root};
-use crate::error::{Step, StepFailure};
-use crate::spec::{Confinement, Spec};
-use crate::system::{self, Side};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::{SandboxSpec, WallBuilder};
+use crate::system::{self, CloneSide};
 
 /// Descriptors of a runtime itself: it holds some for the program's. The program's own limit is in its configuration.
 const RUNTIME_OPEN_FILES: u64 = 4096;
@@ -27,15 +27,15 @@ pub(super) fn wait(proc: OwnedFd) -> Result<Ready, StepFailure> {
 
 /// Builds the bundle and lets the runtime run it.
 pub(super) fn start(
-    spec: &Spec,
+    spec: &SandboxSpec,
     streams: [OwnedFd; 3],
     limits_by_process: bool,
     privileged: bool,
 ) -> Result<Started, StepFailure> {
-    let Confinement::Runtime(container) = &spec.confinement else {
-        return Err(StepFailure::refused(Step::Runtime, "no runtime is named"));
+    let WallBuilder::Runtime(container) = &spec.confinement else {
+        return Err(StepFailure::refused(BuildStep::Runtime, "no runtime is named"));
     };
-    let program = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "its streams");
+    let program = |error: rustix::io::Errno| StepFailure::new(BuildStep::Program, error, "its streams");
     let [stdin, stdout, stderr] = streams;
     rustix::stdio::dup2_stdin(&stdin).map_err(program)?;
     rustix::stdio::dup2_stdout(&stdout).map_err(program)?;
@@ -47,10 +47,10 @@ pub(super) fn start(
     limits(open_files, spec, limits_by_process)?;
     let bundle = bundle::build(spec, container, !privileged, limits_by_process)?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
+        .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "in the first process"))?;
     // The directory of the program is the runtime's to enter.
     rustix::process::chdir(Path::new("/"))
-        .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, "entering the root"))?;
+        .map_err(|error| StepFailure::new(BuildStep::WorkingDirectory, error, "entering the root"))?;
     let execution = Execution::of(&bundle.command, &bundle.env)?;
     let main = run(execution)?;
     let ended = bundle.started(main)?;
@@ -63,19 +63,19 @@ pub(super) fn start(
 
 /// Starts the runtime and waits until it is one. Gives its process number.
 fn run(execution: Execution) -> Result<i32, StepFailure> {
-    let failed = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "");
+    let failed = |error: rustix::io::Errno| StepFailure::new(BuildStep::Program, error, "");
     let (told, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
-    match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
-        Side::Child => {
+    match system::clone(0, None).map_err(|error| StepFailure::new(BuildStep::Program, error, "making a process"))? {
+        CloneSide::Child => {
             drop(told);
             system::forget_signals();
-            let failure = execution.go(Step::Runtime);
+            let failure = execution.go(BuildStep::Runtime);
             let text = serde_json::to_vec(&failure).unwrap_or_default();
             // If the parent is gone, so is whoever would be told; the status says that it failed.
             let _ = rustix::io::write(&tells, &text);
             system::leave(127)
         }
-        Side::Parent { pid, pidfd } => {
+        CloneSide::Parent { pid, pidfd } => {
             drop((tells, pidfd));
             let mut text = vec![0; 4096];
             // Closed without a word by `execve`.
@@ -83,7 +83,7 @@ fn run(execution: Execution) -> Result<i32, StepFailure> {
             match text.get(..count) {
                 None | Some([]) => Ok(pid),
                 Some(text) => Err(serde_json::from_slice(text)
-                    .unwrap_or_else(|_| StepFailure::refused(Step::Program, "the program's process died"))),
+                    .unwrap_or_else(|_| StepFailure::refused(BuildStep::Program, "the program's process died"))),
             }
         }
     }

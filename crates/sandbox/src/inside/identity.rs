@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags};
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 use crate::system;
 
 /// Nobody.
@@ -20,14 +20,14 @@ pub(crate) const NOBODY: u32 = 65534;
 /// because the program's own `/proc` is read-only.
 pub(crate) fn machine_proc() -> Result<OwnedFd, StepFailure> {
     rustix::fs::open("/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| StepFailure::new(Step::Identity, error, "opening /proc"))
+        .map_err(|error| StepFailure::new(BuildStep::Identity, error, "opening /proc"))
 }
 
 /// Writes who is who in the user namespace this process has just been put into: `inside` is user `uid` and group `gid`
 /// outside, and there is nobody else.
 pub(crate) fn map(proc: BorrowedFd<'_>, inside: u32, uid: u32, gid: u32) -> Result<(), StepFailure> {
     let write = |name: &str, text: String| -> Result<(), StepFailure> {
-        let failed = |error: rustix::io::Errno| StepFailure::new(Step::Identity, error, format!("writing {name}"));
+        let failed = |error: rustix::io::Errno| StepFailure::new(BuildStep::Identity, error, format!("writing {name}"));
         let file = rustix::fs::openat(proc, format!("self/{name}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed)?;
         rustix::io::write(&file, text.as_bytes()).map_err(failed).map(drop)
@@ -43,7 +43,7 @@ pub(crate) fn become_nobody(proc: BorrowedFd<'_>) -> Result<(), StepFailure> {
     give_root_up()?;
     // A process that changed its user is closed to itself; the maps could not be written.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
-        .map_err(|error| StepFailure::new(Step::Identity, error, "opening itself"))?;
+        .map_err(|error| StepFailure::new(BuildStep::Identity, error, "opening itself"))?;
     enter_user_namespace()?;
     map(proc, NOBODY, NOBODY, NOBODY)
 }
@@ -53,11 +53,12 @@ pub(crate) fn follow_nobody(namespace: BorrowedFd<'_>) -> Result<(), StepFailure
     give_root_up()?;
     // Nobody owns it, and that is who this process is by now.
     rustix::thread::move_into_link_name_space(namespace, Some(LinkNameSpaceType::User))
-        .map_err(|error| StepFailure::new(Step::Namespaces, error, "entering the user namespace"))
+        .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "entering the user namespace"))
 }
 
 fn give_root_up() -> Result<(), StepFailure> {
-    let failed = |what: &'static str| move |error: rustix::io::Errno| StepFailure::new(Step::Identity, error, what);
+    let failed =
+        |what: &'static str| move |error: rustix::io::Errno| StepFailure::new(BuildStep::Identity, error, what);
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     rustix::thread::set_thread_groups(&[]).map_err(failed("dropping groups"))?;
     rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("changing the group"))?;
@@ -66,12 +67,13 @@ fn give_root_up() -> Result<(), StepFailure> {
 
 fn enter_user_namespace() -> Result<(), StepFailure> {
     system::unshare(UnshareFlags::NEWUSER)
-        .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a user namespace"))
+        .map_err(|error| StepFailure::new(BuildStep::Namespaces, error, "making a user namespace"))
 }
 
 /// Gives up every capability, for itself and for whatever it executes.
 pub(crate) fn drop_privileges() -> Result<(), StepFailure> {
-    let failed = |what: &'static str| move |error: rustix::io::Errno| StepFailure::new(Step::Privileges, error, what);
+    let failed =
+        |what: &'static str| move |error: rustix::io::Errno| StepFailure::new(BuildStep::Privileges, error, what);
     rustix::thread::set_no_new_privs(true).map_err(failed("no new privileges"))?;
     let locked = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED

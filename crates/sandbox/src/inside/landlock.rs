@@ -10,8 +10,8 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 
-use crate::error::{Step, StepFailure};
-use crate::spec::{Access, Spec};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::{MountAccess, SandboxSpec};
 
 /// The newest rules this crate knows; a kernel that knows fewer applies those.
 const NEWEST: ABI = ABI::V6;
@@ -26,11 +26,12 @@ pub(crate) fn is_available() -> bool {
 }
 
 /// Applies the rules to this process and all it becomes. Without Landlock in the kernel, nothing happens and it says so.
-pub(crate) fn apply(spec: &Spec) -> Result<bool, StepFailure> {
-    let failed = |error: &dyn std::error::Error| StepFailure::refused(Step::Landlock, error.to_string());
+pub(crate) fn apply(spec: &SandboxSpec) -> Result<bool, StepFailure> {
+    let failed = |error: &dyn std::error::Error| StepFailure::refused(BuildStep::Landlock, error.to_string());
     let everything = AccessFs::from_all(NEWEST);
     let reading = AccessFs::from_read(NEWEST);
-    let writable = spec.mounts.iter().filter(|mount| mount.access == Access::Write).map(|mount| mount.target.clone());
+    let writable =
+        spec.mounts.iter().filter(|mount| mount.access == MountAccess::Write).map(|mount| mount.target.clone());
     let writable = ["/tmp", "/dev"].iter().map(PathBuf::from).chain(writable);
 
     let mut rules = Ruleset::default()

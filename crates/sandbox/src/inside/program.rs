@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::seccomp::Program as Filter;
+use super::seccomp::FilterProgram as Filter;
 use super::{identity, landlock, limits};
-use crate::error::{Step, StepFailure};
-use crate::spec::Spec;
-use crate::system::{self, Side};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::SandboxSpec;
+use crate::system::{self, CloneSide};
+use crate::wire::{self, LaunchOrder, MESSAGE_BYTES_MAX};
 
 /// Longest word of a second process: why it failed.
 const WORD_BYTES_MAX: usize = 4096;
@@ -47,18 +47,18 @@ pub(super) struct Second<'f> {
 impl Second<'_> {
     /// Makes a second process and waits until it is ready. The working directory is the new root. `proc` is the machine's.
     pub(super) fn prepare(&self, proc: OwnedFd) -> Result<Waiting, StepFailure> {
-        let (line, theirs) = wire::pair().map_err(|error| StepFailure::new(Step::Program, error, "a socket"))?;
-        match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
-            Side::Child => {
+        let (line, theirs) = wire::pair().map_err(|error| StepFailure::new(BuildStep::Program, error, "a socket"))?;
+        match system::clone(0, None).map_err(|error| StepFailure::new(BuildStep::Program, error, "making a process"))? {
+            CloneSide::Child => {
                 drop(line);
                 self.live(&theirs, proc)
             }
-            Side::Parent { pid, pidfd } => {
+            CloneSide::Parent { pid, pidfd } => {
                 drop((theirs, pidfd, proc));
                 match hear(&line)? {
                     Some(Ok(())) => {}
                     Some(Err(failure)) => return Err(failure),
-                    None => return Err(StepFailure::refused(Step::Program, "the program's process died")),
+                    None => return Err(StepFailure::refused(BuildStep::Program, "the program's process died")),
                 }
                 let user = self.privileged.then(|| namespace_of(pid)).transpose()?;
                 Ok(Waiting { line, pid, user })
@@ -78,7 +78,7 @@ impl Second<'_> {
         }
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (spec, streams) = loop {
-            match wire::receive::<Order>(line, &mut buffer) {
+            match wire::receive::<LaunchOrder>(line, &mut buffer) {
                 Ok(Some((order, fds))) => break (order.spec, fds),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Ok(None) | Err(_) => system::leave(0),
@@ -86,33 +86,34 @@ impl Second<'_> {
         };
         drop(buffer);
         let failure = match self.ready(&spec, streams) {
-            Ok(execution) => execution.go(Step::Program),
+            Ok(execution) => execution.go(BuildStep::Program),
             Err(failure) => failure,
         };
         // Without a first process there is nobody to tell, and this one is about to be ended with it.
-        let _ = wire::send(line.as_fd(), &Told::Err(failure), &[]);
+        let _ = wire::send(line.as_fd(), &ProgramReport::Err(failure), &[]);
         system::leave(127)
     }
 
     /// Everything that needs no order.
-    fn strip(&self, proc: OwnedFd) -> Told {
+    fn strip(&self, proc: OwnedFd) -> ProgramReport {
         if self.privileged {
             identity::become_nobody(proc.as_fd())?;
         }
         drop(proc);
         identity::drop_privileges()?;
         // Until it is the program nobody looks into it; `execve` opens it again.
-        identity::close_to_others().map_err(|error| StepFailure::new(Step::Privileges, error, "closing itself"))?;
+        identity::close_to_others()
+            .map_err(|error| StepFailure::new(BuildStep::Privileges, error, "closing itself"))?;
         system::forget_signals();
         self.filter.apply()
     }
 
     /// Everything that does.
-    fn ready(&self, spec: &Spec, streams: Vec<OwnedFd>) -> Result<Execution, StepFailure> {
+    fn ready(&self, spec: &SandboxSpec, streams: Vec<OwnedFd>) -> Result<Execution, StepFailure> {
         take_streams(streams)?;
         limits(u64::from(spec.limits.open_files), spec, self.limits_by_process)?;
         rustix::process::chdir(&spec.cwd)
-            .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, spec.cwd.display().to_string()))?;
+            .map_err(|error| StepFailure::new(BuildStep::WorkingDirectory, error, spec.cwd.display().to_string()))?;
         let execution = Execution::of(&spec.command, &spec.env)?;
         landlock::apply(spec)?;
         Ok(execution)
@@ -126,30 +127,30 @@ impl Waiting {
     }
 
     /// Lets it become the program, and waits until it is one. Gives its process number.
-    pub(super) fn start(self, spec: Spec, streams: &[OwnedFd; 3]) -> Result<i32, StepFailure> {
-        let order = Order { spec: Spec { files: Vec::new(), ..spec } };
+    pub(super) fn start(self, spec: SandboxSpec, streams: &[OwnedFd; 3]) -> Result<i32, StepFailure> {
+        let order = LaunchOrder { spec: SandboxSpec { files: Vec::new(), ..spec } };
         wire::send(self.line.as_fd(), &order, &streams.each_ref().map(|fd| fd.as_fd()))
-            .map_err(|error| StepFailure::new(Step::Program, error, "telling the program's process"))?;
+            .map_err(|error| StepFailure::new(BuildStep::Program, error, "telling the program's process"))?;
         match hear(&self.line)? {
             // PROGRAM-1.
             None => Ok(self.pid),
-            Some(Ok(())) => Err(StepFailure::refused(Step::Program, "the program's process is confused")),
+            Some(Ok(())) => Err(StepFailure::refused(BuildStep::Program, "the program's process is confused")),
             Some(Err(failure)) => Err(failure),
         }
     }
 }
 
-type Told = Result<(), StepFailure>;
+type ProgramReport = Result<(), StepFailure>;
 
-fn hear(line: &OwnedFd) -> Result<Option<Told>, StepFailure> {
+fn hear(line: &OwnedFd) -> Result<Option<ProgramReport>, StepFailure> {
     let mut buffer = [0; WORD_BYTES_MAX];
     loop {
-        return match wire::receive::<Told>(line, &mut buffer) {
+        return match wire::receive::<ProgramReport>(line, &mut buffer) {
             Ok(word) => Ok(word.map(|(told, _)| told)),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             // It died with our word unread.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(None),
-            Err(error) => Err(StepFailure::new(Step::Program, error, "hearing the program's process")),
+            Err(error) => Err(StepFailure::new(BuildStep::Program, error, "hearing the program's process")),
         };
     }
 }
@@ -157,16 +158,16 @@ fn hear(line: &OwnedFd) -> Result<Option<Told>, StepFailure> {
 fn namespace_of(pid: i32) -> Result<OwnedFd, StepFailure> {
     // Of the sandbox's own /proc, in which it has this number.
     rustix::fs::open(format!("proc/{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| StepFailure::new(Step::Identity, error, "finding the user namespace"))
+        .map_err(|error| StepFailure::new(BuildStep::Identity, error, "finding the user namespace"))
 }
 
 fn take_streams(streams: Vec<OwnedFd>) -> Result<(), StepFailure> {
     let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(streams)
-        .map_err(|_| StepFailure::refused(Step::Program, "the program has no streams"))?;
+        .map_err(|_| StepFailure::refused(BuildStep::Program, "the program has no streams"))?;
     rustix::stdio::dup2_stdin(&stdin)
         .and_then(|()| rustix::stdio::dup2_stdout(&stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(&stderr))
-        .map_err(|error| StepFailure::new(Step::Program, error, "its streams"))
+        .map_err(|error| StepFailure::new(BuildStep::Program, error, "its streams"))
 }
 
 /// What `execve` is given.
@@ -178,8 +179,9 @@ pub(super) struct Execution {
 
 impl Execution {
     pub(super) fn of(command: &[String], env: &BTreeMap<String, String>) -> Result<Self, StepFailure> {
-        let text = |text: String| CString::new(text).map_err(|_| StepFailure::refused(Step::Program, "a zero byte"));
-        let name = command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
+        let text =
+            |text: String| CString::new(text).map_err(|_| StepFailure::refused(BuildStep::Program, "a zero byte"));
+        let name = command.first().ok_or_else(|| StepFailure::refused(BuildStep::Program, "no program is named"))?;
         let candidates = if name.contains('/') {
             vec![PathBuf::from(name)]
         } else {
@@ -197,7 +199,7 @@ impl Execution {
     }
 
     /// Never comes back, unless it failed.
-    pub(super) fn go(self, step: Step) -> StepFailure {
+    pub(super) fn go(self, step: BuildStep) -> StepFailure {
         let mut error = std::io::Error::from_raw_os_error(libc::ENOENT);
         for program in &self.candidates {
             match system::execute(program, &self.arguments, &self.environment) {

@@ -6,22 +6,22 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::bundle::Bundle;
-use crate::cgroup::Counters;
-use crate::system::{self, Reaped};
-use crate::wire::{self, EndOfProgram, GroupUsage, Word};
+use super::bundle::OciBundle;
+use crate::cgroup::CgroupCounters;
+use crate::system::{self, ReapedProcess};
+use crate::wire::{self, EndOfProgram, GroupUsage, LauncherMessage};
 
 /// What a first process holds on to until it leaves.
 pub(super) struct Farewell {
     pub(super) owner: OwnedFd,
     pub(super) launcher: OwnedFd,
     /// Those of the control group.
-    pub(super) counters: Counters,
+    pub(super) counters: CgroupCounters,
     /// What was on the processor's before the order.
     pub(super) cpu_micros: u64,
     /// The mount namespace, for whoever takes it apart.
     pub(super) mounts: Option<OwnedFd>,
-    pub(super) bundle: Option<Bundle>,
+    pub(super) bundle: Option<OciBundle>,
 }
 
 impl Farewell {
@@ -40,7 +40,7 @@ impl Farewell {
     }
 
     /// Tells how the program ended, and leaves.
-    pub(super) fn tell_and_leave(&self, reaped: &Reaped) -> ! {
+    pub(super) fn tell_and_leave(&self, reaped: &ReapedProcess) -> ! {
         let (code, signal) = match &self.bundle {
             None => (reaped.code, reaped.signal),
             // The runtime failed while the program ran: how the program ended is not known.
@@ -59,7 +59,7 @@ impl Farewell {
         if end.alone {
             let all = self.counters.usage();
             let cpu_micros = all.cpu_micros.map(|cpu| cpu.saturating_sub(self.cpu_micros));
-            let gone = Word::Gone { usage: GroupUsage { cpu_micros, ..all }, end: Some(end) };
+            let gone = LauncherMessage::Gone { usage: GroupUsage { cpu_micros, ..all }, end: Some(end) };
             // An owner that has let go does not want to know.
             let _ = wire::send(self.owner.as_fd(), &gone, &[]);
         }
@@ -83,7 +83,7 @@ fn is_alone() -> bool {
 }
 
 /// Runtimes tell a signal as shells do. A program that exits with such a code is taken at its word.
-fn of_program(reaped: &Reaped) -> (Option<i32>, Option<i32>) {
+fn of_program(reaped: &ReapedProcess) -> (Option<i32>, Option<i32>) {
     match reaped.code {
         Some(code @ 129..=192) => (None, Some(code - 128)),
         // A runtime that was ended by a signal tells nothing about the program.
@@ -92,12 +92,12 @@ fn of_program(reaped: &Reaped) -> (Option<i32>, Option<i32>) {
 }
 
 /// Less than one file's worth of room.
-fn scratch_is_full(bundle: Option<&Bundle>) -> bool {
+fn scratch_is_full(bundle: Option<&OciBundle>) -> bool {
     let scratch = match bundle {
         None => Path::new("/tmp"),
-        Some(Bundle { scratch: Some(path), .. }) => path,
+        Some(OciBundle { scratch: Some(path), .. }) => path,
         // Of the runtime's own making: nobody can look.
-        Some(Bundle { scratch: None, .. }) => return false,
+        Some(OciBundle { scratch: None, .. }) => return false,
     };
     rustix::fs::statvfs(scratch).is_ok_and(|room| room.f_bavail == 0 || room.f_favail == 0)
 }

@@ -32,7 +32,7 @@ use rustix::mount::{
     UnmountFlags,
 };
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 use crate::spec::OwnFile;
 use crate::system;
 
@@ -71,7 +71,7 @@ const ANCHOR: &str = "/proc";
 const SCRATCH_BYTES_PER_FILE: u64 = 4096;
 
 /// Something to attach.
-pub(crate) struct Tree {
+pub(crate) struct MountTree {
     pub(crate) fd: OwnedFd,
     pub(super) target: PathBuf,
     pub(super) is_dir: bool,
@@ -116,7 +116,7 @@ pub(crate) fn leave_the_machine() -> Result<(), StepFailure> {
 }
 
 /// Adds what this program sees besides.
-pub(crate) fn furnish(trees: Vec<Tree>, files: &[OwnFile]) -> Result<(), StepFailure> {
+pub(crate) fn furnish(trees: Vec<MountTree>, files: &[OwnFile]) -> Result<(), StepFailure> {
     place_all(trees)?;
     files.iter().try_for_each(own_file)
 }
@@ -130,7 +130,7 @@ pub(crate) fn close() -> Result<(), StepFailure> {
 }
 
 /// A mount below another one must come after it.
-fn place_all(mut trees: Vec<Tree>) -> Result<(), StepFailure> {
+fn place_all(mut trees: Vec<MountTree>) -> Result<(), StepFailure> {
     trees.sort_by_key(|tree| tree.target.components().count());
     trees.iter().try_for_each(place)
 }
@@ -151,7 +151,7 @@ pub(crate) fn proc_for_runtime() -> Result<(), StepFailure> {
 
 pub(super) enum Entry {
     Link(PathBuf),
-    Tree(Tree),
+    Tree(MountTree),
 }
 
 /// A system directory: a link stays a link, what is not there is left out.
@@ -169,7 +169,7 @@ pub(super) fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
         }
         kind => {
             let fd = clone_tree(path)?;
-            let tree = Tree { fd, target: path.to_owned(), is_dir: kind == FileType::Directory };
+            let tree = MountTree { fd, target: path.to_owned(), is_dir: kind == FileType::Directory };
             attributes(&tree, NOSUID | NODEV | READ_ONLY)?;
             Ok(Some(Entry::Tree(tree)))
         }
@@ -185,7 +185,7 @@ fn clone_tree(path: impl AsRef<Path>) -> Result<OwnedFd, StepFailure> {
     rustix::mount::open_tree(CWD, path, flags).map_err(|error| failed(error, path.display().to_string()))
 }
 
-pub(super) fn attributes(tree: &Tree, attributes: u64) -> Result<(), StepFailure> {
+pub(super) fn attributes(tree: &MountTree, attributes: u64) -> Result<(), StepFailure> {
     system::set_mount_attributes(&tree.fd, attributes, true)
         .map_err(|error| failed(error, format!("attributes of {}", tree.target.display())))
 }
@@ -205,7 +205,7 @@ pub(super) fn inside_path(path: &Path) -> Result<(), StepFailure> {
     if rooted && down {
         return Ok(());
     }
-    Err(StepFailure::refused(Step::Mount, format!("`{}` is not an absolute path without `..`", path.display())))
+    Err(StepFailure::refused(BuildStep::Mount, format!("`{}` is not an absolute path without `..`", path.display())))
 }
 
 fn make_dir(path: &Path) -> Result<(), StepFailure> {
@@ -227,7 +227,7 @@ fn make_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), StepFailure>
         .map_err(|error| failed(error, format!("writing {}", path.display())))
 }
 
-fn place(tree: &Tree) -> Result<(), StepFailure> {
+fn place(tree: &MountTree) -> Result<(), StepFailure> {
     if tree.is_dir {
         make_dir(&tree.target)?;
     } else if rustix::fs::lstat(relative(&tree.target)).is_err() {
@@ -326,7 +326,7 @@ pub(super) fn attach(fd: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
 }
 
 fn failed(error: impl Into<std::io::Error>, detail: impl AsRef<OsStr>) -> StepFailure {
-    StepFailure::new(Step::Root, error, detail.as_ref().to_string_lossy())
+    StepFailure::new(BuildStep::Root, error, detail.as_ref().to_string_lossy())
 }
 
 #[cfg(test)]

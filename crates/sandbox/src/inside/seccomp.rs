@@ -20,7 +20,7 @@ use crate::error::StepFailure;
 
 mod filter;
 
-pub(crate) use self::filter::Program;
+pub(crate) use self::filter::FilterProgram;
 
 /// All bits of `clone` that ask for a namespace.
 pub(crate) const CLONE_NEW: u32 = 0x7e02_0080;
@@ -29,14 +29,14 @@ pub(crate) const CLONE_NEW: u32 = 0x7e02_0080;
 pub(crate) const TERMINAL_INPUT: [u64; 4] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS];
 
 /// A system call by the name of its constant and by its number. Container runtimes take the same list as names.
-pub(crate) type Call = (&'static str, i64);
+pub(crate) type SystemCall = (&'static str, i64);
 
 macro_rules! calls {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
 /// The filter, ready to be applied. Compiled once, when the launcher starts.
-pub(crate) fn compile(counted: CountedMemory) -> Result<Program, StepFailure> {
+pub(crate) fn compile(counted: CountedMemory) -> Result<FilterProgram, StepFailure> {
     let mut rules = rules();
     if counted == CountedMemory::OfProcesses {
         for (_, call) in OWNERLESS_MEMORY {
@@ -44,7 +44,7 @@ pub(crate) fn compile(counted: CountedMemory) -> Result<Program, StepFailure> {
         }
         rules.extend(unenlarged());
     }
-    Program::compile(&rules)
+    FilterProgram::compile(&rules)
 }
 
 /// Whose memory somebody counts.
@@ -57,9 +57,10 @@ pub(crate) enum CountedMemory {
 }
 
 /// Calls that make memory which no process needs to have mapped.
-pub(crate) const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget, SYS_msgget, SYS_semget, SYS_vmsplice];
+pub(crate) const OWNERLESS_MEMORY: &[SystemCall] =
+    calls![SYS_memfd_create, SYS_shmget, SYS_msgget, SYS_semget, SYS_vmsplice];
 /// Calls that can make a socket or a pipe hold more than it did, by options and commands among others.
-pub(crate) const ENLARGING: &[Call] = calls![SYS_setsockopt, SYS_fcntl];
+pub(crate) const ENLARGING: &[SystemCall] = calls![SYS_setsockopt, SYS_fcntl];
 /// The options of a socket that do so for what it sends. What arrives by network is counted as it is.
 pub(crate) const LARGER_SOCKET: [i32; 2] = [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE];
 /// The command that does so for a pipe.
@@ -78,7 +79,7 @@ fn unenlarged() -> BTreeMap<u32, Verdict> {
 
 /// What becomes of each call that is not simply refused.
 fn rules() -> BTreeMap<u32, Verdict> {
-    let plain = |calls: &'static [Call]| calls.iter().filter_map(|(_, call)| u32::try_from(*call).ok());
+    let plain = |calls: &'static [SystemCall]| calls.iter().filter_map(|(_, call)| u32::try_from(*call).ok());
     let mut rules: BTreeMap<u32, Verdict> = plain(PLAIN).map(|call| (call, Verdict::Allow)).collect();
     #[cfg(target_arch = "x86_64")]
     rules.extend(plain(PLAIN_X86_64).map(|call| (call, Verdict::Allow)));
@@ -124,7 +125,7 @@ fn rules() -> BTreeMap<u32, Verdict> {
 }
 
 /// Calls that libraries try first and do without.
-pub(crate) const UNKNOWN: &[Call] = calls![
+pub(crate) const UNKNOWN: &[SystemCall] = calls![
     SYS_clone3,
     SYS_io_uring_setup,
     SYS_io_uring_enter,
@@ -134,7 +135,7 @@ pub(crate) const UNKNOWN: &[Call] = calls![
 ];
 
 #[rustfmt::skip]
-pub(crate) const PLAIN: &[Call] = calls![
+pub(crate) const PLAIN: &[SystemCall] = calls![
     // Files.
     SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64,
     SYS_preadv, SYS_pwritev, SYS_preadv2, SYS_pwritev2, SYS_openat, SYS_openat2,
@@ -191,7 +192,7 @@ pub(crate) const PLAIN: &[Call] = calls![
 /// The older spellings that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-pub(crate) const PLAIN_X86_64: &[Call] = calls![
+pub(crate) const PLAIN_X86_64: &[SystemCall] = calls![
     SYS_open, SYS_creat, SYS_stat, SYS_lstat, SYS_access, SYS_getdents, SYS_mkdir,
     SYS_rmdir, SYS_unlink, SYS_rename, SYS_link, SYS_symlink, SYS_readlink,
     SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat, SYS_dup2, SYS_pipe,

@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use crate::process_tree::TreeUsage;
-use crate::spec::Limits;
+use crate::spec::SandboxLimits;
 
 /// Between two looks at a busy tree.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(20);
@@ -63,7 +63,7 @@ pub(super) struct Oversight {
 
 impl Oversight {
     /// Of a tree that begins now.
-    pub(super) fn new(limits: &Limits, now: Duration) -> Self {
+    pub(super) fn new(limits: &SandboxLimits, now: Duration) -> Self {
         let share = limits.cpu_millicores.saturating_mul(1000);
         Self {
             memory_bytes: limits.memory_bytes,
@@ -154,7 +154,10 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn oversight(cpu_millicores: u64) -> Oversight {
-        Oversight::new(&Limits { memory_bytes: 100 * MB, cpu_millicores, ..Limits::default() }, Duration::ZERO)
+        Oversight::new(
+            &SandboxLimits { memory_bytes: 100 * MB, cpu_millicores, ..SandboxLimits::default() },
+            Duration::ZERO,
+        )
     }
 
     /// So much used since the last look, and so much resident.

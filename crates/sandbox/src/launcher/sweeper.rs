@@ -13,7 +13,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::process::Signal;
 
-use crate::system::{self, Side};
+use crate::system::{self, CloneSide};
 use crate::wire;
 
 /// The launcher's end of the sweeper.
@@ -31,8 +31,8 @@ impl Sweeper {
         let (line, theirs) = wire::pair()?;
         rustix::io::ioctl_fionbio(&line, true)?;
         match system::clone(0, None)? {
-            Side::Parent { .. } => Ok(line),
-            Side::Child => {
+            CloneSide::Parent { .. } => Ok(line),
+            CloneSide::Child => {
                 drop(line);
                 sweep(theirs)
             }

@@ -1,4 +1,4 @@
-//! `config.json` of a bundle: the policy of a [`Spec`] in the words of the OCI runtime specification 1.0.
+//! `config.json` of a bundle: the policy of a [`SandboxSpec`] in the words of the OCI runtime specification 1.0.
 //!
 //! A function of values: what is mounted where has been decided and prepared by then. Everything that a runtime would
 //! give by default and a tool need not have is said to be absent.
@@ -19,34 +19,34 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Kind, filter};
+use super::{RuntimeKind, filter};
 use crate::inside::identity::NOBODY;
 use crate::inside::seccomp::CountedMemory;
-use crate::spec::{Access, Network, Spec};
+use crate::spec::{MountAccess, SandboxNetwork, SandboxSpec};
 
 /// What has been prepared for the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct RuntimeLayout {
     /// A tree that has a place for every mount.
     pub rootfs: PathBuf,
     /// In the order in which they have to be mounted.
-    pub binds: Vec<Bind>,
-    pub scratch: Scratch,
+    pub binds: Vec<BindMount>,
+    pub scratch: ScratchPlace,
     /// No control group keeps the limits: they are kept per process, as in a process sandbox.
     pub limits_by_process: bool,
 }
 
 /// One thing to be seen inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bind {
+pub struct BindMount {
     pub source: PathBuf,
     pub target: PathBuf,
-    pub access: Access,
+    pub access: MountAccess,
 }
 
 /// Where `/tmp` and `/dev/shm` are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scratch {
+pub enum ScratchPlace {
     /// One file system of the right size: one quota, and we can see whether it is full.
     Prepared(PathBuf),
     /// Two file systems of the runtime's own making with half the size each.
@@ -71,14 +71,14 @@ const MASKED: [&str; 9] = [
 const READ_ONLY: [&str; 6] = ["/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// The whole of `config.json`.
-pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
+pub fn config(spec: &SandboxSpec, kind: RuntimeKind, layout: &RuntimeLayout) -> Value {
     let mut linux = json!({
         "namespaces": namespaces(spec.network),
         "maskedPaths": MASKED,
         "readonlyPaths": READ_ONLY,
         "rootfsPropagation": "private",
     });
-    if let (Kind::Runc | Kind::Crun, Value::Object(linux)) = (kind, &mut linux) {
+    if let (RuntimeKind::Runc | RuntimeKind::Crun, Value::Object(linux)) = (kind, &mut linux) {
         let counted = if layout.limits_by_process { CountedMemory::OfProcesses } else { CountedMemory::OfGroup };
         linux.insert("seccomp".to_owned(), filter::seccomp(counted));
         // Only the five devices and the pipes a runtime makes itself; of the controllers it sees only this one.
@@ -99,7 +99,7 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
 const ADDRESSES_ALLOWANCE_BYTES: u64 = 64 << 20;
 
 /// `by_process`: the runtime, if limits are kept for each process.
-fn process(spec: &Spec, by_process: Option<Kind>) -> Value {
+fn process(spec: &SandboxSpec, by_process: Option<RuntimeKind>) -> Value {
     let none: [&str; 0] = [];
     let environment: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let limit = |name: &str, value: u64| json!({ "type": name, "soft": value, "hard": value });
@@ -114,11 +114,11 @@ fn process(spec: &Spec, by_process: Option<Kind>) -> Value {
     match by_process {
         None => {}
         // It keeps a bound on addresses, but none on data.
-        Some(Kind::Runsc) => {
+        Some(RuntimeKind::Runsc) => {
             limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
         }
         // They are under it themselves until they become the program, and reserve more addresses than any program has.
-        Some(Kind::Runc | Kind::Crun) => limits.push(limit("RLIMIT_DATA", spec.limits.memory_bytes)),
+        Some(RuntimeKind::Runc | RuntimeKind::Crun) => limits.push(limit("RLIMIT_DATA", spec.limits.memory_bytes)),
     }
     json!({
         "terminal": false,
@@ -135,15 +135,15 @@ fn process(spec: &Spec, by_process: Option<Kind>) -> Value {
 }
 
 /// A proxied program is in the network namespace the runtime was started in, which has the proxy and nothing else.
-fn namespaces(network: Network) -> Value {
+fn namespaces(network: SandboxNetwork) -> Value {
     let mut own = vec!["pid", "mount", "ipc", "uts"];
-    if network == Network::None {
+    if network == SandboxNetwork::None {
         own.push("network");
     }
     own.into_iter().map(|kind| json!({ "type": kind })).collect()
 }
 
-fn mounts(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
+fn mounts(spec: &SandboxSpec, kind: RuntimeKind, layout: &RuntimeLayout) -> Value {
     let mut mounts = vec![
         proc(kind),
         json!({
@@ -151,7 +151,7 @@ fn mounts(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
             "options": ["nosuid", "noexec", "strictatime", "mode=755", "size=65536"],
         }),
     ];
-    if kind == Kind::Runsc {
+    if kind == RuntimeKind::Runsc {
         // gVisor mounts a `/sys` of its own where none is mentioned. It shows nothing of the machine; nor is it needed.
         mounts.push(json!({
             "destination": "/sys", "type": "tmpfs", "source": "tmpfs",
@@ -161,8 +161,8 @@ fn mounts(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
     mounts.extend(scratch(spec.limits.scratch_bytes, &layout.scratch));
     mounts.extend(layout.binds.iter().map(|bind| {
         let access = match bind.access {
-            Access::Read => "ro",
-            Access::Write => "rw",
+            MountAccess::Read => "ro",
+            MountAccess::Write => "rw",
         };
         json!({
             "destination": bind.target, "type": "bind", "source": bind.source,
@@ -172,21 +172,21 @@ fn mounts(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
     Value::Array(mounts)
 }
 
-fn proc(kind: Kind) -> Value {
+fn proc(kind: RuntimeKind) -> Value {
     let options: &[&str] = match kind {
-        Kind::Runc | Kind::Crun => &["nosuid", "noexec", "nodev", "ro", "subset=pid"],
-        Kind::Runsc => &["nosuid", "noexec", "nodev", "ro"],
+        RuntimeKind::Runc | RuntimeKind::Crun => &["nosuid", "noexec", "nodev", "ro", "subset=pid"],
+        RuntimeKind::Runsc => &["nosuid", "noexec", "nodev", "ro"],
     };
     json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": options })
 }
 
-fn scratch(bytes: u64, scratch: &Scratch) -> [Value; 2] {
+fn scratch(bytes: u64, scratch: &ScratchPlace) -> [Value; 2] {
     ["/tmp", "/dev/shm"].map(|destination| match scratch {
-        Scratch::Prepared(source) => json!({
+        ScratchPlace::Prepared(source) => json!({
             "destination": destination, "type": "bind", "source": source,
             "options": ["bind", "rw", "nosuid", "nodev"],
         }),
-        Scratch::Own => json!({
+        ScratchPlace::Own => json!({
             "destination": destination, "type": "tmpfs", "source": "tmpfs",
             "options": ["nosuid", "nodev", "mode=1777", format!("size={}", bytes / 2)],
         }),
@@ -196,21 +196,22 @@ fn scratch(bytes: u64, scratch: &Scratch) -> [Value; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Limits;
+    use crate::spec::SandboxLimits;
 
-    fn example() -> (Spec, Layout) {
-        let mut spec = Spec::new(["python3", "/tool/main.py"]);
+    fn example() -> (SandboxSpec, RuntimeLayout) {
+        let mut spec = SandboxSpec::new(["python3", "/tool/main.py"]);
         spec.cwd = "/tool".into();
-        spec.limits = Limits { open_files: 99, scratch_bytes: 1 << 20, ..Limits::default() };
-        let bind = |source: &str, target: &str, access| Bind { source: source.into(), target: target.into(), access };
-        let layout = Layout {
+        spec.limits = SandboxLimits { open_files: 99, scratch_bytes: 1 << 20, ..SandboxLimits::default() };
+        let bind =
+            |source: &str, target: &str, access| BindMount { source: source.into(), target: target.into(), access };
+        let layout = RuntimeLayout {
             rootfs: "/mnt/rootfs".into(),
             binds: vec![
-                bind("/mnt/seen/0", "/usr", Access::Read),
-                bind("/mnt/seen/1", "/tool", Access::Read),
-                bind("/mnt/seen/2", "/var/data", Access::Write),
+                bind("/mnt/seen/0", "/usr", MountAccess::Read),
+                bind("/mnt/seen/1", "/tool", MountAccess::Read),
+                bind("/mnt/seen/2", "/var/data", MountAccess::Write),
             ],
-            scratch: Scratch::Prepared("/mnt/scratch".into()),
+            scratch: ScratchPlace::Prepared("/mnt/scratch".into()),
             limits_by_process: false,
         };
         (spec, layout)
@@ -230,22 +231,23 @@ mod tests {
     #[test]
     fn a_specification_becomes_the_configuration_of_gvisor() {
         let (spec, layout) = example();
-        golden("runsc.json", &config(&spec, Kind::Runsc, &layout), include_str!("golden/runsc.json"));
+        golden("runsc.json", &config(&spec, RuntimeKind::Runsc, &layout), include_str!("golden/runsc.json"));
     }
 
     #[test]
     fn a_specification_becomes_the_configuration_of_runc() {
         let (spec, layout) = example();
-        golden("runc.json", &config(&spec, Kind::Runc, &layout), include_str!("golden/runc.json"));
+        golden("runc.json", &config(&spec, RuntimeKind::Runc, &layout), include_str!("golden/runc.json"));
     }
 
     #[test]
     fn a_proxied_program_stays_in_the_network_namespace_that_was_made_for_it() {
         let (mut spec, layout) = example();
-        let has_network =
-            |spec: &Spec| config(spec, Kind::Runsc, &layout)["linux"]["namespaces"].to_string().contains("network");
+        let has_network = |spec: &SandboxSpec| {
+            config(spec, RuntimeKind::Runsc, &layout)["linux"]["namespaces"].to_string().contains("network")
+        };
         assert!(has_network(&spec));
-        spec.network = Network::Proxied;
+        spec.network = SandboxNetwork::Proxied;
         assert!(!has_network(&spec));
     }
 }

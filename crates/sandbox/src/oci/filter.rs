@@ -8,8 +8,8 @@
 use serde_json::{Value, json};
 
 use crate::inside::seccomp::{
-    CLONE_NEW, Call, CountedMemory, ENLARGING, LARGER_PIPE, LARGER_SOCKET, OWNERLESS_MEMORY, PLAIN, TERMINAL_INPUT,
-    UNKNOWN,
+    CLONE_NEW, CountedMemory, ENLARGING, LARGER_PIPE, LARGER_SOCKET, OWNERLESS_MEMORY, PLAIN, SystemCall,
+    TERMINAL_INPUT, UNKNOWN,
 };
 
 /// The lower half of an argument, which is all the kernel looks at.
@@ -72,7 +72,7 @@ const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
 
-fn names(calls: &[Call]) -> Vec<&'static str> {
+fn names(calls: &[SystemCall]) -> Vec<&'static str> {
     calls.iter().map(|(constant, _)| constant.strip_prefix("SYS_").unwrap_or(constant)).collect()
 }
 

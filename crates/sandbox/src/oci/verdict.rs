@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 
 /// Bytes of a log that are looked at.
 pub(crate) const LOG_BYTES_MAX: u64 = 256 << 10;
@@ -45,14 +45,14 @@ fn told(message: &str) -> StepFailure {
     let lower = message.to_lowercase();
     let speaks_of = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let step = if speaks_of(&OF_THE_DIRECTORY) {
-        Step::WorkingDirectory
+        BuildStep::WorkingDirectory
     } else if speaks_of(&OF_THE_PROGRAM) {
-        Step::Program
+        BuildStep::Program
     } else {
-        Step::Runtime
+        BuildStep::Runtime
     };
     let errno = match step {
-        Step::Program | Step::WorkingDirectory => {
+        BuildStep::Program | BuildStep::WorkingDirectory => {
             SYSTEM.iter().find(|(words, _)| lower.contains(words)).map_or(0, |(_, errno)| *errno)
         }
         _ => 0,
@@ -69,27 +69,27 @@ mod tests {
         let cases = [
             (
                 r#"{"msg":"running container: starting container: starting root container: starting sandbox: error finding executable \"nosuch\" in PATH [/usr/bin /bin]: no such file or directory","level":"error"}"#,
-                Some((Step::Program, libc::ENOENT)),
+                Some((BuildStep::Program, libc::ENOENT)),
             ),
             (
                 r#"{"msg":"running container: starting container: starting root container: starting sandbox: creating process: failed to load /x: permission denied","level":"error"}"#,
-                Some((Step::Program, libc::EACCES)),
+                Some((BuildStep::Program, libc::EACCES)),
             ),
             (
                 r#"{"level":"error","msg":"runc run failed: unable to start container process: exec: \"nosuch\": executable file not found in $PATH"}"#,
-                Some((Step::Program, libc::ENOENT)),
+                Some((BuildStep::Program, libc::ENOENT)),
             ),
             (
                 r#"{"level":"error","msg":"runc run failed: unable to start container process: exec: \"/usr\": permission denied"}"#,
-                Some((Step::Program, libc::EACCES)),
+                Some((BuildStep::Program, libc::EACCES)),
             ),
             (
                 r#"{"msg":"running container: creating container: cannot create gofer process: fork/exec /proc/self/exe: operation not permitted","level":"error"}"#,
-                Some((Step::Runtime, 0)),
+                Some((BuildStep::Runtime, 0)),
             ),
             (
                 r#"{"msg":"executable file `nosuch` not found in $PATH: No such file or directory","level":"error"}"#,
-                Some((Step::Program, libc::ENOENT)),
+                Some((BuildStep::Program, libc::ENOENT)),
             ),
             (r#"{"level":"warning","msg":"something about groups: no such file or directory"}"#, None),
             ("not json\n\n{\"level\":1}", None),

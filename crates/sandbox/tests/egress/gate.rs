@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_sandbox::egress::{
-    AddressClass, Gate, GateLimits, Policy, Refused, Resolver, SystemResolver, Usage, Violation,
+    AddressClass, EgressGate, EgressPolicy, EgressRefusal, EgressUsage, EgressViolation, GateLimits, HostResolver,
+    SystemResolver,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -12,8 +13,8 @@ use tokio::net::TcpListener;
 use crate::names::{Names, Silence};
 use crate::stage::{Victim, policy};
 
-fn gate(policy: Policy, names: &Arc<Names>) -> Gate {
-    Gate::new(policy, names.clone())
+fn gate(policy: EgressPolicy, names: &Arc<Names>) -> EgressGate {
+    EgressGate::new(policy, names.clone())
 }
 
 #[tokio::test]
@@ -29,7 +30,7 @@ async fn a_declared_address_is_reached_and_its_bytes_are_counted() {
         far.write_all(b"123").await.unwrap();
         near.read_exact(&mut [0; 3]).await.unwrap();
     }
-    let expected = Usage { bytes_sent: 21, bytes_received: 9, connections: 3, violations: 0, kept: Vec::new() };
+    let expected = EgressUsage { bytes_sent: 21, bytes_received: 9, connections: 3, violations: 0, kept: Vec::new() };
     assert_eq!(gate.meter().snapshot(), expected);
 }
 
@@ -39,13 +40,13 @@ async fn what_no_rule_admits_is_not_even_resolved() {
     let gate = gate(policy(&["*.good.test:443".into(), "good.test:443".into()], &[]), &names);
     for (host, port) in [("data.evil.test", 443), ("good.test", 80), ("good.test", 25), ("x.good.test", 0)] {
         let refused = gate.connect(host, port).await.unwrap_err();
-        assert_eq!(refused, Refused::NotAllowed { host: host.into(), port });
+        assert_eq!(refused, EgressRefusal::NotAllowed { host: host.into(), port });
         assert!(refused.is_violation());
     }
     assert_eq!(names.asked(), Vec::<String>::new());
     let usage = gate.meter().snapshot();
     assert_eq!((usage.violations, usage.connections), (4, 0));
-    assert_eq!(usage.kept[0], Violation { host: "data.evil.test".into(), port: 443, times: 1 });
+    assert_eq!(usage.kept[0], EgressViolation { host: "data.evil.test".into(), port: 443, times: 1 });
 }
 
 #[tokio::test]
@@ -73,7 +74,7 @@ async fn odd_spellings_of_addresses_are_neither_addresses_nor_names() {
         "a`b",
     ] {
         let refused = gate.connect(host, victim.port()).await.unwrap_err();
-        assert!(matches!(refused, Refused::NotAHost { .. }) && refused.is_violation(), "{host} {refused}");
+        assert!(matches!(refused, EgressRefusal::NotAHost { .. }) && refused.is_violation(), "{host} {refused}");
         assert!(refused.to_string().is_ascii(), "{refused}");
     }
     assert!(victim.was_left_alone() && names.asked().is_empty());
@@ -111,7 +112,7 @@ async fn names_that_lead_inwards_are_refused_before_any_connect() {
     ] {
         let names = Arc::new(Names::new(&[("h.test", &[addresses])]));
         let gate = gate(policy(&[format!("h.test:{port}")], &[]), &names);
-        let expected = Refused::ForbiddenAddress { host: "h.test".into(), port, class };
+        let expected = EgressRefusal::ForbiddenAddress { host: "h.test".into(), port, class };
         // The decision alone first: if it were wrong, nothing should leave this machine because of a test.
         assert_eq!(gate.resolve("h.test", port).await, Err(expected.clone()), "{addresses:?}");
         assert_eq!(gate.connect("h.test", port).await.unwrap_err(), expected, "{addresses:?}");
@@ -129,7 +130,7 @@ async fn a_mixed_answer_is_refused_as_a_whole_wherever_the_bad_address_stands() 
         let names = Arc::new(Names::new(&[("h.test", &[addresses])]));
         let gate = gate(policy(&[format!("h.test:{port}")], &["127.0.0.2/32"]), &names);
         let refused = gate.connect("h.test", port).await.unwrap_err();
-        assert!(matches!(refused, Refused::ForbiddenAddress { .. }), "{addresses:?} {refused}");
+        assert!(matches!(refused, EgressRefusal::ForbiddenAddress { .. }), "{addresses:?} {refused}");
         assert_eq!(gate.meter().snapshot().connections, 0);
     }
     assert!(victim.was_left_alone() && open.was_left_alone());
@@ -140,15 +141,18 @@ async fn localhost_is_this_machine_whatever_a_resolver_says() {
     let victim = Victim::on("127.0.0.1:0");
     let port = victim.port();
     let names = Arc::new(Names::new(&[("localhost", &[&["8.8.8.8"]])]));
-    for resolver in [names.clone() as Arc<dyn Resolver>, Arc::new(SystemResolver)] {
+    for resolver in [names.clone() as Arc<dyn HostResolver>, Arc::new(SystemResolver)] {
         let rules = [format!("localhost:{port}"), format!("*.localhost:{port}")];
-        let shut = Gate::new(policy(&rules, &[]), resolver.clone());
+        let shut = EgressGate::new(policy(&rules, &[]), resolver.clone());
         for host in ["localhost", "LOCALHOST.", "a.localhost"] {
             let refused = shut.connect(host, port).await.unwrap_err();
-            assert!(matches!(refused, Refused::ForbiddenAddress { class: AddressClass::Loopback, .. }), "{refused}");
+            assert!(
+                matches!(refused, EgressRefusal::ForbiddenAddress { class: AddressClass::Loopback, .. }),
+                "{refused}"
+            );
         }
         assert!(victim.was_left_alone());
-        let open = Gate::new(policy(&rules, &["127.0.0.0/8"]), resolver);
+        let open = EgressGate::new(policy(&rules, &["127.0.0.0/8"]), resolver);
         open.connect("localhost", port).await.unwrap();
         assert!(!victim.was_left_alone());
     }
@@ -167,7 +171,7 @@ async fn a_name_that_is_rebound_is_judged_again_and_nothing_is_connected() {
     let mut first = gate.connect("h.test", port).await.unwrap();
     let (mut far, _) = server.accept().await.unwrap();
     let second = gate.connect("h.test", port).await.unwrap_err();
-    assert!(matches!(second, Refused::ForbiddenAddress { class: AddressClass::Loopback, .. }), "{second}");
+    assert!(matches!(second, EgressRefusal::ForbiddenAddress { class: AddressClass::Loopback, .. }), "{second}");
     assert!(victim.was_left_alone());
     // One resolution for each connection: there was none in between that could have been answered otherwise.
     assert_eq!(names.asked(), ["h.test", "h.test"]);
@@ -191,7 +195,7 @@ async fn addresses_are_tried_in_order_until_one_answers() {
 async fn addresses_beyond_the_limit_are_neither_judged_nor_used() {
     let names = Arc::new(Names::new(&[("h.test", &[&["8.8.8.8", "1.1.1.1", "10.0.0.1"]])]));
     let limits = GateLimits { addresses_max: 2, ..GateLimits::default() };
-    let gate = Gate::with_limits(policy(&["h.test:443".into()], &[]), names, limits);
+    let gate = EgressGate::with_limits(policy(&["h.test:443".into()], &[]), names, limits);
     let addresses = gate.resolve("h.test", 443).await.unwrap();
     assert_eq!(addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["8.8.8.8:443", "1.1.1.1:443"]);
 }
@@ -203,22 +207,22 @@ async fn misfortunes_are_told_apart_and_are_no_violations() {
     let names = Arc::new(Names::new(&[("empty.test", &[&[]]), ("closed.test", &[&["127.0.0.9"]])]));
     let gate = gate(policy(&["*:*".into()], &["127.0.0.0/8"]), &names);
     for (host, expected) in [
-        ("unknown.test", Refused::Unresolvable { host: "unknown.test".into() }),
-        ("empty.test", Refused::Unresolvable { host: "empty.test".into() }),
-        ("closed.test", Refused::Unreachable { host: "closed.test".into(), port: closed }),
+        ("unknown.test", EgressRefusal::Unresolvable { host: "unknown.test".into() }),
+        ("empty.test", EgressRefusal::Unresolvable { host: "empty.test".into() }),
+        ("closed.test", EgressRefusal::Unreachable { host: "closed.test".into(), port: closed }),
     ] {
         let refused = gate.connect(host, closed).await.unwrap_err();
         assert!(refused == expected && !refused.is_violation(), "{refused}");
     }
-    assert_eq!(gate.meter().snapshot(), Usage::default());
+    assert_eq!(gate.meter().snapshot(), EgressUsage::default());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_never_answers_is_not_waited_for() {
-    let gate = Gate::new(policy(&["h.test:443".into()], &[]), Arc::new(Silence));
+    let gate = EgressGate::new(policy(&["h.test:443".into()], &[]), Arc::new(Silence));
     let before = tokio::time::Instant::now();
     let refused = gate.connect("h.test", 443).await.unwrap_err();
-    assert_eq!(refused, Refused::TimedOut { host: "h.test".into(), port: 443 });
+    assert_eq!(refused, EgressRefusal::TimedOut { host: "h.test".into(), port: 443 });
     assert!(before.elapsed() < GateLimits::default().resolve_timeout + Duration::from_millis(10));
 }
 
@@ -227,10 +231,10 @@ async fn a_call_has_a_bounded_number_of_connections() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
     let limits = GateLimits { connections_max: 2, ..GateLimits::default() };
-    let gate = Gate::with_limits(policy(&[format!("127.0.0.1:{port}")], &[]), Arc::new(Silence), limits);
+    let gate = EgressGate::with_limits(policy(&[format!("127.0.0.1:{port}")], &[]), Arc::new(Silence), limits);
     let first = gate.connect("127.0.0.1", port).await.unwrap();
     let _second = gate.connect("127.0.0.1", port).await.unwrap();
-    assert_eq!(gate.connect("127.0.0.1", port).await.unwrap_err(), Refused::TooMany);
+    assert_eq!(gate.connect("127.0.0.1", port).await.unwrap_err(), EgressRefusal::TooMany);
     drop(first);
     gate.connect("127.0.0.1", port).await.unwrap();
 }

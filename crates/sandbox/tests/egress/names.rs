@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use gantry_sandbox::egress::Resolver;
+use gantry_sandbox::egress::HostResolver;
 
 /// Answers one after the other for each name; the last one stays.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Names {
 }
 
 #[async_trait]
-impl Resolver for Names {
+impl HostResolver for Names {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let mut answers = self.answers.lock().unwrap();
@@ -46,7 +46,7 @@ impl Resolver for Names {
 pub(crate) struct Silence;
 
 #[async_trait]
-impl Resolver for Silence {
+impl HostResolver for Silence {
     async fn resolve(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
         std::future::pending().await
     }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_sandbox::egress::{Gate, GateLimits, GateOwner, Policy, Proxy, ProxyHandle, ProxyLimits, Usage};
+use gantry_sandbox::egress::{
+    EgressGate, EgressPolicy, EgressProxy, EgressUsage, GateLimits, GateOwner, ProxyHandle, ProxyLimits,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -35,18 +37,18 @@ impl Victim {
 }
 
 /// A policy of these rules and open networks.
-pub(crate) fn policy(rules: &[String], open: &[&str]) -> Policy {
-    Policy {
+pub(crate) fn policy(rules: &[String], open: &[&str]) -> EgressPolicy {
+    EgressPolicy {
         rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
         open_networks: open.iter().map(|c| c.parse().unwrap()).collect(),
-        ..Policy::default()
+        ..EgressPolicy::default()
     }
 }
 
 /// A proxy, its gate, and the names it knows.
 pub(crate) struct Stage {
     pub(crate) proxy: Option<ProxyHandle>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<EgressGate>,
     pub(crate) names: Arc<Names>,
     pub(crate) address: SocketAddr,
 }
@@ -57,22 +59,22 @@ impl Stage {
         Self::with(policy(rules, &["127.0.0.0/8"]), names, ProxyLimits::default()).await
     }
 
-    pub(crate) async fn with(policy: Policy, names: &[(&str, &[&[&str]])], limits: ProxyLimits) -> Self {
+    pub(crate) async fn with(policy: EgressPolicy, names: &[(&str, &[&[&str]])], limits: ProxyLimits) -> Self {
         Self::of(GateOwner::Tool, policy, names, limits).await
     }
 
     /// The way out of somebody else than a tool.
     pub(crate) async fn of(
         owner: GateOwner,
-        policy: Policy,
+        policy: EgressPolicy,
         names: &[(&str, &[&[&str]])],
         limits: ProxyLimits,
     ) -> Self {
         let names = Arc::new(Names::new(names));
-        let gate = Arc::new(Gate::with_limits(policy, names.clone(), GateLimits::default()).owned_by(owner));
+        let gate = Arc::new(EgressGate::with_limits(policy, names.clone(), GateLimits::default()).owned_by(owner));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let proxy = Some(Proxy::serve_with(listener, gate.clone(), limits));
+        let proxy = Some(EgressProxy::serve_with(listener, gate.clone(), limits));
         Self { proxy, gate, names, address }
     }
 
@@ -82,7 +84,7 @@ impl Stage {
     }
 
     /// Ends the proxy, so that the counts stand still.
-    pub(crate) async fn usage(&mut self) -> Usage {
+    pub(crate) async fn usage(&mut self) -> EgressUsage {
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use gantry_sandbox::{Child, Ended, Launch, Sandbox, Spec};
+use gantry_sandbox::{LauncherCommand, Sandbox, SandboxChild, SandboxEnd, SandboxSpec};
 use tokio::io::AsyncReadExt as _;
 
 pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
@@ -14,17 +14,20 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// As whoever runs the tests.
 pub(crate) fn sandbox() -> Sandbox {
-    Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 64)
+    Sandbox::new(LauncherCommand { program: LAUNCHER.into(), arguments: Vec::new() }, 64)
 }
 
 /// As an ordinary user, who owns nothing and may do nothing.
 pub(crate) fn sandbox_of_an_ordinary_user() -> Sandbox {
     let arguments = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", LAUNCHER];
-    Sandbox::new(Launch { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() }, 64)
+    Sandbox::new(
+        LauncherCommand { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() },
+        64,
+    )
 }
 
 /// Runs to the end; what it wrote, and how it ended.
-pub(crate) async fn outcome(mut child: Child) -> (String, String, Ended) {
+pub(crate) async fn outcome(mut child: SandboxChild) -> (String, String, SandboxEnd) {
     drop(child.stdin.take());
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -60,7 +63,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Brings a child to a standstill. On a busy machine it is given up at first, as it would be for a call; so it is tried again.
-pub(crate) async fn freeze(child: &mut Child) {
+pub(crate) async fn freeze(child: &mut SandboxChild) {
     let start = Instant::now();
     while !child.freeze().await.unwrap() {
         assert!(start.elapsed() < PATIENCE, "this machine has control groups");
@@ -71,7 +74,7 @@ pub(crate) async fn freeze(child: &mut Child) {
 ///
 /// Up to the last instant may be booked late on a machine that others share, so one difference is no proof that it ran. Who
 /// works never shows the same figure before and after.
-pub(crate) async fn stands_still(sandbox: &Sandbox, child: &mut Child, work: &Spec) -> Duration {
+pub(crate) async fn stands_still(sandbox: &Sandbox, child: &mut SandboxChild, work: &SandboxSpec) -> Duration {
     let start = Instant::now();
     let mut before = child.usage_so_far().await.unwrap().cpu;
     loop {

@@ -1,10 +1,10 @@
 //! Chinese, Japanese and Korean words of each concept. They are matched character by character, since these scripts do
 //! not put spaces where words end (Korean does, but joins particles to them).
 
-use super::Concept::{self, *};
+use super::WordConcept::{self, *};
 
 /// Words.
-pub(super) const WORDS: &[(Concept, &[&str])] = &[
+pub(super) const WORDS: &[(WordConcept, &[&str])] = &[
     (Reader, &["你|您|助手|智能体|模型|代理|あなた|アシスタント|エージェント|モデル|당신|어시스턴트|에이전트|모델"]),
     (User, &["用户|使用者|客户|用戶|ユーザー|ユーザ|利用者|顧客|사용자|고객|이용자"]),
     (

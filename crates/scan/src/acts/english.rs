@@ -1,9 +1,9 @@
 //! English words of each concept.
 
-use super::Concept::{self, *};
+use super::WordConcept::{self, *};
 
 /// Words and phrases.
-pub(super) const WORDS: &[(Concept, &[&str])] = &[
+pub(super) const WORDS: &[(WordConcept, &[&str])] = &[
     (
         Reader,
         &[

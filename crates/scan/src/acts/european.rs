@@ -1,9 +1,9 @@
 //! German, French, Spanish, Portuguese, Italian and Russian words of each concept: stems, mostly, and only the core.
 
-use super::Concept::{self, *};
+use super::WordConcept::{self, *};
 
 /// Words and phrases. Tokens have no apostrophes, so that `l'utilisateur` is found by what follows it.
-pub(super) const WORDS: &[(Concept, &[&str])] = &[
+pub(super) const WORDS: &[(WordConcept, &[&str])] = &[
     (
         Reader,
         &[

@@ -5,7 +5,8 @@ mod orders;
 mod people;
 mod tools;
 
-use super::Mark;
+use super::WordMark;
 
 /// Phrases of each mark, by what they speak of.
-pub(super) const PHRASES: &[&[(Mark, &[&str])]] = &[people::PHRASES, orders::PHRASES, data::PHRASES, tools::PHRASES];
+pub(super) const PHRASES: &[&[(WordMark, &[&str])]] =
+    &[people::PHRASES, orders::PHRASES, data::PHRASES, tools::PHRASES];

@@ -6,26 +6,26 @@ mod orders;
 mod secrecy;
 mod tools;
 
-use super::{Rule, Scope};
-use crate::lexicon::Mark::{self, *};
+use super::{RuleScope, ScanRule};
+use crate::lexicon::WordMark::{self, *};
 
 /// Any distance within the sentence.
 const ANYWHERE: usize = usize::MAX / 2;
-const DEFINITION: Scope = Scope::Definition;
-const OUTPUT: Scope = Scope::Output;
+const DEFINITION: RuleScope = RuleScope::Definition;
+const OUTPUT: RuleScope = RuleScope::Output;
 
-const TOOL: &[Mark] = &[Foreign, Identifier, SecretIdentifier];
-const ANY_TOOL: &[Mark] = &[Foreign, Identifier, SecretIdentifier, Sibling, EveryTool];
-const DESTINATION: &[Mark] = &[Url, Email, Host, Account];
-const SECRET: &[Mark] = &[Secret, SecretPath, SecretIdentifier];
-const GIVE: &[Mark] = &[Pass, Send, Hand];
-const ARGUMENT: &[Mark] = &[Slot, Quoted, Parameter];
-const ACT: &[Mark] = &[Read, Send, Pass, Invoke, Tamper];
+const TOOL: &[WordMark] = &[Foreign, Identifier, SecretIdentifier];
+const ANY_TOOL: &[WordMark] = &[Foreign, Identifier, SecretIdentifier, Sibling, EveryTool];
+const DESTINATION: &[WordMark] = &[Url, Email, Host, Account];
+const SECRET: &[WordMark] = &[Secret, SecretPath, SecretIdentifier];
+const GIVE: &[WordMark] = &[Pass, Send, Hand];
+const ARGUMENT: &[WordMark] = &[Slot, Quoted, Parameter];
+const ACT: &[WordMark] = &[Read, Send, Pass, Invoke, Tamper];
 
 /// All rules, by what they are about.
-const TABLES: &[&[Rule]] = &[secrecy::RULES, orders::RULES, data::RULES, tools::RULES, commands::RULES];
+const TABLES: &[&[ScanRule]] = &[secrecy::RULES, orders::RULES, data::RULES, tools::RULES, commands::RULES];
 
 /// All rules.
-pub(crate) fn rules() -> impl Iterator<Item = &'static Rule> {
+pub(crate) fn rules() -> impl Iterator<Item = &'static ScanRule> {
     TABLES.iter().copied().flatten()
 }

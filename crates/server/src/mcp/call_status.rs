@@ -3,20 +3,20 @@
 //! The client has said how long it waits (`dev.gantry/wait_seconds`). What it reads at `gantry://calls/{id}` is what `tasks/get` says
 //! of the same call, to the same callers.
 
-use kernel::jobs::Accepted;
+use kernel::jobs::AcceptedCall;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::json;
 
-use super::Visit;
-use super::handler::Handler;
-use super::rounds::Subject;
+use super::McpVisit;
+use super::handler::McpHandler;
+use super::rounds::RoundSubject;
 
 /// Where such calls are asked about.
 pub(crate) const CALLS: &str = "gantry://calls/";
 
 /// The answer to a call that goes on.
-pub(crate) fn goes_on(accepted: &Accepted, subject: &Subject) -> CallToolResult {
+pub(crate) fn goes_on(accepted: &AcceptedCall, subject: &RoundSubject) -> CallToolResult {
     let id = accepted.invocation_id;
     let uri = format!("{CALLS}{id}");
     let words = format!(
@@ -28,7 +28,7 @@ pub(crate) fn goes_on(accepted: &Accepted, subject: &Subject) -> CallToolResult 
     let content = vec![ContentBlock::text(words), ContentBlock::ResourceLink(link)];
     // A client that was promised structure takes its absence for a fault of the protocol, unless the result says that it is not
     // what was asked for.
-    let promised = matches!(subject, Subject::Tool(Some(tool)) if tool.wire.output_schema.is_some());
+    let promised = matches!(subject, RoundSubject::Tool(Some(tool)) if tool.wire.output_schema.is_some());
     let result = if promised { CallToolResult::error(content) } else { CallToolResult::success(content) };
     let mut meta = MetaObject::new();
     meta.0.insert("dev.gantry/invocation_id".to_owned(), json!(id));
@@ -37,9 +37,9 @@ pub(crate) fn goes_on(accepted: &Accepted, subject: &Subject) -> CallToolResult 
     result.with_meta(Some(meta))
 }
 
-impl Handler {
+impl McpHandler {
     /// Where a call stands, with its end.
-    pub(super) async fn call_status(&self, visit: &Visit, uri: &str) -> Option<Result<ResourceContents, ErrorData>> {
+    pub(super) async fn call_status(&self, visit: &McpVisit, uri: &str) -> Option<Result<ResourceContents, ErrorData>> {
         let id = uri.strip_prefix(CALLS)?;
         let status = self.task(visit, id).await;
         Some(

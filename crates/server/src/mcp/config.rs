@@ -21,7 +21,7 @@ pub enum McpMode {
 
 /// How tools are shown to models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Exposure {
+pub enum ToolExposure {
     /// Each tool is a tool.
     All,
     /// Three tools that find, describe and call the others.
@@ -36,8 +36,8 @@ pub enum Exposure {
 pub struct McpConfig {
     /// Default [`McpMode::Full`].
     pub mode: McpMode,
-    /// Default [`Exposure::Auto`].
-    pub exposure: Exposure,
+    /// Default [`ToolExposure::Auto`].
+    pub exposure: ToolExposure,
     /// Tools above which `Auto` becomes lazy. Default 60, 1 to 100,000.
     pub auto_tools_max: usize,
     /// Tokens (estimated) of the whole list above which `Auto` becomes lazy. Default 20,000, 100 to 100,000,000.
@@ -110,7 +110,7 @@ impl Default for McpConfig {
     fn default() -> Self {
         Self {
             mode: McpMode::default(),
-            exposure: Exposure::default(),
+            exposure: ToolExposure::default(),
             auto_tools_max: 60,
             auto_tokens_max: 20_000,
             search_tokens_max: 2_000,

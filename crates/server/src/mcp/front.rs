@@ -18,30 +18,30 @@ use http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_A
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use kernel::Place;
+use kernel::FairPermit;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::config::is_toolset_name;
-use super::handler::{From, Handler};
-use super::quota::NoPlace;
-use super::sessions::{Owner, Sessions};
+use super::handler::{From, McpHandler};
+use super::quota::QuotaExceeded;
+use super::sessions::{SessionOwner, SessionTable};
 use super::strict_message::UnreadableMessage;
-use super::{Visit, moving, seal, strict_message};
+use super::{McpVisit, seal, session_transfer, strict_message};
 use crate::answer::dress;
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::origin;
-use crate::problem::{RESOURCE_METADATA, Refused, wrong_way};
+use crate::problem::{RESOURCE_METADATA, RefusalResponse, wrong_way};
 
 /// Where the door is.
 pub(crate) const PATH: &str = "/mcp";
 
 /// Which of its paths was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum McpPath {
     /// Everything that the caller may call.
     Whole,
     /// A toolset, named in the path.
@@ -95,13 +95,13 @@ impl PeekParams {
 }
 
 /// Answers a request to `/mcp` or `/mcp/{toolset}`.
-pub(crate) async fn answer(door: Arc<Door>, request: Request, part: Part) -> Response<Body> {
-    let mut incoming = Incoming::new(&door, request);
+pub(crate) async fn answer(door: Arc<Door>, request: Request, part: McpPath) -> Response<Body> {
+    let mut incoming = IncomingRequest::new(&door, request);
     let mut asked = incoming.asked();
     // A name that cannot be read is refused when it is known who asks, as everything else about the request.
     let toolset = match part {
-        Part::Whole => Ok(None),
-        Part::Toolset => incoming.path_values().await.map(|[name]| Some(name)),
+        McpPath::Whole => Ok(None),
+        McpPath::Toolset => incoming.path_values().await.map(|[name]| Some(name)),
     };
     asked.resource = resource(toolset.as_ref().ok().and_then(Option::as_deref));
     let trace_id = incoming.trace_id;
@@ -123,9 +123,9 @@ fn resource(toolset: Option<&str>) -> String {
 
 async fn handed_on(
     door: &Arc<Door>,
-    mut incoming: Incoming,
-    toolset: Result<Option<String>, Refused>,
-) -> Result<Response<Body>, Refused> {
+    mut incoming: IncomingRequest,
+    toolset: Result<Option<String>, RefusalResponse>,
+) -> Result<Response<Body>, RefusalResponse> {
     let config = &door.mcp().config;
     let headers_max = door.config().headers_max;
     if incoming.parts.headers.len() > headers_max {
@@ -144,10 +144,10 @@ async fn handed_on(
         Some(name) if config.toolsets.contains_key(&name) => Some(Arc::from(name)),
         Some(_) => return Err(Refusal::new(ErrorCode::E3008, "there is no toolset of this name").into()),
     };
-    let owner = Owner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
-    let visit = Visit { who, caller, toolset, as_task: false, lacks: Arc::default(), seen: Arc::default() };
+    let owner = SessionOwner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
+    let visit = McpVisit { who, caller, toolset, as_task: false, lacks: Arc::default(), seen: Arc::default() };
     let session = match session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts)) {
-        Some(text) => Some(moving::find(door, &mut incoming.parts, text, &visit, &owner).await?),
+        Some(text) => Some(session_transfer::find(door, &mut incoming.parts, text, &visit, &owner).await?),
         None => None,
     };
     let method = incoming.parts.method.clone();
@@ -188,10 +188,10 @@ async fn posted(
     door: &Arc<Door>,
     mut parts: Parts,
     body: Bytes,
-    mut visit: Visit,
-    owner: Owner,
+    mut visit: McpVisit,
+    owner: SessionOwner,
     session: Option<String>,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, RefusalResponse> {
     // Whoever does not say what it understands gets what the protocol has.
     let accept = parts.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or_default().trim().to_owned());
     if accept.is_none_or(|accept| accept == "*/*") {
@@ -236,7 +236,7 @@ async fn posted(
         let asked = peek.params.as_ref().and_then(|params| params.protocol_version.as_ref());
         let batches = asked.and_then(Value::as_str) == Some(BATCHING);
         let params = peek.params.as_ref().map_or(Value::Null, PeekParams::of_client);
-        let outside = moving::outside_id(door, id, &params, &owner);
+        let outside = session_transfer::outside_id(door, id, &params, &owner);
         door.mcp().sessions.belongs(id, owner, place, batches).await;
         if let Some(outside) = outside {
             response.headers_mut().insert(SESSION_ID, outside);
@@ -253,7 +253,7 @@ async fn posted(
 
 /// A stream of news, which ends when the token that opened it is revoked or ends: asked before each piece is sent, and there
 /// is one every [`KEEP_ALIVE`] at least.
-fn while_welcome(door: &Arc<Door>, who: Credential, response: Response<Body>) -> Response<Body> {
+fn while_welcome(door: &Arc<Door>, who: CallerCredential, response: Response<Body>) -> Response<Body> {
     if !is_stream(&response) {
         return response;
     }
@@ -272,9 +272,9 @@ async fn batch(
     door: &Arc<Door>,
     parts: Parts,
     body: &Bytes,
-    visit: Visit,
+    visit: McpVisit,
     session: Option<&str>,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, RefusalResponse> {
     let fine = session.is_some_and(|id| door.mcp().sessions.takes_batches(id));
     if !fine {
         let why = format!("several messages at once are known to revision {BATCHING} only: send one after the other");
@@ -316,16 +316,20 @@ async fn batch(
 
 // ---------------------------------------------------------------------------------------------------------------- rmcp
 
-fn service(door: &Arc<Door>, visit: &Visit, ending: &CancellationToken) -> StreamableHttpService<Handler, Sessions> {
+fn service(
+    door: &Arc<Door>,
+    visit: &McpVisit,
+    ending: &CancellationToken,
+) -> StreamableHttpService<McpHandler, SessionTable> {
     made(door, visit, configured(door, ending))
 }
 
 /// One that can begin a session again, because it knows what was said at its beginning.
 pub(super) fn service_knowing(
     door: &Arc<Door>,
-    visit: &Visit,
-    known: Arc<moving::Known>,
-) -> StreamableHttpService<Handler, Sessions> {
+    visit: &McpVisit,
+    known: Arc<session_transfer::Known>,
+) -> StreamableHttpService<McpHandler, SessionTable> {
     let mut config = configured(door, &CancellationToken::new());
     config.session_store = Some(known);
     made(door, visit, config)
@@ -343,17 +347,21 @@ fn configured(door: &Arc<Door>, ending: &CancellationToken) -> StreamableHttpSer
 
 fn made(
     door: &Arc<Door>,
-    visit: &Visit,
+    visit: &McpVisit,
     config: StreamableHttpServerConfig,
-) -> StreamableHttpService<Handler, Sessions> {
+) -> StreamableHttpService<McpHandler, SessionTable> {
     let (door, visit) = (Arc::clone(door), visit.clone());
     let sessions = Arc::clone(&door.mcp().sessions);
-    let make = move || Ok(Handler::new(Arc::clone(&door), From::Http { first: visit.clone() }));
+    let make = move || Ok(McpHandler::new(Arc::clone(&door), From::Http { first: visit.clone() }));
     StreamableHttpService::new(make, sessions, config)
 }
 
 /// The request as it is handed on: with its sender, and without what proves it.
-pub(super) fn without_token(mut parts: Parts, visit: Visit, body: Bytes) -> http::Request<http_body_util::Full<Bytes>> {
+pub(super) fn without_token(
+    mut parts: Parts,
+    visit: McpVisit,
+    body: Bytes,
+) -> http::Request<http_body_util::Full<Bytes>> {
     parts.headers.remove(AUTHORIZATION);
     parts.extensions.insert(visit);
     http::Request::from_parts(parts, http_body_util::Full::new(body))
@@ -379,7 +387,7 @@ pub(crate) fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// A response that holds a slot for as long as it lasts.
-fn holding(response: Response<Body>, place: Place) -> Response<Body> {
+fn holding(response: Response<Body>, place: FairPermit) -> Response<Body> {
     if !is_stream(&response) {
         return response;
     }
@@ -394,14 +402,14 @@ fn holding(response: Response<Body>, place: Place) -> Response<Body> {
 // ------------------------------------------------------------------------------------------------------------- refusals
 
 /// The words of a session that never was, whatever the reason.
-pub(super) fn no_session() -> Refused {
+pub(super) fn no_session() -> RefusalResponse {
     Refusal::new(ErrorCode::E3008, "there is no such session").hint("begin a new one with `initialize`").into()
 }
 
-pub(super) fn no_place(why: NoPlace, what: &str) -> Refused {
+pub(super) fn no_place(why: QuotaExceeded, what: &str) -> RefusalResponse {
     let refusal = match why {
-        NoPlace::All => Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment")),
-        NoPlace::Own => Refusal::new(ErrorCode::E3003, format!("too many clients of this principal {what}")),
+        QuotaExceeded::All => Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment")),
+        QuotaExceeded::Own => Refusal::new(ErrorCode::E3003, format!("too many clients of this principal {what}")),
     };
     let refusal = refusal.hint("close those that are not used any more, or try again later");
     Refusal { retry_after_ms: Some(5_000), ..refusal }.into()

@@ -22,12 +22,12 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::config::McpMode;
-use super::lasting::LastingCalls;
-use super::relaying::Relay;
-use super::watching::{Told, WATCHED_MAX, Wants, Watching};
-use super::{Visit, lazy, listing, pages, resources, tasks, to_wire, watching};
+use super::detached_calls::DetachedCalls;
+use super::offering_relay::OfferingRelay;
+use super::subscriptions::{ClientNotice, ListSubscriptions, ResourceSubscriptions, WATCHED_MAX};
+use super::{McpVisit, lazy, pages, resources, subscriptions, tasks, to_wire, tool_list};
 use crate::door::Door;
-use crate::incoming::Credential;
+use crate::incoming_request::CallerCredential;
 
 /// What every client is told about this server.
 const INSTRUCTIONS: &str = "Gantry runs the tools of this installation under its policies. What is listed may be used by \
@@ -49,29 +49,29 @@ const LEVELS: [LoggingLevel; 8] = [
 
 /// Answers one request, or all requests of one session.
 #[derive(Debug)]
-pub(crate) struct Handler {
+pub(crate) struct McpHandler {
     pub(super) door: Arc<Door>,
     from: From,
     /// What an older client wants to hear of, for its session.
     log_level: AtomicU8,
     /// What it watches, for its session.
-    watching: Arc<Watching>,
+    watching: Arc<ResourceSubscriptions>,
     /// Its calls that only a message cancels.
-    pub(super) lasting: LastingCalls,
+    pub(super) lasting: DetachedCalls,
 }
 
 /// Where requests come from.
 #[derive(Debug)]
 pub(super) enum From {
     /// Each request brings its own visit, left by the front.
-    Http { first: Visit },
+    Http { first: McpVisit },
     /// One client that has started us and whose token we were given.
-    Stdio { who: Credential, toolset: Option<Arc<str>> },
+    Stdio { who: CallerCredential, toolset: Option<Arc<str>> },
 }
 
-impl Handler {
+impl McpHandler {
     pub(super) fn new(door: Arc<Door>, from: From) -> Self {
-        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default(), lasting: LastingCalls::default() }
+        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default(), lasting: DetachedCalls::default() }
     }
 
     pub(super) fn log_level(&self) -> Option<LoggingLevel> {
@@ -101,18 +101,18 @@ impl Handler {
     }
 
     /// Who asks. Over HTTP the front has found out; a token that was given once is looked at anew each time.
-    pub(super) async fn visit(&self, extensions: &Extensions) -> Result<Visit, ErrorData> {
+    pub(super) async fn visit(&self, extensions: &Extensions) -> Result<McpVisit, ErrorData> {
         match &self.from {
             From::Http { .. } => {
                 let parts = extensions.get::<http::request::Parts>();
-                let visit = parts.and_then(|parts| parts.extensions.get::<Visit>());
+                let visit = parts.and_then(|parts| parts.extensions.get::<McpVisit>());
                 visit.cloned().ok_or_else(|| ErrorData::internal_error("the request has lost its sender", None))
             }
             From::Stdio { who, toolset } => {
                 let who = &who.in_trace(new_trace_id(self.door.kernel().entropy()));
                 let recognised = self.door.kernel().recognise(who.actor()).await;
                 let caller = recognised.map_err(|refusal| refused(&refusal, who))?;
-                Ok(Visit {
+                Ok(McpVisit {
                     who: who.clone(),
                     caller,
                     toolset: toolset.clone(),
@@ -126,10 +126,10 @@ impl Handler {
 
     /// The same for a request that is no call: with a place among those (`requests`), in its turn, for as long as it is worked
     /// on. Not for what waits for its client, which may take its time.
-    async fn placed_visit(&self, extensions: &Extensions) -> Result<Visit, ErrorData> {
+    async fn placed_visit(&self, extensions: &Extensions) -> Result<McpVisit, ErrorData> {
         let visit = self.visit(extensions).await?;
         let place = self.door.request_place(&visit.caller).await.map_err(|refusal| refused(&refusal, &visit.who))?;
-        Ok(Visit { who: visit.who.holding(place), ..visit })
+        Ok(McpVisit { who: visit.who.holding(place), ..visit })
     }
 }
 
@@ -142,11 +142,11 @@ fn wrong_cursor() -> ErrorData {
     ErrorData::invalid_params("`cursor` is not one that this server has given out", None)
 }
 
-fn refused(refusal: &Refusal, who: &Credential) -> ErrorData {
+fn refused(refusal: &Refusal, who: &CallerCredential) -> ErrorData {
     to_wire::error(refusal, who.trace_id)
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let mcp = self.door.mcp();
         let lazily = match &self.from {
@@ -193,8 +193,8 @@ impl ServerHandler for Handler {
         if self.has_earlier_tasks(&context) {
             for tool in &mut page.tools {
                 let known = offered.named(&tool.name);
-                let support = known.map(|known| tasks::Support::of(&mcp.config, &known.version));
-                let said = known.and_then(|known| listing::task_support(&known.version.manifest));
+                let support = known.map(|known| tasks::TaskMode::of(&mcp.config, &known.version));
+                let said = known.and_then(|known| tool_list::task_support(&known.version.manifest));
                 tasks::mark(tool, support, said);
             }
         }
@@ -279,7 +279,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::list(visit.caller.caller()));
-        all.extend(Relay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        all.extend(OfferingRelay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourcesResult::with_all_items(shown);
         result.next_cursor = next;
@@ -293,7 +293,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::templates());
-        all.extend(Relay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        all.extend(OfferingRelay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourceTemplatesResult::with_all_items(shown);
         result.next_cursor = next;
@@ -330,7 +330,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        let all = Relay::of(self, &visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let all = OfferingRelay::of(self, &visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
         let (shown, next) = self.page(all, request)?;
         let mut result = ListPromptsResult::with_all_items(shown);
         result.next_cursor = next;
@@ -388,7 +388,7 @@ impl ServerHandler for Handler {
             From::Http { first } if resources::changes(uri) => {
                 resources::may_watch(self.door.kernel(), &first.caller, uri).is_ok()
             }
-            From::Http { first } => Relay::of(self, first).may_have(uri),
+            From::Http { first } => OfferingRelay::of(self, first).may_have(uri),
             From::Stdio { .. } => true,
         };
         let mut accepted = requested.clone();
@@ -405,12 +405,12 @@ impl ServerHandler for Handler {
             self.door.mcp().listeners.take(visit.caller.caller()).map_err(|_| {
                 ErrorData::internal_error("too many clients listen at the moment; try again later", None)
             })?;
-        let (accepted, watching) = (context.accepted(), Watching::default());
+        let (accepted, watching) = (context.accepted(), ResourceSubscriptions::default());
         for uri in accepted.resource_subscriptions.iter().flatten() {
             let watched = watching.add(&self.door, &visit, uri).await;
             watched.map_err(|refusal| refused(&refusal, &visit.who))?;
         }
-        let wants = Wants {
+        let wants = ListSubscriptions {
             tools: accepted.tools_list_changed == Some(true),
             resources: accepted.resources_list_changed == Some(true),
             prompts: accepted.prompts_list_changed == Some(true),
@@ -418,16 +418,16 @@ impl ServerHandler for Handler {
         let sink = context.sink();
         let tell = |told| async move {
             let told = match told {
-                Told::Tools => sink.notify_tool_list_changed().await,
-                Told::Resources => sink.notify_resource_list_changed().await,
-                Told::Prompts => sink.notify_prompt_list_changed().await,
-                Told::Updated(uri) => sink.notify_resource_updated(uri).await,
+                ClientNotice::Tools => sink.notify_tool_list_changed().await,
+                ClientNotice::Resources => sink.notify_resource_list_changed().await,
+                ClientNotice::Prompts => sink.notify_prompt_list_changed().await,
+                ClientNotice::Updated(uri) => sink.notify_resource_updated(uri).await,
             };
             told.is_ok()
         };
         tokio::select! {
             () = context.cancelled() => {}
-            () = watching::follow(&self.door, &visit, wants, &watching, tell) => {}
+            () = subscriptions::follow(&self.door, &visit, wants, &watching, tell) => {}
         }
         Ok(())
     }
@@ -453,10 +453,10 @@ impl ServerHandler for Handler {
                 let peer = &peer;
                 async move {
                     let told = match told {
-                        Told::Tools => peer.notify_tool_list_changed().await,
-                        Told::Resources => peer.notify_resource_list_changed().await,
-                        Told::Prompts => peer.notify_prompt_list_changed().await,
-                        Told::Updated(uri) => {
+                        ClientNotice::Tools => peer.notify_tool_list_changed().await,
+                        ClientNotice::Resources => peer.notify_resource_list_changed().await,
+                        ClientNotice::Prompts => peer.notify_prompt_list_changed().await,
+                        ClientNotice::Updated(uri) => {
                             peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
                         }
                     };
@@ -465,7 +465,7 @@ impl ServerHandler for Handler {
             };
             tokio::select! {
                 () = gone => {}
-                () = watching::follow(&door, &visit, Wants::ALL, &watching, tell) => {}
+                () = subscriptions::follow(&door, &visit, ListSubscriptions::ALL, &watching, tell) => {}
             }
         });
     }

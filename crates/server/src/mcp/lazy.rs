@@ -11,14 +11,15 @@
 use std::sync::Arc;
 
 use affordances::{
-    Affordance, Counting, Detail, Estimate, MetaTool, Named, Packed, SUMMARY_TOKENS_MAX, Wayfinding, Wish, pack,
+    Affordance, DetailLevel, EstimatingCounter, IndexRequest, MemoizedCounter, MetaTool, NamedTool, NavigationHints,
+    PackedResults, SUMMARY_TOKENS_MAX, pack,
 };
 use contract::error::{ErrorCode, Refusal};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::config::McpMode;
-use super::listing::{Listing, Offered};
+use super::tool_list::{ListedTool, ToolListing};
 
 pub(crate) const SEARCH: &str = affordances::SEARCH_TOOLS;
 pub(crate) const DESCRIBE: &str = affordances::DESCRIBE_TOOL;
@@ -31,11 +32,11 @@ const HITS_DEFAULT: usize = 10;
 const QUERY_CHARS_MAX: usize = 1_000;
 
 /// The three tools, or in discovery the two that call nothing.
-pub(crate) fn meta_tools(mode: McpMode, offered: &[Arc<Offered>]) -> Vec<Tool> {
+pub(crate) fn meta_tools(mode: McpMode, offered: &[Arc<ListedTool>]) -> Vec<Tool> {
     let named =
-        offered.iter().map(|one| Named { tool_id: &one.version.id, categories: &one.version.manifest.categories });
+        offered.iter().map(|one| NamedTool { tool_id: &one.version.id, categories: &one.version.manifest.categories });
     // Made with every list: the tables of the real tokenizer would make the first one wait.
-    let summary = affordances::summary(named, SUMMARY_TOKENS_MAX, Counting::without_memory(&Estimate));
+    let summary = affordances::summary(named, SUMMARY_TOKENS_MAX, MemoizedCounter::without_memory(&EstimatingCounter));
     let all = affordances::meta_tools(&summary).into_iter();
     all.filter(|tool| mode == McpMode::Full || tool.name != CALL).map(as_mcp_has_it).collect()
 }
@@ -123,11 +124,11 @@ fn wrong(name: &str, what: &str) -> Refusal {
 // -------------------------------------------------------------------------------------------------------------- answers
 
 /// What was found, and how well it fits.
-pub(crate) type Hit = (Arc<Offered>, f64);
+pub(crate) type RankedTool = (Arc<ListedTool>, f64);
 
 /// The hits that fit into the budget, best first, each in the detail that pays. May take long the first time, when the
 /// tables of the tokenizer are made.
-pub(crate) fn packed(hits: &[Hit], tokens_max: usize, counting: Counting<'_>) -> Packed {
+pub(crate) fn packed(hits: &[RankedTool], tokens_max: usize, counting: MemoizedCounter<'_>) -> PackedResults {
     let found: Vec<Affordance<'_>> = hits
         .iter()
         .map(|(hit, score)| Affordance {
@@ -135,11 +136,15 @@ pub(crate) fn packed(hits: &[Hit], tokens_max: usize, counting: Counting<'_>) ->
             ..Affordance::of(&hit.version.id, &hit.version.manifest, *score)
         })
         .collect();
-    pack(&found, Wish { budget: tokens_max, highest: Detail::Standard, wayfinding: Wayfinding::MetaTools }, counting)
+    pack(
+        &found,
+        IndexRequest { budget: tokens_max, highest: DetailLevel::Standard, wayfinding: NavigationHints::MetaTools },
+        counting,
+    )
 }
 
 /// The answer of `search_tools`.
-pub(crate) fn found(packed: &Packed) -> CallToolResult {
+pub(crate) fn found(packed: &PackedResults) -> CallToolResult {
     let text = packed.text();
     // Not even empty brackets fit into the least budget that can be set only if nothing was counted.
     let answer = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "tools": [], "omitted": packed.omitted }));
@@ -152,7 +157,7 @@ pub(crate) fn found(packed: &Packed) -> CallToolResult {
 }
 
 /// Everything about one tool.
-pub(crate) fn described(one: &Offered) -> CallToolResult {
+pub(crate) fn described(one: &ListedTool) -> CallToolResult {
     let answer = serde_json::to_value(&one.wire).unwrap_or_default();
     let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
     result.structured_content = Some(answer);
@@ -160,7 +165,7 @@ pub(crate) fn described(one: &Offered) -> CallToolResult {
 }
 
 /// The refusal of a name that none of the offered tools has.
-pub(crate) fn not_there(listing: &Listing, name: &str) -> Refusal {
+pub(crate) fn not_there(listing: &ToolListing, name: &str) -> Refusal {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
     let refusal = Refusal::new(ErrorCode::E3101, format!("there is no tool `{shown}`"));
     match listing.nearest(name).filter(|near| *near != name) {

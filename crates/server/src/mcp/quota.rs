@@ -10,16 +10,16 @@
 
 use std::sync::Arc;
 
-use kernel::{FairPlaces, Place, PlaceBounds, PlaceUsage};
+use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
 
 /// Places.
 #[derive(Debug)]
-pub(crate) struct Quota(Arc<FairPlaces>);
+pub(crate) struct McpQuota(Arc<FairPlaces>);
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoPlace {
+pub(crate) enum QuotaExceeded {
     /// Everybody together has too many, or the caller's tenant has its share.
     #[error("there are too many")]
     All,
@@ -28,18 +28,18 @@ pub(crate) enum NoPlace {
     Own,
 }
 
-impl Quota {
+impl McpQuota {
     pub(crate) fn new(all_max: usize, each_max: usize) -> Self {
         Self(FairPlaces::new(PlaceBounds { capacity: all_max, per_flow: each_max, waiting: 0 }))
     }
 
     /// A place for this caller.
-    pub(crate) fn take(&self, caller: &Caller) -> Result<Place, NoPlace> {
+    pub(crate) fn take(&self, caller: &Caller) -> Result<FairPermit, QuotaExceeded> {
         let (tenant, agent) = (caller.tenant(), caller.root_subject().as_str());
         self.0.take(tenant, agent).ok_or_else(|| {
             // Who has too many is told so, whatever the others have.
             let own = self.0.held_by(tenant, agent);
-            if own >= self.0.usage().bounds.per_flow { NoPlace::Own } else { NoPlace::All }
+            if own >= self.0.usage().bounds.per_flow { QuotaExceeded::Own } else { QuotaExceeded::All }
         })
     }
 

@@ -14,9 +14,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::call_status::CALLS;
-use super::results::{ParkedBody, ParkedPart, ParkedResults, Piece, RESULTS};
+use super::results::{ParkedBody, ParkedPart, ParkedResults, RESULTS, TextPiece};
 use super::{names, seal};
-use crate::incoming::Credential;
+use crate::incoming_request::CallerCredential;
 use crate::visibility_view::{AvailableTool, EnabledTool, UnavailableTool};
 
 /// Both spellings of the scheme.
@@ -129,7 +129,7 @@ pub(crate) fn may_watch(kernel: &Kernel, caller: &Principal, uri: &str) -> Resul
 pub(crate) async fn read(
     kernel: &Kernel,
     results: &ParkedResults,
-    who: &Credential,
+    who: &CallerCredential,
     reader: &Principal,
     uri: &str,
 ) -> Result<ResourceContents, Refusal> {
@@ -171,7 +171,7 @@ async fn parked(
             let shown = kernel.shown_to_reader(reader, &tool_id, text).await;
             match offset {
                 None => Ok(ResourceContents::text(&*shown, uri).with_mime_type(&*mime_type)),
-                Some(offset) => Ok(Piece::at(&shown, offset).ok_or_else(|| nothing(uri))?.contents(uri, id)),
+                Some(offset) => Ok(TextPiece::at(&shown, offset).ok_or_else(|| nothing(uri))?.contents(uri, id)),
             }
         }
         // A piece of a picture is none.

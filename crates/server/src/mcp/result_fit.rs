@@ -22,7 +22,7 @@ const PARTS_PARKED_MAX: usize = 16;
 
 /// What is known of a result before it is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct ResultOutline<'a> {
     /// The tool that gave it.
     pub(crate) tool_id: &'a str,
     /// The tool has an output schema.
@@ -33,7 +33,7 @@ pub(crate) struct Shape<'a> {
 
 /// How much is given at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Budget {
+pub(crate) struct ResultBudget {
     /// Bytes of texts and structure.
     text: usize,
     /// Bytes of pictures, sounds and files, as they are sent.
@@ -42,7 +42,7 @@ pub(crate) struct Budget {
     all: usize,
 }
 
-impl Budget {
+impl ResultBudget {
     /// As the installation has it, or as the caller says.
     pub(crate) fn of(config: &McpConfig, asked: Option<usize>) -> Self {
         match asked {
@@ -53,7 +53,7 @@ impl Budget {
 }
 
 /// Where parts that do not fit wait, and for whom.
-pub(crate) struct Desk<'a> {
+pub(crate) struct ResultParking<'a> {
     pub(crate) results: &'a ParkedResults,
     pub(crate) owner: &'a ResultOwner,
     pub(crate) config: &'a McpConfig,
@@ -61,9 +61,9 @@ pub(crate) struct Desk<'a> {
     pub(crate) now_ms: i64,
 }
 
-impl Desk<'_> {
+impl ResultParking<'_> {
     /// The result as it may be given: itself, or with previews and links in the place of what is too large.
-    pub(crate) fn fit(&self, result: CallToolResult, shape: Shape<'_>, budget: Budget) -> CallToolResult {
+    pub(crate) fn fit(&self, result: CallToolResult, shape: ResultOutline<'_>, budget: ResultBudget) -> CallToolResult {
         if is_small(&result, shape, budget) {
             return result;
         }
@@ -125,7 +125,7 @@ impl Large {
     }
 
     /// Texts come first, each as long as there is room; then structure; then what is binary.
-    fn of(blocks: &[ContentBlock], structured: Option<usize>, is_copy: bool, budget: Budget) -> Self {
+    fn of(blocks: &[ContentBlock], structured: Option<usize>, is_copy: bool, budget: ResultBudget) -> Self {
         let mut large = Self { had_structure: structured.is_some(), ..Self::default() };
         let mut text_left = budget.text;
         let mut used = 0;
@@ -160,8 +160,8 @@ impl Large {
 
 /// Puts parts away and says so.
 struct Telling<'a> {
-    desk: &'a Desk<'a>,
-    shape: Shape<'a>,
+    desk: &'a ResultParking<'a>,
+    shape: ResultOutline<'a>,
     /// For the metadata.
     parts: Vec<Value>,
 }
@@ -218,7 +218,7 @@ impl Telling<'_> {
 
     fn parked(&mut self, mime_type: &str, body: ParkedBody, bytes: usize, preview_bytes: usize) -> Option<String> {
         let part = ParkedPart { tool_id: self.shape.tool_id.into(), mime_type: mime_type.into(), body };
-        let Desk { results, owner, config, entropy, now_ms } = *self.desk;
+        let ResultParking { results, owner, config, entropy, now_ms } = *self.desk;
         let uri = results.put(owner, part, config, entropy, now_ms);
         self.parts.push(json!({
             "uri": uri, "kept": uri.is_some(), "mime_type": mime_type, "bytes": bytes, "preview_bytes": preview_bytes,
@@ -237,7 +237,7 @@ fn linked(words: String, uri: Option<String>, name: &str, mime_type: &str, bytes
 
 /// Is it surely small enough? Nearly all are, and are not written out to find that out: one text, which what is
 /// structured repeats.
-fn is_small(result: &CallToolResult, shape: Shape<'_>, budget: Budget) -> bool {
+fn is_small(result: &CallToolResult, shape: ResultOutline<'_>, budget: ResultBudget) -> bool {
     let all_is_text = shape.text_is_copy || result.structured_content.is_none();
     let bytes_max = budget.text.min(budget.all);
     matches!(result.content.as_slice(), [ContentBlock::Text(text)] if all_is_text && text.text.len() <= bytes_max)
@@ -296,25 +296,26 @@ mod tests {
         }
     }
 
-    const OF_SERVER: Shape<'static> = Shape { tool_id: "a.tool", structured_promised: false, text_is_copy: false };
+    const OF_SERVER: ResultOutline<'static> =
+        ResultOutline { tool_id: "a.tool", structured_promised: false, text_is_copy: false };
 
-    struct House {
+    struct FitFixture {
         results: ParkedResults,
         config: McpConfig,
         entropy: Counting,
     }
 
-    impl House {
+    impl FitFixture {
         fn new(text: usize, media: usize) -> Self {
             let config = McpConfig { result_bytes_max: text, media_bytes_max: media, ..McpConfig::default() };
             Self { results: ParkedResults::default(), config, entropy: Counting(0.into()) }
         }
 
-        fn fit(&self, result: CallToolResult, shape: Shape<'_>, asked: Option<usize>) -> Value {
+        fn fit(&self, result: CallToolResult, shape: ResultOutline<'_>, asked: Option<usize>) -> Value {
             let (results, config, entropy) = (&self.results, &self.config, &self.entropy);
             let owner = ResultOwner::named("home", "me");
-            let desk = Desk { results, owner: &owner, config, entropy, now_ms: 0 };
-            serde_json::to_value(desk.fit(result, shape, Budget::of(config, asked))).unwrap()
+            let desk = ResultParking { results, owner: &owner, config, entropy, now_ms: 0 };
+            serde_json::to_value(desk.fit(result, shape, ResultBudget::of(config, asked))).unwrap()
         }
 
         fn whole(&self, link: &Value) -> ParkedPart {
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn pictures_are_given_whole_or_parked_whole_and_texts_around_them_stay() {
-        let house = House::new(1_024, 4_000);
+        let house = FitFixture::new(1_024, 4_000);
         let picture = |letter: &str, bytes: usize| ContentBlock::image(letter.repeat(bytes), "image/png");
         let result = CallToolResult::success(vec![
             ContentBlock::text("before"),
@@ -349,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_large_says_what_is_shown_of_it() {
-        let house = House::new(3_000, 0);
+        let house = FitFixture::new(3_000, 0);
         let long = "ä".repeat(2_000);
         let given = house.fit(CallToolResult::success(vec![ContentBlock::text(long.clone())]), OF_SERVER, None);
         let words = given["content"][0]["text"].as_str().unwrap();
@@ -368,7 +369,7 @@ mod tests {
             result.structured_content = Some(value.clone());
             result
         };
-        let house = House::new(3_000, 0);
+        let house = FitFixture::new(3_000, 0);
         let both = house.fit(make(&pretty), OF_SERVER, None);
         assert_eq!((&both["structuredContent"], both["content"].as_array().unwrap().len()), (&value, 1));
         assert!(both["_meta"].get("dev.gantry/parked").is_none());
@@ -376,8 +377,8 @@ mod tests {
         let other = house.fit(make(&"y".repeat(1_500)), OF_SERVER, None);
         assert!(other.get("structuredContent").is_none(), "{other}");
         assert_eq!(other["content"][2]["text"].as_str().unwrap().len(), 1_500);
-        let promised = Shape { structured_promised: true, ..OF_SERVER };
-        let short = House::new(1_024, 0).fit(make(&pretty), promised, None);
+        let promised = ResultOutline { structured_promised: true, ..OF_SERVER };
+        let short = FitFixture::new(1_024, 0).fit(make(&pretty), promised, None);
         assert_eq!((&short["isError"], short.get("structuredContent")), (&json!(true), None));
         assert_eq!(short["content"].as_array().unwrap().len(), 2, "one preview, one link: {short}");
         assert_eq!(short["content"][1]["mimeType"], "application/json");
@@ -385,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_caller_says_how_much_it_takes() {
-        let house = House::new(1_024, 1_024);
+        let house = FitFixture::new(1_024, 1_024);
         let make = || {
             CallToolResult::success(vec![
                 ContentBlock::text("x".repeat(2_000)),
@@ -401,7 +402,7 @@ mod tests {
 
     #[test]
     fn very_many_large_parts_are_one() {
-        let house = House::new(1_024, 0);
+        let house = FitFixture::new(1_024, 0);
         let blocks: Vec<_> = (0..100).map(|_| ContentBlock::image("A".repeat(400), "image/png")).collect();
         let given = house.fit(CallToolResult::success(blocks), OF_SERVER, None);
         assert_eq!(given["content"].as_array().unwrap().len(), 2, "{given}");

@@ -98,7 +98,7 @@ impl ParkedBody {
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct TextPiece {
     pub(crate) text: String,
     pub(crate) next: Option<usize>,
     pub(crate) bytes: usize,
@@ -198,18 +198,18 @@ impl Shelf {
 }
 
 /// At most `bytes_max` bytes from `offset`, cut between characters.
-pub(crate) fn piece(text: &str, offset: usize, bytes_max: usize) -> Piece {
+pub(crate) fn piece(text: &str, offset: usize, bytes_max: usize) -> TextPiece {
     let rest = text.get(offset..).unwrap_or_default();
     let end = rest.floor_char_boundary(bytes_max);
     let next = offset + end;
-    Piece {
+    TextPiece {
         text: rest.get(..end).unwrap_or_default().to_owned(),
         next: (next < text.len()).then_some(next),
         bytes: text.len(),
     }
 }
 
-impl Piece {
+impl TextPiece {
     /// The piece of a text that begins there. `None`: nothing does.
     pub(crate) fn at(text: &str, offset: usize) -> Option<Self> {
         (offset < text.len() && text.is_char_boundary(offset)).then(|| piece(text, offset, PIECE_BYTES))
@@ -271,14 +271,14 @@ mod tests {
         let mut read = String::new();
         let mut at = Some(0);
         while let Some(offset) = at {
-            let piece = Piece::at(&long, offset).unwrap();
+            let piece = TextPiece::at(&long, offset).unwrap();
             assert_eq!(piece.bytes, 200_000);
             read += &piece.text;
             at = piece.next;
         }
         assert_eq!(read, long);
-        assert_eq!(Piece::at(&long, 1), None, "between two bytes of one character");
-        assert_eq!(Piece::at(&long, long.len()), None);
+        assert_eq!(TextPiece::at(&long, 1), None, "between two bytes of one character");
+        assert_eq!(TextPiece::at(&long, long.len()), None);
     }
 
     #[test]

@@ -15,9 +15,11 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
-use kernel::jobs::Accepted;
-use kernel::ports::companion::{Answer, Era, LogNote, Progress, ProgressCount, Question, QuestionKind, Severity};
+use kernel::jobs::AcceptedCall;
 use kernel::ports::entropy::new_token_id;
+use kernel::ports::tool_companion::{
+    CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
+};
 use rmcp::model::{
     ClientCapabilities, CustomRequest, InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel,
     LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
@@ -27,12 +29,12 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::handler::Handler;
-use super::listing::Offered;
-use super::relaying::Asked;
-use super::running::{Ears, Errand, Outcome, Running, Said};
-use super::waiting::Waiting;
-use super::{Visit, call_logs};
+use super::handler::McpHandler;
+use super::offering_relay::RequestedOffering;
+use super::running_call::{CallTask, CallerListener, RunOutcome, RunningCall, ToolMessage};
+use super::tool_list::ListedTool;
+use super::waiting_calls::WaitingCall;
+use super::{McpVisit, call_logs};
 
 /// How long the client may take to accept one word about progress before the word is dropped.
 const TELLING_TIME: Duration = Duration::from_secs(1);
@@ -41,57 +43,57 @@ const HARDLY_ANY: f64 = 0.001;
 
 /// What runs.
 #[derive(Debug)]
-pub(crate) enum Subject {
+pub(crate) enum RoundSubject {
     /// A tool, if it is one that is offered.
-    Tool(Option<Arc<Offered>>),
+    Tool(Option<Arc<ListedTool>>),
     /// Something else of a server.
-    Offering(Asked),
+    Offering(RequestedOffering),
 }
 
 /// How one request about it ends.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    Ended(Outcome, Subject),
+pub(crate) enum RoundEnd {
+    Ended(RunOutcome, RoundSubject),
     Asked(InputRequiredResult),
     Refused(Refusal),
     /// It goes on as a job, which still says and asks something.
-    Promoted(Accepted, Running, InputResponses, Subject),
+    Promoted(AcceptedCall, RunningCall, InputResponses, RoundSubject),
 }
 
 /// One request about one thing that runs.
-pub(crate) struct Round<'a> {
-    pub(crate) handler: &'a Handler,
-    pub(crate) visit: &'a Visit,
+pub(crate) struct CallRound<'a> {
+    pub(crate) handler: &'a McpHandler,
+    pub(crate) visit: &'a McpVisit,
     pub(crate) context: &'a RequestContext<RoleServer>,
     pub(crate) trace_id: TraceId,
     pub(crate) binding: Digest,
 }
 
 /// The trace a request belongs to: the one it names, or one of its own.
-pub(crate) fn trace_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceId {
+pub(crate) fn trace_of(visit: &McpVisit, context: &RequestContext<RoleServer>) -> TraceId {
     context_of(visit, context).trace_id
 }
 
 /// The same, with what the request tells of it: in `_meta`, because not every transport has headers, or in a header.
-pub(crate) fn context_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceContext {
+pub(crate) fn context_of(visit: &McpVisit, context: &RequestContext<RoleServer>) -> TraceContext {
     let meta = &context.meta.0;
     let named = meta.get_traceparent().and_then(|parent| TraceContext::read(parent, meta.get_tracestate()));
     named.unwrap_or_else(|| visit.who.trace().clone())
 }
 
-impl Round<'_> {
+impl CallRound<'_> {
     /// Begins something, and stays with it. `given` are answers that the client has sent along, for what it knows will be
     /// asked.
     pub(crate) async fn begin(
         &self,
-        errand: Errand,
-        subject: Subject,
+        errand: CallTask,
+        subject: RoundSubject,
         given: Option<InputResponses>,
-    ) -> Result<Turn, ErrorData> {
+    ) -> Result<RoundEnd, ErrorData> {
         let ending = self.handler.door.kernel().ending();
         let lasting =
             outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone(), ending));
-        match Running::begin(
+        match RunningCall::begin(
             &self.handler.door,
             (self.visit.caller.caller(), self.visit.who.clone()),
             context_of(self.visit, self.context),
@@ -100,7 +102,7 @@ impl Round<'_> {
             lasting,
         ) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
-            Err(refusal) => Ok(Turn::Refused(refusal)),
+            Err(refusal) => Ok(RoundEnd::Refused(refusal)),
         }
     }
 
@@ -114,16 +116,16 @@ impl Round<'_> {
         self.context.meta.get_progress_token().filter(|_| !call_logs::is_unasked(&self.context.extensions))
     }
 
-    pub(crate) fn ears(&self) -> Ears {
+    pub(crate) fn ears(&self) -> CallerListener {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
         let log = if self.is_modern() { self.context.meta.log_level() } else { self.handler.log_level() };
         // Clients of sessions that name no level hear what servers usually say; newer ones ask for it with each request.
-        let unasked = (!self.is_modern()).then_some(Severity::Info);
-        Ears {
+        let unasked = (!self.is_modern()).then_some(LogSeverity::Info);
+        CallerListener {
             progress: self.progress_token().is_some(),
             log: log.map(severity).or(unasked),
             log_asked: log.is_some(),
-            era: Some(if self.is_modern() { Era::Modern } else { Era::Legacy }),
+            era: Some(if self.is_modern() { ProtocolEra::Modern } else { ProtocolEra::Legacy }),
             questions: askable(&capabilities),
         }
     }
@@ -131,31 +133,31 @@ impl Round<'_> {
     /// Stays with a call until it ends, or until it has a question that ends this request.
     async fn attend(
         &self,
-        mut running: Running,
-        subject: Subject,
+        mut running: RunningCall,
+        subject: RoundSubject,
         mut given: InputResponses,
-    ) -> Result<Turn, ErrorData> {
+    ) -> Result<RoundEnd, ErrorData> {
         loop {
             tokio::select! {
                 biased;
                 // Dropping `running` cancels the call, unless it outlasts its client.
                 () = self.context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
                 Some(said) = running.said.recv() => match said {
-                    Said::Progress(progress) => self.tell_progress(&mut running, progress).await,
-                    Said::Log(note) => self.tell_note(note).await,
-                    Said::Asked(questions, answer) if is_answered(&questions, &given) => {
+                    ToolMessage::Progress(progress) => self.tell_progress(&mut running, progress).await,
+                    ToolMessage::Log(note) => self.tell_note(note).await,
+                    ToolMessage::Asked(questions, answer) if is_answered(&questions, &given) => {
                         drop(answer.send(answers(questions, &mut given)));
                     }
-                    Said::Asked(questions, answer) if self.is_modern() => {
-                        return self.park(Waiting { running, subject, questions, answer });
+                    ToolMessage::Asked(questions, answer) if self.is_modern() => {
+                        return self.park(WaitingCall { running, subject, questions, answer });
                     }
-                    Said::Asked(questions, answer) => self.ask(questions, answer).await,
+                    ToolMessage::Asked(questions, answer) => self.ask(questions, answer).await,
                 },
                 outcome = &mut running.outcome => {
                     let outcome = outcome.map_err(|_| ErrorData::internal_error("the call broke off", None))?;
                     return Ok(match outcome {
-                        Outcome::Promoted(accepted) => Turn::Promoted(accepted, running, given, subject),
-                        outcome => Turn::Ended(outcome, subject),
+                        RunOutcome::Promoted(accepted) => RoundEnd::Promoted(accepted, running, given, subject),
+                        outcome => RoundEnd::Ended(outcome, subject),
                     });
                 }
             }
@@ -164,7 +166,7 @@ impl Round<'_> {
 
     // ----------------------------------------------------------------------------------------------- telling the client
 
-    async fn tell_progress(&self, running: &mut Running, progress: Progress) {
+    async fn tell_progress(&self, running: &mut RunningCall, progress: ToolProgress) {
         let Some(token) = self.progress_token() else { return };
         // What a tool counts in units of its own is told in them; anything else as a part of a hundred.
         let count = progress.count.or_else(|| progress.percent.map(|done| ProgressCount { done, total: Some(100.0) }));
@@ -206,7 +208,7 @@ impl Round<'_> {
     // ------------------------------------------------------------------------------------------------ asking the client
 
     /// Asks an older client: a request of ours on the stream of its own.
-    async fn ask(&self, questions: Vec<Question>, answer: oneshot::Sender<Vec<Answer>>) {
+    async fn ask(&self, questions: Vec<ToolQuestion>, answer: oneshot::Sender<Vec<CallerAnswer>>) {
         let asking = async {
             let mut answers = Vec::with_capacity(questions.len());
             for question in questions {
@@ -216,7 +218,7 @@ impl Round<'_> {
                 };
                 let request = ServerRequest::CustomRequest(CustomRequest::new(question.kind.method(), parameters));
                 let given = self.context.peer.send_request(request).await.ok()?;
-                answers.push(Answer { key: question.key, value: serde_json::to_value(given).ok()? });
+                answers.push(CallerAnswer { key: question.key, value: serde_json::to_value(given).ok()? });
             }
             Some(answers)
         };
@@ -232,7 +234,7 @@ impl Round<'_> {
     }
 
     /// Answers "input required" and keeps the call until the input comes.
-    fn park(&self, waiting: Waiting) -> Result<Turn, ErrorData> {
+    fn park(&self, waiting: WaitingCall) -> Result<RoundEnd, ErrorData> {
         let mcp = self.handler.door.mcp();
         let kernel = self.handler.door.kernel();
         let mut requests = InputRequests::new();
@@ -242,18 +244,18 @@ impl Round<'_> {
         if !mcp.waiting.has_room(mcp.config.questions_max) {
             let refusal = Refusal::new(ErrorCode::E3001, "too many calls wait for an answer of their caller")
                 .hint("nothing more is asked now; call the tool again later");
-            return Ok(Turn::Refused(refusal));
+            return Ok(RoundEnd::Refused(refusal));
         }
         let id = new_token_id(kernel.entropy()).into_bytes();
         let time = mcp.config.answer_time();
         let until_ms = kernel.clock().now().0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         mcp.waiting.keep(id, waiting, time);
         let state = mcp.seal.close(id, until_ms, &self.binding);
-        Ok(Turn::Asked(InputRequiredResult::new(Some(requests), Some(state))))
+        Ok(RoundEnd::Asked(InputRequiredResult::new(Some(requests), Some(state))))
     }
 
     /// Goes on with a call that was kept.
-    pub(crate) async fn rejoin(&self, state: &str, mut responses: InputResponses) -> Result<Turn, ErrorData> {
+    pub(crate) async fn rejoin(&self, state: &str, mut responses: InputResponses) -> Result<RoundEnd, ErrorData> {
         let mcp = self.handler.door.mcp();
         let now_ms = self.handler.door.kernel().clock().now().0;
         let id = mcp
@@ -270,7 +272,7 @@ impl Round<'_> {
             // Asked again, under a new seal: what the client lacks it may still bring.
             return self.park(waiting);
         }
-        let Waiting { running, subject, questions, answer } = waiting;
+        let WaitingCall { running, subject, questions, answer } = waiting;
         // A call that has ended meanwhile does not hear it; its outcome is next.
         drop(answer.send(answers(questions, &mut responses)));
         self.attend(running, subject, responses).await
@@ -278,9 +280,9 @@ impl Round<'_> {
 }
 
 /// A call of a tool with effects that can be found again by its key.
-fn outlasts_its_client(errand: &Errand, subject: &Subject) -> bool {
+fn outlasts_its_client(errand: &CallTask, subject: &RoundSubject) -> bool {
     match (errand, subject) {
-        (Errand::Call(request), Subject::Tool(Some(tool))) => {
+        (CallTask::Call(request), RoundSubject::Tool(Some(tool))) => {
             request.execution_options.idempotency_key.is_some()
                 && tool.version.manifest.side_effect_policy.has_effects()
         }
@@ -288,18 +290,19 @@ fn outlasts_its_client(errand: &Errand, subject: &Subject) -> bool {
     }
 }
 
-pub(crate) fn is_answered(questions: &[Question], given: &InputResponses) -> bool {
+pub(crate) fn is_answered(questions: &[ToolQuestion], given: &InputResponses) -> bool {
     questions.iter().all(|question| given.contains_key(&question.key))
 }
 
 /// The answers to these questions; what answers none stays for what may be asked later.
-pub(crate) fn answers(questions: Vec<Question>, given: &mut InputResponses) -> Vec<Answer> {
-    let answer = |question: Question| given.remove(&question.key).map(|value| Answer { key: question.key, value });
+pub(crate) fn answers(questions: Vec<ToolQuestion>, given: &mut InputResponses) -> Vec<CallerAnswer> {
+    let answer =
+        |question: ToolQuestion| given.remove(&question.key).map(|value| CallerAnswer { key: question.key, value });
     questions.into_iter().filter_map(answer).collect()
 }
 
 /// A question as the protocol has it.
-pub(crate) fn input_request(question: &Question) -> Option<InputRequest> {
+pub(crate) fn input_request(question: &ToolQuestion) -> Option<InputRequest> {
     serde_json::from_value(json!({ "method": question.kind.method(), "params": question.parameters })).ok()
 }
 
@@ -322,21 +325,21 @@ fn askable(capabilities: &ClientCapabilities) -> Vec<(QuestionKind, Value)> {
 }
 
 /// Each severity and what the protocol's library calls it.
-const LEVELS: [(Severity, LoggingLevel); 8] = [
-    (Severity::Debug, LoggingLevel::Debug),
-    (Severity::Info, LoggingLevel::Info),
-    (Severity::Notice, LoggingLevel::Notice),
-    (Severity::Warning, LoggingLevel::Warning),
-    (Severity::Error, LoggingLevel::Error),
-    (Severity::Critical, LoggingLevel::Critical),
-    (Severity::Alert, LoggingLevel::Alert),
-    (Severity::Emergency, LoggingLevel::Emergency),
+const LEVELS: [(LogSeverity, LoggingLevel); 8] = [
+    (LogSeverity::Debug, LoggingLevel::Debug),
+    (LogSeverity::Info, LoggingLevel::Info),
+    (LogSeverity::Notice, LoggingLevel::Notice),
+    (LogSeverity::Warning, LoggingLevel::Warning),
+    (LogSeverity::Error, LoggingLevel::Error),
+    (LogSeverity::Critical, LoggingLevel::Critical),
+    (LogSeverity::Alert, LoggingLevel::Alert),
+    (LogSeverity::Emergency, LoggingLevel::Emergency),
 ];
 
-fn severity(level: LoggingLevel) -> Severity {
-    LEVELS.iter().find(|(_, its)| *its == level).map_or(Severity::Error, |(severity, _)| *severity)
+fn severity(level: LoggingLevel) -> LogSeverity {
+    LEVELS.iter().find(|(_, its)| *its == level).map_or(LogSeverity::Error, |(severity, _)| *severity)
 }
 
-fn level(severity: Severity) -> LoggingLevel {
+fn level(severity: LogSeverity) -> LoggingLevel {
     LEVELS.iter().find(|(its, _)| *its == severity).map_or(LoggingLevel::Error, |(_, level)| *level)
 }

@@ -16,7 +16,7 @@ const SEALED_BYTES: usize = 16 + 8 + 32;
 const TAG_BYTES: usize = 32;
 
 /// Makes and breaks seals.
-pub(crate) struct Seal(hmac::Key);
+pub(crate) struct StateSeal(hmac::Key);
 
 /// Which waiting call a text speaks of.
 pub(crate) type WaitingId = [u8; 16];
@@ -37,13 +37,13 @@ pub(crate) enum SealError {
     Foreign,
 }
 
-impl std::fmt::Debug for Seal {
+impl std::fmt::Debug for StateSeal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Seal(…)")
     }
 }
 
-impl Seal {
+impl StateSeal {
     /// With a key nobody knows.
     pub(crate) fn new(entropy: &dyn Entropy) -> Self {
         let mut key = [0; 32];
@@ -110,13 +110,13 @@ mod tests {
 
     #[test]
     fn a_seal_opens_for_its_own_call_in_time_and_for_nothing_else() {
-        let seal = Seal::new(&Fixed(1));
+        let seal = StateSeal::new(&Fixed(1));
         let (mine, other) = (Digest::of_bytes(b"mine"), Digest::of_bytes(b"other"));
         let text = seal.close([7; 16], 1000, &mine);
         assert_eq!(seal.open(&text, 999, &mine), Ok([7; 16]));
         assert_eq!(seal.open(&text, 1000, &mine), Err(SealError::Expired));
         assert_eq!(seal.open(&text, 999, &other), Err(SealError::Foreign));
-        assert_eq!(Seal::new(&Fixed(2)).open(&text, 999, &mine), Err(SealError::Broken));
+        assert_eq!(StateSeal::new(&Fixed(2)).open(&text, 999, &mine), Err(SealError::Broken));
         for at in [0, 20, 40, 100, text.len() - 1] {
             let mut changed: Vec<char> = text.chars().collect();
             changed[at] = if changed[at] == '0' { '1' } else { '0' };

@@ -24,7 +24,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::sessions::Owner;
+use super::sessions::SessionOwner;
 
 /// How a sealed id begins.
 const PREFIX: &str = "s1.";
@@ -46,7 +46,7 @@ pub(crate) struct SessionIds(hmac::Key);
 /// What an id says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Carried {
+pub(crate) struct SessionIdContent {
     /// The session's name inside an instance.
     pub(crate) id: String,
     begun_ms: i64,
@@ -63,8 +63,8 @@ impl SessionIds {
     }
 
     /// The id for a session that begins now; `None` if it would be too long (SID-1).
-    pub(crate) fn close(&self, id: &str, now_ms: i64, params: &Value, owner: &Owner) -> Option<String> {
-        let carried = Carried { id: id.to_owned(), begun_ms: now_ms, params: what_matters(params) };
+    pub(crate) fn close(&self, id: &str, now_ms: i64, params: &Value, owner: &SessionOwner) -> Option<String> {
+        let carried = SessionIdContent { id: id.to_owned(), begun_ms: now_ms, params: what_matters(params) };
         let said = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&carried).ok()?);
         let tag = URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, &bound(&said, owner)));
         let text = format!("{PREFIX}{said}.{tag}");
@@ -72,11 +72,11 @@ impl SessionIds {
     }
 
     /// What an id says, if it is whole, in the right hands and not too old.
-    pub(crate) fn open(&self, text: &str, now_ms: i64, owner: &Owner) -> Option<Carried> {
+    pub(crate) fn open(&self, text: &str, now_ms: i64, owner: &SessionOwner) -> Option<SessionIdContent> {
         let (said, tag) = text.strip_prefix(PREFIX).filter(|_| text.len() <= ID_BYTES_MAX)?.split_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.0, &bound(said, owner), &tag).ok()?;
-        let carried: Carried = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
+        let carried: SessionIdContent = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
         let age = now_ms.checked_sub(carried.begun_ms)?;
         let lifetime = i64::try_from(LIFETIME.as_millis()).unwrap_or(i64::MAX);
         (-CLOCK_DISAGREEMENT_MAX_MS..lifetime).contains(&age).then_some(carried)
@@ -89,7 +89,7 @@ impl SessionIds {
 }
 
 /// What is signed: what the id says, and whose it is.
-fn bound(said: &str, owner: &Owner) -> Vec<u8> {
+fn bound(said: &str, owner: &SessionOwner) -> Vec<u8> {
     let whose = canonical::digest(&json!([owner.principal, owner.toolset.as_deref()]));
     whose.as_bytes().iter().chain(said.as_bytes()).copied().collect()
 }
@@ -123,8 +123,8 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000_000;
 
-    fn owner(principal: &str, toolset: Option<&str>) -> Owner {
-        Owner { principal: principal.to_owned(), toolset: toolset.map(Into::into) }
+    fn owner(principal: &str, toolset: Option<&str>) -> SessionOwner {
+        SessionOwner { principal: principal.to_owned(), toolset: toolset.map(Into::into) }
     }
 
     fn params() -> Value {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, StreamExt as _};
-use kernel::{Place, PlaceUsage};
+use kernel::{FairPermit, PlaceUsage};
 use policy::Caller;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
@@ -20,24 +20,24 @@ use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSse
 
 use super::call_logs;
 use super::config::McpConfig;
-use super::quota::{NoPlace, Quota};
+use super::quota::{McpQuota, QuotaExceeded};
 use super::tasks;
 
 /// Whose a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct SessionOwner {
     pub(crate) principal: String,
     pub(crate) toolset: Option<Arc<str>>,
 }
 
 /// All sessions.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionTable {
     inner: LocalSessionManager,
     owners: Mutex<HashMap<SessionId, Known>>,
     /// Those with tasks of their revision (`tasks::EARLIER`).
     with_tasks: Mutex<HashSet<SessionId>>,
-    places: Quota,
+    places: McpQuota,
     sessions_max: usize,
     /// Held by whoever begins a session of another instance again.
     turn: tokio::sync::Mutex<()>,
@@ -45,8 +45,8 @@ pub(crate) struct Sessions {
 
 #[derive(Debug)]
 struct Known {
-    owner: Owner,
-    _place: Place,
+    owner: SessionOwner,
+    _place: FairPermit,
     /// Of the one revision that has batches?
     batches: bool,
 }
@@ -62,12 +62,12 @@ pub(crate) enum SessionsError {
     Inner(#[from] LocalSessionManagerError),
 }
 
-impl Sessions {
+impl SessionTable {
     /// None yet.
     pub(crate) fn new(config: &McpConfig) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config.keep_alive = Some(config.session_idle());
-        let places = Quota::new(config.sessions_max, config.sessions_per_principal_max);
+        let places = McpQuota::new(config.sessions_max, config.sessions_per_principal_max);
         Self {
             inner,
             owners: Mutex::default(),
@@ -79,7 +79,7 @@ impl Sessions {
     }
 
     /// A place for one more, before it begins (SESS-2).
-    pub(crate) fn place(&self, caller: &Caller) -> Result<Place, NoPlace> {
+    pub(crate) fn place(&self, caller: &Caller) -> Result<FairPermit, QuotaExceeded> {
         self.places.take(caller)
     }
 
@@ -89,7 +89,7 @@ impl Sessions {
     }
 
     /// Notes whose a new session is, and what place it has.
-    pub(crate) async fn belongs(&self, id: &str, owner: Owner, place: Place, batches: bool) {
+    pub(crate) async fn belongs(&self, id: &str, owner: SessionOwner, place: FairPermit, batches: bool) {
         let id: SessionId = Arc::from(id);
         let known = Known { owner, _place: place, batches };
         self.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&id), known);
@@ -100,7 +100,7 @@ impl Sessions {
     }
 
     /// Is this session there, and this caller's?
-    pub(crate) fn is_of(&self, id: &str, owner: &Owner) -> bool {
+    pub(crate) fn is_of(&self, id: &str, owner: &SessionOwner) -> bool {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(id).is_some_and(|known| known.owner == *owner)
     }
@@ -147,7 +147,7 @@ impl Sessions {
     }
 }
 
-impl SessionManager for Sessions {
+impl SessionManager for SessionTable {
     type Error = SessionsError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 

@@ -9,10 +9,10 @@ use rmcp::service::{QuitReason, serve_server_with_ct};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{From, Handler};
+use super::handler::{From, McpHandler};
 use super::stdio_transport::StdioTransport;
 use crate::door::Door;
-use crate::incoming::Credential;
+use crate::incoming_request::CallerCredential;
 
 /// Why a client could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +39,8 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let trace_id = kernel::ports::entropy::new_trace_id(door.kernel().entropy());
-    let who = Credential::of_token(token, None::<IpAddr>, trace_id);
-    let handler = Handler::new(Arc::clone(&door), From::Stdio { who, toolset: toolset.map(Arc::from) });
+    let who = CallerCredential::of_token(token, None::<IpAddr>, trace_id);
+    let handler = McpHandler::new(Arc::clone(&door), From::Stdio { who, toolset: toolset.map(Arc::from) });
     let transport = StdioTransport::new(streams.0, streams.1, door.json_limits());
     let service = match serve_server_with_ct(handler, transport, ended).await {
         Ok(service) => service,

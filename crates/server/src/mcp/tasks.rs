@@ -29,8 +29,8 @@ use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
-use kernel::Arrival;
-use kernel::jobs::{Accepted, InvocationView, Jobs, TOOL_CALL};
+use kernel::IncomingCall;
+use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
 use kernel::ports::job_store::JobState;
 use kernel::registry::ToolVersion;
 use rmcp::ErrorData;
@@ -43,17 +43,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{McpConfig, McpMode};
-use super::handler::Handler;
-use super::rounds::{Round, context_of};
-use super::running::{Ears, Said, hearing};
-use super::{Visit, seal, to_wire};
+use super::handler::McpHandler;
+use super::rounds::{CallRound, context_of};
+use super::running_call::{CallerListener, ToolMessage, hearing};
+use super::{McpVisit, seal, to_wire};
 
 pub(crate) use asked::TaskQuestions;
 pub(crate) use earlier::{REVISION as EARLIER, announced, given, mark, taken};
 
 /// How a tool takes to being a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Support {
+pub(crate) enum TaskMode {
     /// When it lasts, or when the client asks for it.
     Optional,
     /// From the beginning.
@@ -62,7 +62,7 @@ pub(crate) enum Support {
     Required,
 }
 
-impl Support {
+impl TaskMode {
     /// Of a tool: as the operator says, or from the beginning if its author says that it is submitted and polled.
     pub(crate) fn of(config: &McpConfig, tool: &ToolVersion) -> Self {
         let is_in = |patterns: &[policy::ToolPattern]| patterns.iter().any(|pattern| pattern.matches(&tool.id));
@@ -89,21 +89,21 @@ fn no_such_task() -> ErrorData {
 }
 
 /// A refusal of a job, as one of a task.
-fn refused(refusal: &Refusal, visit: &Visit) -> ErrorData {
+fn refused(refusal: &Refusal, visit: &McpVisit) -> ErrorData {
     match refusal.code {
         ErrorCode::E3702 => no_such_task(),
         _ => to_wire::error(refusal, visit.who.trace_id),
     }
 }
 
-impl Handler {
+impl McpHandler {
     /// Who keeps tasks, if this door has any.
     pub(super) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
         self.door.jobs().filter(|_| self.door.mcp().config.mode == McpMode::Full)
     }
 
     /// What is known of a task that this caller may look at (TASK-2).
-    async fn seen(&self, visit: &Visit, id: &str) -> Result<InvocationView, ErrorData> {
+    async fn seen(&self, visit: &McpVisit, id: &str) -> Result<InvocationView, ErrorData> {
         let jobs = self.task_keeper().ok_or_else(no_such_task)?;
         let id: InvocationId = id.parse().map_err(|_| no_such_task())?;
         let seen = jobs.status(visit.who.actor(), None, id).await.map_err(|refusal| refused(&refusal, visit))?;
@@ -112,7 +112,7 @@ impl Handler {
     }
 
     /// `tasks/get`.
-    pub(super) async fn task(&self, visit: &Visit, id: &str) -> Result<DetailedTask, ErrorData> {
+    pub(super) async fn task(&self, visit: &McpVisit, id: &str) -> Result<DetailedTask, ErrorData> {
         let view = self.seen(visit, id).await?;
         Ok(self.detailed(visit, view))
     }
@@ -120,7 +120,7 @@ impl Handler {
     /// `tasks/update`: hands answers to the tool that asked. What answers no open question is ignored.
     pub(super) async fn answer_task(
         &self,
-        visit: &Visit,
+        visit: &McpVisit,
         id: &str,
         responses: InputResponses,
     ) -> Result<(), ErrorData> {
@@ -131,7 +131,7 @@ impl Handler {
     }
 
     /// `tasks/cancel`: asks the job to end. Asking twice, or after the end, is fine.
-    pub(super) async fn end_task(&self, visit: &Visit, id: &str) -> Result<(), ErrorData> {
+    pub(super) async fn end_task(&self, visit: &McpVisit, id: &str) -> Result<(), ErrorData> {
         let view = self.seen(visit, id).await?;
         let (id, who) = (view.record.key.id, visit.who.clone());
         let jobs = Arc::clone(self.task_keeper().ok_or_else(no_such_task)?);
@@ -146,7 +146,7 @@ impl Handler {
     }
 
     /// Where a task stands, with its end or its questions.
-    fn detailed(&self, visit: &Visit, view: InvocationView) -> DetailedTask {
+    fn detailed(&self, visit: &McpVisit, view: InvocationView) -> DetailedTask {
         let task = wire::task(&view.record, self.kept_for_ms());
         DetailedTask::new(task, self.payload(visit, view))
     }
@@ -156,7 +156,7 @@ impl Handler {
         u64::try_from(retention.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn payload(&self, visit: &Visit, view: InvocationView) -> TaskPayload {
+    fn payload(&self, visit: &McpVisit, view: InvocationView) -> TaskPayload {
         let InvocationView { record, result, failed_run, .. } = view;
         match record.state {
             JobState::Delayed | JobState::Queued | JobState::Running => {
@@ -211,7 +211,7 @@ fn object<T: serde::Serialize>(value: &T) -> JsonObject {
     }
 }
 
-impl Round<'_> {
+impl CallRound<'_> {
     /// Who keeps tasks for this client: nobody, if it has not said that it can take one.
     pub(crate) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
         let can = || self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
@@ -223,16 +223,16 @@ impl Round<'_> {
         &self,
         jobs: &Arc<Jobs>,
         invoke: InvokeRequest,
-        ears: Ears,
+        ears: CallerListener,
         given: InputResponses,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<AcceptedCall, Refusal> {
         let (audience, said) = hearing(ears);
         let (jobs, who, cancellation) =
             (Arc::clone(jobs), self.visit.who.in_trace(self.trace_id), CancellationToken::new());
         let trace = context_of(self.visit, self.context);
         let (told, started) = oneshot::channel();
         self.handler.door.carry_call(self.visit.caller.caller(), async move {
-            let arrival = Arrival {
+            let arrival = IncomingCall {
                 credential: who.secret(),
                 source: who.source(),
                 request: invoke,
@@ -256,7 +256,7 @@ impl Round<'_> {
     }
 
     /// The answer to a call that has become a task.
-    pub(crate) async fn created(&self, accepted: &Accepted) -> CallToolResponse {
+    pub(crate) async fn created(&self, accepted: &AcceptedCall) -> CallToolResponse {
         let (id, kept_for_ms) = (accepted.invocation_id.to_string(), self.handler.kept_for_ms());
         let mut task = match self.handler.seen(self.visit, &id).await {
             Ok(view) => wire::task(&view.record, kept_for_ms),
@@ -269,7 +269,7 @@ impl Round<'_> {
     }
 
     /// Listens on to a call that is a task.
-    pub(crate) fn hear(&self, id: InvocationId, said: mpsc::Receiver<Said>, given: InputResponses) {
+    pub(crate) fn hear(&self, id: InvocationId, said: mpsc::Receiver<ToolMessage>, given: InputResponses) {
         let mcp = self.handler.door.mcp();
         let principal = seal::principal(self.visit.caller.caller());
         let (bound, time) = (mcp.config.questions_max, mcp.config.answer_time());

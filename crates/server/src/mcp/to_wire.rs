@@ -9,7 +9,7 @@
 use contract::envelope::InvokeResponse;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, TraceId};
-use kernel::Failed;
+use kernel::FailedCall;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as WireCode, MetaObject};
 use serde::Deserialize as _;
@@ -130,7 +130,7 @@ pub(crate) fn missing_capability(refusal: &Refusal) -> Option<ErrorData> {
 }
 
 /// A failure, as a result or as an error of the protocol.
-pub(crate) fn failure(failed: &Failed) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn failure(failed: &FailedCall) -> Result<CallToolResult, ErrorData> {
     let metadata = failed.execution_metadata.as_ref().map(|metadata| json!(metadata));
     let result = refused(&failed.refusal, failed.trace_id, Some(failed.invocation_id));
     let mut result = result.map(|result| with_run(result, metadata, failed.checkpoint_ref.as_deref()))?;

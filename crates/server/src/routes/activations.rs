@@ -14,40 +14,40 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Access, Asks, Gives, Operation, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, TENANT, tenant_asked, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Every agent of the tenant.
 const EVERY_AGENT: &str = "*";
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/activations",
         id: "listActivations",
         tag: "access",
         summary: "List activations; without a tenant, administrators of the installation see those of all",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the activations")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Activations>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Activations>),
         codes: &[ErrorCode::E3004],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Put,
+    RouteOperation {
+        verb: RouteMethod::Put,
         path: "/v1/activations",
         id: "putActivations",
         tag: "access",
         summary: "Enable and disable tools for agents; the most specific activation decides",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<ActivationsBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<ActivationsBody>),
         good: &[(200, "these activations; they are in force for the next call")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Activations>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Activations>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, put),
     },
@@ -117,14 +117,14 @@ fn yes() -> bool {
     true
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     Activations::of(door.kernel().activations(who.actor(), tenant.as_ref()).await?)
 }
 
-async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let ActivationsBody { activations } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<ActivationWish> = activations.into_iter().map(ActivationBody::into_wish).collect();
@@ -160,6 +160,6 @@ impl Activations {
                 updated_at: updated_at.to_string(),
             }
         };
-        Answer::json(&Self { activations: records.into_iter().map(view).collect() })
+        HttpAnswer::json(&Self { activations: records.into_iter().map(view).collect() })
     }
 }

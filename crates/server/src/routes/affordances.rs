@@ -9,22 +9,23 @@
 use std::sync::Arc;
 
 use ::affordances::{
-    Affordance, AffordanceBlock, Catalogue, CounterName, Detail, IndexForm, LINE_TOKENS_MIN, Wayfinding, Wish, compile,
+    Affordance, AffordanceBlock, CounterName, DetailLevel, IndexForm, IndexRequest, IndexSource, LINE_TOKENS_MIN,
+    NavigationHints, compile,
 };
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::MutationClass;
 use contract::version::{Version, VersionSpec};
-use kernel::registry::{ListFilter, Listed, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX, Tool, ToolVersion};
+use kernel::registry::{ListFilter, ListingEntry, PAGE_SIZE_MAX, RegisteredTool, SEARCH_LIMIT_MAX, ToolVersion};
 use kernel::{Kernel, Principal};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 
 /// Greatest budget; more than any model reads at once.
 const TOKEN_BUDGET_MAX: usize = 1_000_000;
@@ -39,17 +40,17 @@ const INDEX_TOOLS_MAX: usize = 20_000;
 /// A pinned tool is this much more useful than the best that was found.
 const PIN_FACTOR: f64 = 2.0;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/v1/affordances",
     id: "compileAffordances",
     tag: "discovery",
     summary: "Choose what to show a model: an index of the tools, and the schemas that help most within a token budget",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(SchemaGenerator::subschema_for::<AffordancesBody>),
+    asks: RequestBody::Json(SchemaGenerator::subschema_for::<AffordancesBody>),
     good: &[(200, "what fits into the budget")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<AffordancesAnswer>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<AffordancesAnswer>),
     codes: &[ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104],
     mount: |filter| to(filter, affordances),
 }];
@@ -129,7 +130,7 @@ struct AffordancesAnswer {
     index_form: IndexForm,
     /// Most useful first.
     #[schemars(with = "Vec<SchemaEntry>")]
-    schemas: Vec<affordances::Entry>,
+    schemas: Vec<affordances::ToolEntry>,
     /// Tools that were ranked and did not fit.
     omitted: usize,
     /// Tokens of the compact JSON object of `note` if there is one, `index` and `schemas`, in this order.
@@ -179,7 +180,7 @@ struct SchemaEntry {
     more: Option<String>,
 }
 
-async fn affordances(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn affordances(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let body: AffordancesBody = incoming.json(&door, &who).await?.typed()?;
     body.check()?;
@@ -190,14 +191,14 @@ async fn affordances(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         let work = move || {
             let counting = counters.counting(counter.name());
             let tools = shown.catalogue();
-            let catalogue = Catalogue { tools: &tools, total: shown.total };
+            let catalogue = IndexSource { tools: &tools, total: shown.total };
             compile(catalogue, &shown.ranked(), body.wish(), counting)
         };
         let block = tokio::task::spawn_blocking(work).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "affordances could not be compiled");
             Refusal::new(ErrorCode::E3000, "the affordances could not be compiled").caused_by(error)
         })?;
-        Answer::json(&AffordancesAnswer::of(block, counter))
+        HttpAnswer::json(&AffordancesAnswer::of(block, counter))
     })
     .await
 }
@@ -231,12 +232,12 @@ impl AffordancesBody {
         self.limit.unwrap_or(LIMIT_DEFAULT)
     }
 
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> IndexRequest {
         let highest = match self.detail {
-            Highest::Standard => Detail::Standard,
-            Highest::Minimal => Detail::Minimal,
+            Highest::Standard => DetailLevel::Standard,
+            Highest::Minimal => DetailLevel::Minimal,
         };
-        Wish { budget: self.token_budget, highest, wayfinding: Wayfinding::Rest }
+        IndexRequest { budget: self.token_budget, highest, wayfinding: NavigationHints::Rest }
     }
 }
 
@@ -270,7 +271,7 @@ struct Shown {
 }
 
 impl Shown {
-    async fn collect(kernel: &Kernel, who: &Credential, body: &AffordancesBody) -> Result<Self, Refusal> {
+    async fn collect(kernel: &Kernel, who: &CallerCredential, body: &AffordancesBody) -> Result<Self, Refusal> {
         let caller = kernel.recognise(who.actor()).await?;
         let mut pinned = Vec::with_capacity(body.tools.len());
         for pin in &body.tools {
@@ -307,13 +308,13 @@ impl Shown {
 }
 
 /// The version that a call without one reaches with this token, if there is one.
-fn called_version(kernel: &Kernel, caller: &Principal, tool: &Tool) -> Option<Arc<ToolVersion>> {
+fn called_version(kernel: &Kernel, caller: &Principal, tool: &RegisteredTool) -> Option<Arc<ToolVersion>> {
     tool.latest_of(kernel.clock().now(), |version| caller.may_call(&tool.id, version)).cloned()
 }
 
 /// The version that the caller is shown: the one it would call. One that it cannot call is for those only who look at what they
 /// do not call themselves.
-fn shown_version(kernel: &Kernel, caller: &Principal, listed: Listed) -> Option<Arc<ToolVersion>> {
+fn shown_version(kernel: &Kernel, caller: &Principal, listed: ListingEntry) -> Option<Arc<ToolVersion>> {
     called_version(kernel, caller, &listed.tool)
         .or_else(|| Some(listed.current).filter(|current| !caller.names(&current.id)))
 }
@@ -323,7 +324,7 @@ fn shown_version(kernel: &Kernel, caller: &Principal, listed: Listed) -> Option<
 /// When the number alone says that no index of them fits, none is listed.
 async fn every_tool(
     kernel: &Kernel,
-    who: &Credential,
+    who: &CallerCredential,
     caller: &Principal,
     budget: usize,
 ) -> Result<(Vec<Arc<ToolVersion>>, usize), Refusal> {

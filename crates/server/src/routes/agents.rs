@@ -12,62 +12,65 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
-use crate::problem::Refused;
+use crate::incoming_request::IncomingRequest;
+use crate::problem::RefusalResponse;
 
 /// Most agents in one request.
 const AGENTS_MAX: usize = 1000;
 
-pub(super) const AGENT_ID: Parameter = Parameter {
-    place: Place::Path,
+pub(super) const AGENT_ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "agent_id",
     about: "the agent's DID or name",
     schema: SchemaGenerator::subschema_for::<Subject>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/agents",
         id: "listAgents",
         tag: "access",
         summary: "List the agents that were introduced to a tenant",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the agents")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Agents>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Agents>),
         codes: &[ErrorCode::E3004],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Put,
+    RouteOperation {
+        verb: RouteMethod::Put,
         path: "/v1/agents",
         id: "putAgents",
         tag: "access",
         summary: "Introduce agents, with their DID documents if they have some",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<AgentsBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<AgentsBody>),
         good: &[(200, "these agents")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Agents>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Agents>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, put),
     },
-    Operation {
-        verb: Verb::Delete,
+    RouteOperation {
+        verb: RouteMethod::Delete,
         path: "/v1/agents/{agent_id}",
         id: "removeAgent",
         tag: "access",
         summary: "Forget an agent: its tokens are refused from now on, unless its DID certifies itself",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[AGENT_ID, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "it is forgotten")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<RemovedAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<RemovedAnswer>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, remove),
     },
@@ -120,15 +123,15 @@ struct RemovedAnswer {
     removed: bool,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     let records = door.kernel().agents(who.actor(), tenant.as_ref()).await?;
-    Answer::json(&Agents { agents: records.into_iter().map(AgentView::of).collect() })
+    HttpAnswer::json(&Agents { agents: records.into_iter().map(AgentView::of).collect() })
 }
 
-async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let AgentsBody { agents } = incoming.json(&door, &who).await?.typed()?;
     if agents.len() > AGENTS_MAX {
@@ -147,12 +150,12 @@ async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         if known.is_empty() {
             kernel.agents(who.actor(), None).await?;
         }
-        Answer::json(&Agents { agents: known })
+        HttpAnswer::json(&Agents { agents: known })
     })
     .await
 }
 
-async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let agent = agent_asked(&mut incoming).await?;
@@ -160,13 +163,13 @@ async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         kernel.forget_agent(who.actor(), tenant.as_ref(), &agent).await?;
-        Answer::json(&RemovedAnswer { removed: true })
+        HttpAnswer::json(&RemovedAnswer { removed: true })
     })
     .await
 }
 
 /// The agent that the path names.
-pub(super) async fn agent_asked(incoming: &mut Incoming) -> Result<Subject, Refused> {
+pub(super) async fn agent_asked(incoming: &mut IncomingRequest) -> Result<Subject, RefusalResponse> {
     let [text] = incoming.path_values().await?;
     Ok(text.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))?)
 }

@@ -14,97 +14,100 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_in, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Records of a page unless more are asked for.
 const PAGE_DEFAULT: usize = 50;
 
-const TOOL: Parameter = filter("tool", "only about this tool");
-const SUBJECT: Parameter = filter("subject", "only of this agent, person or service");
-const TRACE: Parameter = filter("trace_id", "only of this trace");
-const ACTION: Parameter = filter("action", "only of this kind, for example `invocation_finished`");
-const FROM: Parameter = filter("from", "not before this time, `2027-01-15T08:00:00.000Z` or a beginning of it");
-const TO: Parameter = filter("to", "before this time");
-const SCOPE: Parameter = filter(
+const TOOL: RouteParameter = filter("tool", "only about this tool");
+const SUBJECT: RouteParameter = filter("subject", "only of this agent, person or service");
+const TRACE: RouteParameter = filter("trace_id", "only of this trace");
+const ACTION: RouteParameter = filter("action", "only of this kind, for example `invocation_finished`");
+const FROM: RouteParameter = filter("from", "not before this time, `2027-01-15T08:00:00.000Z` or a beginning of it");
+const TO: RouteParameter = filter("to", "before this time");
+const SCOPE: RouteParameter = filter(
     "scope",
     "`instance`: only the log of the instance that answers; `all`: the archive of all instances. Default: the archive, if the \
      store is PostgreSQL",
 );
-const BEFORE: Parameter = filter("before", "`next` of the page before, with the same `scope`");
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
+const BEFORE: RouteParameter = filter("before", "`next` of the page before, with the same `scope`");
+const LIMIT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "limit",
     about: "how many, at most 500; default 50",
     schema: SchemaGenerator::subschema_for::<usize>,
 };
-const ID: Parameter = Parameter {
-    place: Place::Path,
+const ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "the record's id",
     schema: SchemaGenerator::subschema_for::<String>,
 };
 
-const fn filter(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, about, schema: SchemaGenerator::subschema_for::<String> }
+const fn filter(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { place: ParameterPlace::Query, name, about, schema: SchemaGenerator::subschema_for::<String> }
 }
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/audit",
         id: "searchAudit",
         tag: "audit",
         summary: "Search the audit log, newest records first; a question looks at a bounded number of records",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, SCOPE, TOOL, SUBJECT, TRACE, ACTION, FROM, TO, BEFORE, LIMIT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "a page of records; go on with `next` while there is one")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Page>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, search),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/audit/checkpoint",
         id: "auditCheckpoint",
         tag: "audit",
         summary: "The signed tree head over every record so far (C2SP tlog-checkpoint)",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the signed note and the public key")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Head>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Head>),
         codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, checkpoint),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/audit/proof/{id}",
         id: "auditProof",
         tag: "audit",
         summary: "A record with the proof that it is in the log: `gantry audit verify --proof` checks it offline",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the proof")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Value>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Value>),
         codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, proof),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/audit/rotate-key",
         id: "rotateAuditKey",
         tag: "audit",
         summary: "Sign checkpoints with a new key from now on; the log names it in a record that the former key has signed",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the public half of the new key")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Rotated>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Rotated>),
         codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, rotate),
     },
@@ -147,13 +150,13 @@ struct Rotated {
     key: String,
 }
 
-async fn rotate(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn rotate(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&Rotated { key: kernel.rotate_audit_key(who.actor()).await? }) }).await
+    door.settle(async move { HttpAnswer::json(&Rotated { key: kernel.rotate_audit_key(who.actor()).await? }) }).await
 }
 
-async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn search(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let query = incoming
         .query(&["tenant", "scope", "tool", "subject", "trace_id", "action", "from", "to", "before", "limit"])?;
@@ -176,17 +179,17 @@ async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
         AuditNext::Number(number) => Next::Number(number),
         AuditNext::Place(place) => Next::Place(place.to_string()),
     });
-    Answer::json(&Page { records: page.records, next })
+    HttpAnswer::json(&Page { records: page.records, next })
 }
 
-async fn checkpoint(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn checkpoint(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let head = door.kernel().audit_checkpoint(who.actor()).await?;
-    Answer::json(&Head { checkpoint: head.note, key: head.key })
+    HttpAnswer::json(&Head { checkpoint: head.note, key: head.key })
 }
 
-async fn proof(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn proof(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let [id] = incoming.path_values().await?;
-    Answer::json(&door.kernel().audit_proof(who.actor(), &id).await?.document)
+    HttpAnswer::json(&door.kernel().audit_proof(who.actor(), &id).await?.document)
 }

@@ -12,25 +12,25 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::invoke::{CODES, invoke_request, run};
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Most calls in one batch.
 const CALLS_MAX: usize = 10;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/v1/tools/invoke/batch",
     id: "invokeBatch",
     tag: "invocation",
     summary: "Call up to ten tools, one after the other, stopping at the first failed critical one",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(SchemaGenerator::subschema_for::<BatchRequest>),
+    asks: RequestBody::Json(SchemaGenerator::subschema_for::<BatchRequest>),
     good: &[(200, "one result per call, in order, whatever became of each")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<BatchAnswer>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<BatchAnswer>),
     codes: CODES,
     mount: |filter| to(filter, batch),
 }];
@@ -76,7 +76,7 @@ struct Calls {
     calls: Vec<Value>,
 }
 
-async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn batch(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let calls = calls(incoming.json(&door, &who).await?.typed()?)?;
     let caller = incoming.caller(&door, &who).await?;
@@ -99,7 +99,7 @@ async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
                 }
             });
         }
-        Answer::json(&BatchAnswer { results })
+        HttpAnswer::json(&BatchAnswer { results })
     })
     .await
 }

@@ -14,98 +14,101 @@ use kernel::ports::clock::UnixMillis;
 use kernel::ports::shared_state::{
     BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition,
 };
-use kernel::resilience::Move;
+use kernel::resilience::ManualMove;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_in, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Breakers on a page unless more are asked for.
 const PAGE_DEFAULT: usize = 100;
 /// Longest that a breaker is opened for by hand, in seconds: thirty days.
 const OPEN_SECONDS_MAX: u64 = 30 * 86_400;
 
-const BREAKER: Parameter = Parameter {
-    place: Place::Path,
+const BREAKER: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "breaker",
     about: "which one: `service`, `service@endpoint` or `tenant/service@endpoint`",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const SERVICE: Parameter = Parameter {
-    place: Place::Query,
+const SERVICE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "service",
     about: "only breakers of this service",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const AFTER: Parameter = Parameter {
-    place: Place::Query,
+const AFTER: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "after",
     about: "those after this breaker: the `next` of the page before",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
+const LIMIT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "limit",
     about: "how many, at most 1000; default 100",
     schema: SchemaGenerator::subschema_for::<usize>,
 };
 
-const OF: Parameter = Parameter {
-    place: Place::Query,
+const OF: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "breaker",
     about: "only of this one; `service` stands for all of its endpoints",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const BEFORE: Parameter = Parameter {
-    place: Place::Query,
+const BEFORE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "before",
     about: "those before this place: the `next` of the page before",
     schema: SchemaGenerator::subschema_for::<String>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/breakers",
         id: "listBreakers",
         tag: "operations",
         summary: "How the breakers of services stand",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, SERVICE, AFTER, LIMIT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the breakers that were used, in the order of their names")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<BreakerPage>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<BreakerPage>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/breakers/history",
         id: "listBreakerTransitions",
         tag: "operations",
         summary: "What became of breakers, the newest first",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, OF, BEFORE, LIMIT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "changes of state, as far back as `[resilience] history_days`")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<HistoryPage>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<HistoryPage>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, history),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/breakers/{breaker}/move",
         id: "moveBreaker",
         tag: "operations",
         summary: "Open, close or reset a breaker by hand",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[BREAKER],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<MoveBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<MoveBody>),
         good: &[(200, "the breaker as it is now")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<BreakerView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<BreakerView>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -267,7 +270,7 @@ fn instant(millis: u64) -> String {
     UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "service", "after", "limit"])?;
@@ -283,10 +286,10 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         Some(shared) => shared.health().await.trouble.is_none(),
         None => true,
     };
-    Answer::json(&BreakerPage { breakers: reports.iter().map(BreakerView::of).collect(), current, next })
+    HttpAnswer::json(&BreakerPage { breakers: reports.iter().map(BreakerView::of).collect(), current, next })
 }
 
-async fn history(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn history(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "breaker", "before", "limit"])?;
@@ -304,10 +307,10 @@ async fn history(door: Arc<Door>, incoming: Incoming) -> Handled {
         breaker: key.to_string(),
         change: TransitionView::of(change),
     };
-    Answer::json(&HistoryPage { transitions: kept.iter().map(view).collect(), next })
+    HttpAnswer::json(&HistoryPage { transitions: kept.iter().map(view).collect(), next })
 }
 
-async fn shift(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn shift(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let MoveBody { to, seconds } = incoming.json(&door, &who).await?.typed()?;
     door.kernel().recognise(who.actor()).await?;
@@ -317,7 +320,7 @@ async fn shift(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         let report = kernel.move_breaker(who.actor(), &key, by_hand).await?;
-        Answer::json(&BreakerView::of(&report))
+        HttpAnswer::json(&BreakerView::of(&report))
     })
     .await
 }
@@ -328,20 +331,20 @@ fn breaker(name: &str) -> Result<BreakerKey, Refusal> {
     })
 }
 
-fn by_hand(to: MoveTo, seconds: Option<u64>) -> Result<Move, Refusal> {
+fn by_hand(to: MoveTo, seconds: Option<u64>) -> Result<ManualMove, Refusal> {
     match (to, seconds) {
         (MoveTo::Open, Some(seconds)) if (1..=OPEN_SECONDS_MAX).contains(&seconds) => {
-            Ok(Move::Open { for_ms: Some(seconds.saturating_mul(1000)) })
+            Ok(ManualMove::Open { for_ms: Some(seconds.saturating_mul(1000)) })
         }
         (MoveTo::Open, Some(_)) => {
             Err(Refusal::new(ErrorCode::E3004, format!("`seconds` must be from 1 to {OPEN_SECONDS_MAX}")))
         }
         (_, Some(_)) => Err(Refusal::new(ErrorCode::E3004, "`seconds` goes with `open` only").hint("leave it out")),
-        (MoveTo::Open, None) => Ok(Move::ForceOpen),
-        (MoveTo::HalfOpen, None) => Ok(Move::HalfOpen),
-        (MoveTo::Closed, None) => Ok(Move::Close),
-        (MoveTo::Reset, None) => Ok(Move::Reset),
-        (MoveTo::Disabled, None) => Ok(Move::Disable),
-        (MoveTo::MetricsOnly, None) => Ok(Move::MetricsOnly),
+        (MoveTo::Open, None) => Ok(ManualMove::ForceOpen),
+        (MoveTo::HalfOpen, None) => Ok(ManualMove::HalfOpen),
+        (MoveTo::Closed, None) => Ok(ManualMove::Close),
+        (MoveTo::Reset, None) => Ok(ManualMove::Reset),
+        (MoveTo::Disabled, None) => Ok(ManualMove::Disable),
+        (MoveTo::MetricsOnly, None) => Ok(ManualMove::MetricsOnly),
     }
 }

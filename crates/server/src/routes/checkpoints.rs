@@ -17,36 +17,39 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, invoke, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    invoke, tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 /// Checkpoints that are listed unless more are asked for.
 const LIMIT_DEFAULT: usize = 50;
 
-const ID: Parameter = Parameter {
-    place: Place::Path,
+const ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "the invocation",
     schema: SchemaGenerator::subschema_for::<InvocationId>,
 };
-const CHECKPOINT: Parameter = Parameter {
-    place: Place::Path,
+const CHECKPOINT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "checkpoint",
     about: "the checkpoint",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
+const LIMIT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "limit",
     about: "how many, at most 256; default 50",
     schema: SchemaGenerator::subschema_for::<usize>,
 };
-const AFTER: Parameter = Parameter {
-    place: Place::Query,
+const AFTER: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "after",
     about: "`next` of the former page",
     schema: SchemaGenerator::subschema_for::<String>,
@@ -64,61 +67,61 @@ const CODES: &[ErrorCode] = &[
     ErrorCode::E3908,
 ];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         parameters: &[ID, LIMIT, AFTER, TENANT],
         good: &[(200, "those there are, the newest first; none for an invocation that is not known")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Page>),
         ..about(
-            Verb::Get,
+            RouteMethod::Get,
             "/v1/invocations/{id}/checkpoints",
             "listCheckpoints",
             "List what was kept of a call's state",
             |filter| to(filter, list),
         )
     },
-    Operation {
-        asks: Asks::Json(SchemaGenerator::subschema_for::<NameBody>),
+    RouteOperation {
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<NameBody>),
         good: &[(201, "the new checkpoint")],
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/invocations/{id}/checkpoints",
             "nameCheckpoint",
             "Keep the newest state of a call under a name, until it is deleted",
             |filter| to(filter, name),
         )
     },
-    Operation {
+    RouteOperation {
         parameters: &[ID, CHECKPOINT, TENANT],
         good: &[(200, "it is gone")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Deleted>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Deleted>),
         ..about(
-            Verb::Delete,
+            RouteMethod::Delete,
             "/v1/invocations/{id}/checkpoints/{checkpoint}",
             "deleteCheckpoint",
             "Delete a checkpoint",
             |filter| to(filter, delete),
         )
     },
-    Operation {
-        asks: Asks::Json(SchemaGenerator::subschema_for::<RollbackBody>),
+    RouteOperation {
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<RollbackBody>),
         good: &[(200, "the checkpoint, from which the call goes on when it is resumed")],
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/invocations/{id}/rollback",
             "rollBackInvocation",
             "Make an earlier checkpoint the newest of a call; later ones stay",
             |filter| to(filter, roll_back),
         )
     },
-    Operation {
+    RouteOperation {
         parameters: &[ID],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<ResumeBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<ResumeBody>),
         good: &[(200, "the call ran to its end")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<InvokeResponse>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<InvokeResponse>),
         codes: invoke::CODES,
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/tools/resume/{id}",
             "resumeInvocation",
             "Call the tool of an earlier call again, from where that one had come to",
@@ -128,23 +131,23 @@ pub(super) static OPERATIONS: &[Operation] = &[
 ];
 
 const fn about(
-    verb: Verb,
+    verb: RouteMethod,
     path: &'static str,
     id: &'static str,
     summary: &'static str,
     mount: fn(MethodFilter) -> MethodRouter<Arc<Door>>,
-) -> Operation {
-    Operation {
+) -> RouteOperation {
+    RouteOperation {
         verb,
         path,
         id,
         tag: "checkpoints",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the checkpoint")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<CheckpointView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<CheckpointView>),
         codes: CODES,
         mount,
     }
@@ -227,7 +230,7 @@ struct ResumeBody {
     execution_options: ExecutionOptions,
 }
 
-async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "limit", "after"])?;
@@ -238,13 +241,13 @@ async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let tenant = tenant.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?;
     let invocation = invocation_asked(&mut incoming).await?;
     let page = door.kernel().checkpoints(who.actor(), tenant.as_ref(), invocation, ListPage { after, limit }).await?;
-    Answer::json(&Page {
+    HttpAnswer::json(&Page {
         checkpoints: page.checkpoints.iter().map(CheckpointView::of_listed).collect(),
         next: page.next.map(|next| next.to_string()),
     })
 }
 
-async fn name(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn name(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
@@ -254,12 +257,12 @@ async fn name(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         let head = kernel.name_checkpoint(who.actor(), tenant.as_ref(), invocation, &label).await?;
-        Answer::json_with(http::StatusCode::CREATED, &CheckpointView::of(&head))
+        HttpAnswer::json_with(http::StatusCode::CREATED, &CheckpointView::of(&head))
     })
     .await
 }
 
-async fn delete(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn delete(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
@@ -268,12 +271,12 @@ async fn delete(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         kernel.delete_checkpoint(who.actor(), tenant.as_ref(), invocation, &checkpoint).await?;
-        Answer::json(&Deleted { deleted: true })
+        HttpAnswer::json(&Deleted { deleted: true })
     })
     .await
 }
 
-async fn roll_back(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn roll_back(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
@@ -283,12 +286,12 @@ async fn roll_back(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         let head = kernel.roll_back(who.actor(), tenant.as_ref(), invocation, &checkpoint_id).await?;
-        Answer::json(&CheckpointView::of(&head))
+        HttpAnswer::json(&CheckpointView::of(&head))
     })
     .await
 }
 
-async fn resume(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn resume(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
@@ -327,17 +330,17 @@ async fn resume(door: Arc<Door>, mut incoming: Incoming) -> Handled {
             }),
             execution_mode: None,
         };
-        Answer::json(&Box::pin(invoke::run(&kernel, &who, request)).await?)
+        HttpAnswer::json(&Box::pin(invoke::run(&kernel, &who, request)).await?)
     })
     .await
 }
 
-async fn invocation_asked(incoming: &mut Incoming) -> Result<InvocationId, Refused> {
+async fn invocation_asked(incoming: &mut IncomingRequest) -> Result<InvocationId, RefusalResponse> {
     let [id] = incoming.path_values().await?;
     read_invocation(&id)
 }
 
-fn read_invocation(id: &str) -> Result<InvocationId, Refused> {
+fn read_invocation(id: &str) -> Result<InvocationId, RefusalResponse> {
     Ok(id.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))?)
 }
 

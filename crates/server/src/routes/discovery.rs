@@ -10,48 +10,48 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use super::agents::{AGENT_ID, agent_asked};
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 use crate::visibility_view::{AvailableTool, EnabledTool, TenantToolView, UnavailableTool};
 
-const TENANT_ID: Parameter = Parameter {
-    place: Place::Path,
+const TENANT_ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "tenant_id",
     about: "the tenant",
     schema: SchemaGenerator::subschema_for::<TenantId>,
 };
 
-const TOOL_ID: Parameter = Parameter {
-    place: Place::Path,
+const TOOL_ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "tool_id",
     about: "`namespace.tool_id`, `tool_id`, or an alias",
     schema: SchemaGenerator::subschema_for::<String>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         parameters: &[TENANT_ID],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<TenantTools>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<TenantTools>),
         mount: |filter| to(filter, of_tenant),
         ..look("/v1/tenants/{tenant_id}/tools", "listTenantTools", "What a tenant has")
     },
-    Operation {
+    RouteOperation {
         parameters: &[TENANT_ID, TOOL_ID],
         good: &[(200, "the tool, whether the caller may use it or not")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<TenantToolView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<TenantToolView>),
         codes: &[ErrorCode::E3004, ErrorCode::E3101],
         mount: |filter| to(filter, one_of_tenant),
         ..look("/v1/tenants/{tenant_id}/tools/{tool_id}", "getTenantTool", "One tool that a tenant has, by its name")
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<AgentTools>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<AgentTools>),
         mount: |filter| to(filter, of_agent),
         ..look("/v1/agents/{agent_id}/tools", "listAgentTools", "What an agent may use, as far as activations decide")
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<UnavailableTools>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<UnavailableTools>),
         mount: |filter| to(filter, unavailable),
         ..look(
             "/v1/agents/{agent_id}/tools/unavailable",
@@ -61,18 +61,18 @@ pub(super) static OPERATIONS: &[Operation] = &[
     },
 ];
 
-const fn look(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
-    Operation {
-        verb: Verb::Get,
+const fn look(path: &'static str, id: &'static str, summary: &'static str) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Get,
         path,
         id,
         tag: "discovery",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[AGENT_ID],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the tools, in the order of their ids")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<AgentTools>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<AgentTools>),
         codes: &[ErrorCode::E3004],
         mount: |filter| to(filter, of_agent),
     }
@@ -96,43 +96,43 @@ struct UnavailableTools {
     tools: Vec<UnavailableTool>,
 }
 
-async fn of_tenant(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn of_tenant(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [text] = incoming.path_values().await?;
     incoming.query(&[])?;
     let tenant_id = tenant(&text)?;
     let tools = door.kernel().tenant_tools(who.actor(), &tenant_id).await?;
-    Answer::json(&TenantTools { tenant_id, tools: tools.iter().map(AvailableTool::of).collect() })
+    HttpAnswer::json(&TenantTools { tenant_id, tools: tools.iter().map(AvailableTool::of).collect() })
 }
 
-async fn one_of_tenant(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn one_of_tenant(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [tenant_id, tool_id] = incoming.path_values().await?;
     incoming.query(&[])?;
     let tool = door.kernel().tenant_tool(who.actor(), &tenant(&tenant_id)?, &tool_id).await?;
-    Answer::json(&TenantToolView::of(&tool))
+    HttpAnswer::json(&TenantToolView::of(&tool))
 }
 
 fn tenant(text: &str) -> Result<TenantId, Refusal> {
     text.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))
 }
 
-async fn of_agent(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn of_agent(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let agent_id = agent_asked(&mut incoming).await?;
     incoming.query(&[])?;
     let tools = door.kernel().agent_tools(who.actor(), &agent_id).await?;
-    Answer::json(&AgentTools { agent_id, tools: tools.iter().map(EnabledTool::of).collect() })
+    HttpAnswer::json(&AgentTools { agent_id, tools: tools.iter().map(EnabledTool::of).collect() })
 }
 
-async fn unavailable(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn unavailable(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let agent_id = agent_asked(&mut incoming).await?;
     incoming.query(&[])?;
     let tools = door.kernel().unavailable_tools(who.actor(), &agent_id).await?;
-    Answer::json(&UnavailableTools { agent_id, tools: tools.iter().map(UnavailableTool::of).collect() })
+    HttpAnswer::json(&UnavailableTools { agent_id, tools: tools.iter().map(UnavailableTool::of).collect() })
 }

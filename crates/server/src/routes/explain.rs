@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use contract::cost::{Confidence, Estimate};
+use contract::cost::{CostEstimate, EstimateConfidence};
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, RefusalReason};
 use contract::money::{Amount, Currency};
-use kernel::Explanation;
+use kernel::CallExplanation;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::invoke::{arrival, invoke_request};
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/v1/tools/explain",
     id: "explainCall",
     tag: "invocation",
     summary: "Say whether a call would be allowed, and which policies decide; nothing is run",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
+    asks: RequestBody::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
     good: &[(200, "the explanation, also of a call that would be refused")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<ExplainAnswer>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ExplainAnswer>),
     codes: &[],
     mount: |filter| to(filter, explain),
 }];
@@ -66,11 +66,11 @@ struct EstimateView {
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated_tokens: Option<u64>,
     estimated_latency_ms: u64,
-    confidence: Confidence,
+    confidence: EstimateConfidence,
 }
 
 impl EstimateView {
-    fn of(estimate: Estimate) -> Self {
+    fn of(estimate: CostEstimate) -> Self {
         Self {
             estimated_cost: estimate.cost.amount,
             currency: estimate.cost.currency,
@@ -81,7 +81,7 @@ impl EstimateView {
     }
 }
 
-async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn explain(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
@@ -93,14 +93,14 @@ async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
             None => Box::pin(kernel.explain(arrival)).await?,
             Some(jobs) => Box::pin(jobs.explain(arrival)).await?,
         };
-        Answer::json(&ExplainAnswer::of(explanation))
+        HttpAnswer::json(&ExplainAnswer::of(explanation))
     })
     .await
 }
 
 impl ExplainAnswer {
-    fn of(explanation: Explanation) -> Self {
-        let Explanation { refusal, mut policies, obligations, estimate } = explanation;
+    fn of(explanation: CallExplanation) -> Self {
+        let CallExplanation { refusal, mut policies, obligations, estimate } = explanation;
         let estimate = estimate.map(EstimateView::of);
         let Some(refusal) = refusal else {
             let (code, message, resolution, details) = (None, None, None, None);

@@ -21,10 +21,10 @@ use serde::Serialize;
 use telemetry::MetricsFormat;
 use tokio::sync::Mutex;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::{Door, FreeSpace};
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 
 /// How long a dependency may take to answer a probe.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
@@ -35,23 +35,23 @@ const PROBE_KEEP: Duration = Duration::from_secs(1);
 const LIVE: &str = "/health/live";
 const READY: &str = "/health/ready";
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         mount: |filter| to(filter, live),
         ..probe(LIVE, "isLive", "Does the process answer?", &[(200, "it does")])
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, ready),
         ..probe(READY, "isReady", "Should it get calls?", &[(200, "it should"), (503, "it should not")])
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Health>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Health>),
         mount: |filter| to(filter, detail),
         ..probe("/health", "getHealth", "How is each dependency?", &[(200, "all are well"), (503, "one is not")])
     },
-    Operation {
-        access: Access::Configured,
-        gives: Gives::Plain(METRICS_TYPE),
+    RouteOperation {
+        access: RouteAccess::Configured,
+        gives: ResponseBody::Plain(METRICS_TYPE),
         mount: |filter| to(filter, metrics),
         ..probe("/metrics", "getMetrics", "Metrics for Prometheus", &[(200, "the metrics")])
     },
@@ -65,18 +65,18 @@ const fn probe(
     id: &'static str,
     summary: &'static str,
     good: &'static [(u16, &'static str)],
-) -> Operation {
-    Operation {
-        verb: Verb::Get,
+) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Get,
         path,
         id,
         tag: "operations",
         summary,
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good,
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Word>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Word>),
         codes: &[],
         mount: |filter| to(filter, live),
     }
@@ -129,20 +129,20 @@ pub(super) fn is_probe(path: &str) -> bool {
     [LIVE, READY].contains(&path)
 }
 
-async fn live(_: Arc<Door>, _: Incoming) -> Handled {
-    Answer::json(&Word { status: "live" })
+async fn live(_: Arc<Door>, _: IncomingRequest) -> Handled {
+    HttpAnswer::json(&Word { status: "live" })
 }
 
-async fn ready(door: Arc<Door>, _: Incoming) -> Handled {
+async fn ready(door: Arc<Door>, _: IncomingRequest) -> Handled {
     let (status, word) = match (door.is_draining(), all_well(&checks(&door).await)) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, true) => (StatusCode::OK, "ready"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     };
-    Answer::json_with(status, &Word { status: word })
+    HttpAnswer::json_with(status, &Word { status: word })
 }
 
-async fn detail(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn detail(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     // A probe needs none, so one that cannot be read is none.
     let shown = incoming.parts.headers.contains_key(http::header::AUTHORIZATION);
     let credential = incoming.credential().ok().filter(|_| shown);
@@ -166,14 +166,14 @@ async fn detail(door: Arc<Door>, incoming: Incoming) -> Handled {
     let tools = sees_all.then(|| snapshot.tool_count());
     let versions = sees_all.then(|| snapshot.version_count());
     let timestamp = door.kernel().clock().now().to_string();
-    Answer::json_with(
+    HttpAnswer::json_with(
         status,
         &Health { healthy, degraded, version: env!("CARGO_PKG_VERSION"), checks, tools, versions, timestamp },
     )
 }
 
 /// Each MCP server of the caller's tenant, if the caller may see them. (OPS-009, OPS-010)
-async fn servers(door: &Door, caller: &Caller, credential: &Credential) -> Vec<(String, Check)> {
+async fn servers(door: &Door, caller: &Caller, credential: &CallerCredential) -> Vec<(String, Check)> {
     // Asked first, because a look that is refused would be recorded, each time somebody probes.
     let Some(desk) = door.servers().filter(|_| caller.may(Action::SeeServers)) else { return Vec::new() };
     let Ok(reports) = desk.servers(credential.actor(), None).await else { return Vec::new() };
@@ -192,14 +192,14 @@ fn server(status: &serde_json::Value) -> Check {
     }
 }
 
-async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn metrics(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     if !door.metrics_are_public(&incoming.parts.headers) {
         door.kernel().may_see_metrics(incoming.credential()?.actor()).await?;
     }
     let held = door.mcp_state().await.text() + &queue_depth(&door).await + &crate::places_text::of(&door);
     let accept = incoming.parts.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::asked(accept);
-    Ok(Answer::plain(format.media_type(), format.page(door.metrics().render() + &held)))
+    Ok(HttpAnswer::plain(format.media_type(), format.page(door.metrics().render() + &held)))
 }
 
 async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
@@ -237,9 +237,9 @@ fn all_well(checks: &BTreeMap<&'static str, Check>) -> bool {
 
 /// Remembers for a moment what the dependencies have said. The lock makes simultaneous probes wait for one answer.
 #[derive(Debug, Default)]
-pub(crate) struct Probe(Mutex<Option<(Duration, BTreeMap<&'static str, Check>)>>);
+pub(crate) struct HealthProbe(Mutex<Option<(Duration, BTreeMap<&'static str, Check>)>>);
 
-impl Probe {
+impl HealthProbe {
     async fn asked(&self, door: &Door) -> BTreeMap<&'static str, Check> {
         let mut last = self.0.lock().await;
         let now = door.kernel().clock().monotonic();

@@ -9,41 +9,41 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use http::HeaderMap;
-use kernel::inbound_jobs::{Arrived, CallbackTaken, InboundJobs, not_genuine};
+use kernel::inbound_jobs::{CallbackTaken, InboundJobs, InboundResult, not_genuine};
 use kernel::webhooks::SIGNATURE_HEADER;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
-use crate::problem::Refused;
+use crate::incoming_request::IncomingRequest;
+use crate::problem::RefusalResponse;
 
 /// Where QStash puts its proof, and the id that stays the same when it sends again.
 const QSTASH_SIGNATURE: &str = "upstash-signature";
 const QSTASH_MESSAGE_ID: &str = "upstash-message-id";
 
-const TYPE: Parameter = Parameter {
-    place: Place::Path,
+const TYPE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "type",
     about: "`generate_embedding`, `execute_workflow` or `send_notification`",
     schema: SchemaGenerator::subschema_for::<String>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/jobs/{type}",
         id: "takeJob",
         tag: "jobs",
         summary: "Take a job of another queue, proven by its `Upstash-Signature`",
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[TYPE],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         good: &[(200, "it is kept and will be done; or it was before")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Taken>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3003,
@@ -56,17 +56,17 @@ pub(super) static OPERATIONS: &[Operation] = &[
         ],
         mount: |filter| to(filter, take),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/workflows/callback",
         id: "workflowCallback",
         tag: "jobs",
         summary: "Hear from a workflow that it has ended, proven by its `Gantry-Signature`",
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         good: &[(200, "the run has ended with it; or it had before, and nothing was changed")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Taken>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3003,
@@ -89,7 +89,7 @@ struct Taken {
     duplicate: bool,
 }
 
-async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn take(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let jobs = jobs(&door)?;
     let signature = header(&incoming.parts.headers, QSTASH_SIGNATURE)?.ok_or_else(unproven)?;
     let message_id = header(&incoming.parts.headers, QSTASH_MESSAGE_ID)?;
@@ -100,12 +100,12 @@ async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     door.settle(async move {
         let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await.map_err(forged)?;
-        Answer::json(&Taken { success: true, duplicate: arrived == Arrived::Again })
+        HttpAnswer::json(&Taken { success: true, duplicate: arrived == InboundResult::Again })
     })
     .await
 }
 
-async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn callback(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let jobs = jobs(&door)?;
     let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
     let forged = counted(&door, &incoming);
@@ -124,23 +124,23 @@ async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
                 false
             }
         };
-        Answer::json(&Taken { success: true, duplicate })
+        HttpAnswer::json(&Taken { success: true, duplicate })
     })
     .await
 }
 
 /// What a refusal becomes: one for a signature that does not hold counts against whoever has sent it, and nothing more is read
 /// of the connection.
-fn counted(door: &Door, incoming: &Incoming) -> impl Fn(Refusal) -> Refused + Send + Sync + use<> {
+fn counted(door: &Door, incoming: &IncomingRequest) -> impl Fn(Refusal) -> RefusalResponse + Send + Sync + use<> {
     let (kernel, source) = (door.shared_kernel(), incoming.source());
     move |refusal| match refusal.code {
-        ErrorCode::E3202 => Refused::from(kernel.unproven(source, refusal)).and_hang_up(),
+        ErrorCode::E3202 => RefusalResponse::from(kernel.unproven(source, refusal)).and_hang_up(),
         _ => refusal.into(),
     }
 }
 
 /// A header that may stand once; two are two answers to "who is it?".
-fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refused> {
+fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, RefusalResponse> {
     let mut found = headers.get_all(name).iter();
     let first = found.next().map(|value| value.to_str().map(str::to_owned));
     match (first, found.next()) {
@@ -150,11 +150,11 @@ fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refused> {
     }
 }
 
-fn unproven() -> Refused {
-    Refused::from(not_genuine()).and_hang_up()
+fn unproven() -> RefusalResponse {
+    RefusalResponse::from(not_genuine()).and_hang_up()
 }
 
-fn jobs(door: &Door) -> Result<Arc<InboundJobs>, Refused> {
+fn jobs(door: &Door) -> Result<Arc<InboundJobs>, RefusalResponse> {
     let none = || {
         Refusal::new(ErrorCode::E3010, "this server takes no jobs from other queues")
             .hint("let the operator set `[inbound_jobs] signing_key` and `public_url`")

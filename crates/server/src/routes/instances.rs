@@ -3,27 +3,27 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::crew::{Roll, SeenMember};
+use kernel::membership::{MemberList, SeenMember};
 use kernel::ports::clock::UnixMillis;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Get,
     path: "/v1/instances",
     id: "listInstances",
     tag: "operations",
     summary: "Which instances of this installation are there",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Nothing,
+    asks: RequestBody::Nothing,
     good: &[(200, "those that have said so within the last seconds, by name")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<Instances>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Instances>),
     codes: &[ErrorCode::E3001, ErrorCode::E3010],
     mount: |filter| to(filter, list),
 }];
@@ -73,13 +73,13 @@ impl Instance {
     }
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().may_see_instances(who.actor()).await?;
     let crew = door.crew().ok_or_else(|| {
         Refusal::new(ErrorCode::E3010, "this server does not know of others")
             .hint("ask one that `gantry serve` started")
     })?;
-    let Roll { members, is_stale } = crew.roll().await;
-    Answer::json(&Instances { instances: members.into_iter().map(Instance::of).collect(), current: !is_stale })
+    let MemberList { members, is_stale } = crew.roll().await;
+    HttpAnswer::json(&Instances { instances: members.into_iter().map(Instance::of).collect(), current: !is_stale })
 }

@@ -15,80 +15,83 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use http::StatusCode;
-use kernel::jobs::{Accepted, InvocationView, Jobs};
+use kernel::jobs::{AcceptedCall, InvocationView, Jobs};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::JobState;
-use kernel::ports::ledger::{Entry, EntryState};
+use kernel::ports::ledger::{EntryState, LedgerEntry};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::base_url::BaseUrl;
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
-mod watching;
+mod event_stream;
 
-pub(super) const ID: Parameter = Parameter {
-    place: Place::Path,
+pub(super) const ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "the invocation id",
     schema: SchemaGenerator::subschema_for::<InvocationId>,
 };
-const AFTER: Parameter = Parameter {
-    place: Place::Query,
+const AFTER: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "after",
     about: "the number of the last event that was seen; the header `Last-Event-ID` says the same",
     schema: SchemaGenerator::subschema_for::<u64>,
 };
 const CODES: &[ErrorCode] = &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3702];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/invocations/{id}",
         id: "invocationStatus",
         tag: "jobs",
         summary: "Where a call in the background stands, and its result once there is one",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "where it stands")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<InvocationAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<InvocationAnswer>),
         codes: CODES,
         mount: |filter| to(filter, status),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/invocations/{id}/cancel",
         id: "cancelInvocation",
         tag: "jobs",
         summary: "Cancel a call in the background: one that waits never starts, a running tool is told and then ended",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<CancelBody>),
+        asks: RequestBody::JsonIfAny(SchemaGenerator::subschema_for::<CancelBody>),
         good: &[(200, "what became of it; asking twice is asking once")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<CancelAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<CancelAnswer>),
         codes: &[ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, cancel),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/invocations/{id}/events",
         id: "invocationEvents",
         tag: "jobs",
         summary: "What happens to a call in the background, as server-sent events, until it has ended",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT, AFTER],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "events with `id`, `event` and JSON `data`; comments in between say that the stream is alive")],
-        gives: Gives::Plain("text/event-stream"),
+        gives: ResponseBody::Plain("text/event-stream"),
         codes: CODES,
-        mount: |filter| to(filter, watching::events),
+        mount: |filter| to(filter, event_stream::events),
     },
 ];
 
@@ -167,7 +170,7 @@ pub(super) struct CancelAnswer {
 
 impl AcceptedAnswer {
     /// Says where to ask.
-    pub(super) fn of(accepted: &Accepted, base: &BaseUrl) -> Self {
+    pub(super) fn of(accepted: &AcceptedCall, base: &BaseUrl) -> Self {
         let id = accepted.invocation_id;
         Self {
             invocation_id: id,
@@ -182,24 +185,24 @@ impl AcceptedAnswer {
 }
 
 /// 202, with where to ask.
-pub(super) fn accepted(accepted: &Accepted, base: &BaseUrl) -> Handled {
-    Answer::json_with(StatusCode::ACCEPTED, &AcceptedAnswer::of(accepted, base))
+pub(super) fn accepted(accepted: &AcceptedCall, base: &BaseUrl) -> Handled {
+    HttpAnswer::json_with(StatusCode::ACCEPTED, &AcceptedAnswer::of(accepted, base))
 }
 
-async fn status(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn status(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
-    Answer::json(&stand(&door, &who, tenant.as_ref(), id).await?)
+    HttpAnswer::json(&stand(&door, &who, tenant.as_ref(), id).await?)
 }
 
 /// Where a call stands.
 pub(super) async fn stand(
     door: &Door,
-    who: &Credential,
+    who: &CallerCredential,
     tenant: Option<&TenantId>,
     id: InvocationId,
-) -> Result<InvocationAnswer, Refused> {
+) -> Result<InvocationAnswer, RefusalResponse> {
     let found = keeper(door, who).await?.status(who.actor(), tenant, id).await;
     let view = match found {
         Ok(view) => view,
@@ -216,7 +219,7 @@ pub(super) async fn stand(
     Ok(answer)
 }
 
-async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn cancel(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
@@ -224,17 +227,17 @@ async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         None => CancelBody::default(),
         Some(mut body) => typed(body.value.take(), "", || body.again())?,
     };
-    Answer::json(&cancelled(&door, &who, tenant, id, body.reason).await?)
+    HttpAnswer::json(&cancelled(&door, &who, tenant, id, body.reason).await?)
 }
 
 /// Cancels a call, and says what became of it.
 pub(super) async fn cancelled(
     door: &Door,
-    who: &Credential,
+    who: &CallerCredential,
     tenant: Option<TenantId>,
     id: InvocationId,
     reason: Option<String>,
-) -> Result<CancelAnswer, Refused> {
+) -> Result<CancelAnswer, RefusalResponse> {
     let (jobs, who) = (Arc::clone(keeper(door, who).await?), who.clone());
     door.settle(async move {
         let state = jobs.cancel(who.actor(), tenant.as_ref(), id, reason.as_deref()).await?;
@@ -249,7 +252,7 @@ pub(super) async fn cancelled(
 }
 
 /// Who keeps jobs, if this server does. That it does not is told to those who may know.
-pub(super) async fn keeper<'d>(door: &'d Door, who: &Credential) -> Result<&'d Arc<Jobs>, Refused> {
+pub(super) async fn keeper<'d>(door: &'d Door, who: &CallerCredential) -> Result<&'d Arc<Jobs>, RefusalResponse> {
     if let Some(jobs) = door.jobs() {
         return Ok(jobs);
     }
@@ -258,14 +261,14 @@ pub(super) async fn keeper<'d>(door: &'d Door, who: &Credential) -> Result<&'d A
 }
 
 /// An id that is none names no job.
-pub(super) async fn id_in_path(incoming: &mut Incoming) -> Result<InvocationId, Refused> {
+pub(super) async fn id_in_path(incoming: &mut IncomingRequest) -> Result<InvocationId, RefusalResponse> {
     let [id] = incoming.path_values().await?;
     Ok(id.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3702, error.to_string()))?)
 }
 
 /// A call with effects that is no job.
-fn of_the_ledger(entry: &Entry) -> InvocationAnswer {
-    let Entry { intent, state, begun_at, settled_at, outcome, .. } = entry;
+fn of_the_ledger(entry: &LedgerEntry) -> InvocationAnswer {
+    let LedgerEntry { intent, state, begun_at, settled_at, outcome, .. } = entry;
     let part = |path: &str| outcome.as_ref().and_then(|outcome| outcome.pointer(path)).cloned();
     let (status, error) = match *state {
         EntryState::InFlight => (InvocationStatus::Running, None),

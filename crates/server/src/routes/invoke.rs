@@ -8,8 +8,8 @@ use contract::envelope::{DeprecationNotice, ExecutionMode, InvokeRequest, Invoke
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use kernel::jobs::{Called, Jobs};
-use kernel::{Arrival, Kernel};
+use kernel::jobs::{CallOutcome, Jobs};
+use kernel::{IncomingCall, Kernel};
 use policy::Caller;
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
@@ -17,13 +17,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::invocations::AcceptedAnswer;
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::base_url::BaseUrl;
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 /// Everything the six phases of a call can answer.
 pub(super) const CODES: &[ErrorCode] = &[
@@ -72,25 +72,25 @@ const ALIASES: [&str; 3] = ["params", "args", "input"];
 /// Where calls go.
 pub(super) const PATH: &str = "/v1/tools/invoke";
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: PATH,
     id: "invokeTool",
     tag: "invocation",
     summary: "Call a tool",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
+    asks: RequestBody::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
     good: &[
         (200, "the call ran to its end"),
         (202, "the call goes on in the background; `polling_info` says where to ask"),
     ],
-    gives: Gives::Json(answers),
+    gives: ResponseBody::Json(answers),
     codes: CODES,
     mount: |filter| to(filter, invoke),
 }];
 
-pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+pub(super) async fn invoke(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     if !incoming.is_recognised()
         && let Err(refusal) = incoming.recognise(&door, &who).await
@@ -106,9 +106,9 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let preference = Preference::of(&incoming.parts.headers);
     let caller = incoming.caller(&door, &who).await?;
     match performed(&door, (&caller, &who), &incoming.base(), request, preference).await? {
-        CallAnswer::GoesOn(answer) => Answer::json_with(StatusCode::ACCEPTED, &answer),
+        CallAnswer::GoesOn(answer) => HttpAnswer::json_with(StatusCode::ACCEPTED, &answer),
         CallAnswer::Ended(response) => {
-            let answer = Answer::json(&response)?;
+            let answer = HttpAnswer::json(&response)?;
             Ok(match &response.execution_metadata.deprecation {
                 None => answer,
                 Some(notice) => with_notice(answer, notice),
@@ -128,19 +128,19 @@ pub(super) enum CallAnswer {
 /// Runs a call for as long as its caller waits, or submits it.
 pub(super) async fn performed(
     door: &Door,
-    (caller, who): (&Caller, &Credential),
+    (caller, who): (&Caller, &CallerCredential),
     base: &BaseUrl,
     request: InvokeRequest,
     preference: Preference,
-) -> Result<CallAnswer, Refused> {
+) -> Result<CallAnswer, RefusalResponse> {
     let (jobs, kernel, who, base) = (door.jobs().cloned(), door.shared_kernel(), who.clone(), base.clone());
     door.settle_call(caller, async move {
         let response = match jobs {
             None => Box::pin(run(&kernel, &who, request)).await?,
             // Boxed once, so that the futures around it are moved without the room of all phases.
             Some(jobs) => match Box::pin(called(&jobs, &who, request, preference)).await? {
-                Called::Returned(returned) => returned.into_response(),
-                Called::Promoted(accepted) => return Ok(CallAnswer::GoesOn(AcceptedAnswer::of(&accepted, &base))),
+                CallOutcome::Returned(returned) => returned.into_response(),
+                CallOutcome::Promoted(accepted) => return Ok(CallAnswer::GoesOn(AcceptedAnswer::of(&accepted, &base))),
             },
         };
         Ok(CallAnswer::Ended(Box::new(response)))
@@ -185,29 +185,33 @@ impl Preference {
 /// Submits the call, or runs it for as long as its caller waits.
 async fn called(
     jobs: &Arc<Jobs>,
-    who: &Credential,
+    who: &CallerCredential,
     request: InvokeRequest,
     preference: Preference,
-) -> Result<Called, Refused> {
+) -> Result<CallOutcome, RefusalResponse> {
     // A preference gives way to what the request itself says.
     let prefers = preference.background && request.execution_mode != Some(ExecutionMode::Sync);
     if Jobs::wants_background(&request) || prefers {
-        return Ok(Called::Promoted(Box::pin(jobs.submit(arrival(who, request))).await?));
+        return Ok(CallOutcome::Promoted(Box::pin(jobs.submit(arrival(who, request))).await?));
     }
     let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
     Ok(jobs.call(who.actor(), who.trace().clone(), request, patience).await?)
 }
 
 /// Hands one call to the kernel.
-pub(super) async fn run(kernel: &Kernel, who: &Credential, request: InvokeRequest) -> Result<InvokeResponse, Refused> {
-    let arrival = Arrival { cancellation: kernel.ending().child_token(), ..arrival(who, request) };
+pub(super) async fn run(
+    kernel: &Kernel,
+    who: &CallerCredential,
+    request: InvokeRequest,
+) -> Result<InvokeResponse, RefusalResponse> {
+    let arrival = IncomingCall { cancellation: kernel.ending().child_token(), ..arrival(who, request) };
     Ok(kernel.invoke(arrival).await?.into_response())
 }
 
 /// One call as the kernel wants it.
-pub(super) fn arrival(who: &Credential, request: InvokeRequest) -> Arrival<'_> {
+pub(super) fn arrival(who: &CallerCredential, request: InvokeRequest) -> IncomingCall<'_> {
     let (credential, source) = (who.secret(), who.source());
-    Arrival {
+    IncomingCall {
         credential,
         source,
         request,
@@ -252,7 +256,7 @@ fn take_parameters(value: &mut Value) -> Option<Map<String, Value>> {
 }
 
 /// The notice in headers that generic clients understand (RFC 9745, RFC 8594); the body has all of it.
-fn with_notice(answer: Answer, notice: &DeprecationNotice) -> Answer {
+fn with_notice(answer: HttpAnswer, notice: &DeprecationNotice) -> HttpAnswer {
     let since = moment(&notice.deprecated_at).map(|at| format!("@{}", at.as_second()));
     let until = moment(&notice.sunset_at).map(|at| at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
     [("deprecation", since), ("sunset", until)].into_iter().fold(answer, |answer, (name, text)| {

@@ -14,57 +14,60 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::invocations::{ID, accepted, id_in_path, keeper};
-use super::paging::{self, LIMIT};
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::page_limit::{self, LIMIT};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-const STATE: Parameter = Parameter {
-    place: Place::Query,
+const STATE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "state",
     about: "only those: delayed, queued, running, done, failed, dead or cancelled",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const KIND: Parameter = Parameter {
-    place: Place::Query,
+const KIND: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "kind",
     about: "only those, for example tool_call",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const BEFORE: Parameter = Parameter {
-    place: Place::Query,
+const BEFORE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "before",
     about: "the `next` of the page before",
     schema: SchemaGenerator::subschema_for::<u64>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/invocations",
         id: "listInvocations",
         tag: "jobs",
         summary: "List what is done in the background, newest first",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, STATE, KIND, BEFORE, LIMIT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "a page of them")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Page>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/invocations/{id}/retry",
         id: "retryInvocation",
         tag: "jobs",
         summary: "Begin a job that failed, died or was cancelled again, under a new id",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(202, "the new job")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<super::invocations::AcceptedAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<super::invocations::AcceptedAnswer>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3003,
@@ -119,7 +122,7 @@ struct Line {
     completed_at: Option<String>,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let query = incoming.query(&["tenant", "state", "kind", "before", "limit"])?;
     let tenant = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
@@ -130,13 +133,13 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         kind: query.one("kind")?.map(str::to_owned),
     };
     let before = query.number("before", 0..=u64::MAX, u64::MAX)?;
-    let limit = paging::limit(&query)?;
+    let limit = page_limit::limit(&query)?;
     let listing = keeper(&door, &who).await?.list(who.actor(), filter, Some(before), limit).await?;
     let invocations = listing.jobs.into_iter().map(|(status, record)| line(status, record)).collect();
-    Answer::json(&Page { invocations, next: listing.next })
+    HttpAnswer::json(&Page { invocations, next: listing.next })
 }
 
-async fn retry(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn retry(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let base = incoming.base();

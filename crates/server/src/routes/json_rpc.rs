@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::invoke::{CODES, Preference, invoke_request, performed};
-use super::{Access, Asks, Gives, Operation, Verb, invocations, to, tools};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, invocations, to, tools};
+use crate::answer::{Handled, HttpAnswer};
 use crate::body::not_json;
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 /// Most messages of one batch.
 const BATCH_MAX: usize = 10;
@@ -43,20 +43,20 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/rpc",
     id: "jsonRpc",
     tag: "invocation",
     summary: "JSON-RPC 2.0: tool.invoke, tool.list, tool.status, tool.cancel; one message, or a batch of up to ten",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(messages),
+    asks: RequestBody::Json(messages),
     good: &[
         (200, "one answer per message that has an id, in their order; errors carry the envelope in `error.data`"),
         (204, "there were only notifications"),
     ],
-    gives: Gives::Json(answers),
+    gives: ResponseBody::Json(answers),
     codes: CODES,
     mount: |filter| to(filter, rpc),
 }];
@@ -161,43 +161,44 @@ fn answers(generator: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
 }
 
-async fn rpc(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn rpc(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let text = incoming.json_text(&door, &who).await?;
     let caller = incoming.caller(&door, &who).await?;
-    let desk = Desk { preference: Preference::of(&incoming.parts.headers), base: incoming.base(), door, who, caller };
+    let desk =
+        RpcContext { preference: Preference::of(&incoming.parts.headers), base: incoming.base(), door, who, caller };
     let value = match json::read(&text, &desk.door.json_limits()) {
         Ok(value) => value,
-        Err(error) => return Answer::json(&desk.refused(Value::Null, PARSE_ERROR, not_json(&error))),
+        Err(error) => return HttpAnswer::json(&desk.refused(Value::Null, PARSE_ERROR, not_json(&error))),
     };
     let Value::Array(batch) = value else {
         return match desk.answer(value).await {
-            Some(answer) => Answer::json(&answer),
-            None => Ok(Answer::nothing()),
+            Some(answer) => HttpAnswer::json(&answer),
+            None => Ok(HttpAnswer::nothing()),
         };
     };
     if batch.is_empty() || batch.len() > BATCH_MAX {
         let refusal = malformed(format!("the batch has {} messages", batch.len()))
             .hint(format!("send 1 to {BATCH_MAX} messages, and more of them in further batches"));
-        return Answer::json(&desk.refused(Value::Null, INVALID_REQUEST, refusal));
+        return HttpAnswer::json(&desk.refused(Value::Null, INVALID_REQUEST, refusal));
     }
     let mut answers = Vec::with_capacity(batch.len());
     for message in batch {
         answers.extend(desk.answer(message).await);
     }
-    if answers.is_empty() { Ok(Answer::nothing()) } else { Answer::json(&answers) }
+    if answers.is_empty() { Ok(HttpAnswer::nothing()) } else { HttpAnswer::json(&answers) }
 }
 
 /// What answering a message needs.
-struct Desk {
+struct RpcContext {
     door: Arc<Door>,
-    who: Credential,
+    who: CallerCredential,
     caller: Arc<Principal>,
     base: crate::base_url::BaseUrl,
     preference: Preference,
 }
 
-impl Desk {
+impl RpcContext {
     /// The answer to one message; none to a notification.
     async fn answer(&self, message: Value) -> Option<RpcAnswer> {
         let (id, method, params) = match read(message) {
@@ -225,7 +226,7 @@ impl Desk {
     }
 
     /// Does what a message asks for, as the REST twin of its method does.
-    async fn done(&self, method: &str, params: Value) -> Result<Value, Refused> {
+    async fn done(&self, method: &str, params: Value) -> Result<Value, RefusalResponse> {
         let door = &self.door;
         if method == "tool.invoke" {
             let again = params.clone();
@@ -253,7 +254,11 @@ impl Desk {
         }
     }
 
-    async fn listed(&self, who: &Credential, params: ListParams) -> Result<crate::tool_view::ToolList, Refused> {
+    async fn listed(
+        &self,
+        who: &CallerCredential,
+        params: ListParams,
+    ) -> Result<crate::tool_view::ToolList, RefusalResponse> {
         let ListParams { category, capability_query, tags, page, page_size, .. } = params;
         let filter = ListFilter {
             category,
@@ -270,11 +275,11 @@ impl Desk {
     }
 
     /// Whoever says who it is says what its token says.
-    async fn is_about(&self, context: &AgentContext) -> Result<(), Refused> {
+    async fn is_about(&self, context: &AgentContext) -> Result<(), RefusalResponse> {
         Ok(self.door.kernel().agrees_with_token(self.who.actor(), context).await?)
     }
 
-    fn refused(&self, id: impl Into<Option<Value>>, code: i32, refused: impl Into<Refused>) -> RpcAnswer {
+    fn refused(&self, id: impl Into<Option<Value>>, code: i32, refused: impl Into<RefusalResponse>) -> RpcAnswer {
         let body = refused.into().body(self.who.trace_id);
         let message = body.detail.clone();
         let error = RpcError { code, message, data: data_of(&body) };
@@ -330,7 +335,7 @@ fn within(name: &str, given: Option<usize>, most: usize, default: usize) -> Resu
     }
 }
 
-fn written(answer: &impl Serialize) -> Result<Value, Refused> {
+fn written(answer: &impl Serialize) -> Result<Value, RefusalResponse> {
     serde_json::to_value(answer).map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "an answer could not be written as JSON");
         Refusal::new(ErrorCode::E3000, "the answer could not be written").caused_by(error).into()

@@ -11,40 +11,40 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// For how long others may keep the keys. Whoever meets a new `kid` before that fetches them again.
 const KEPT: &str = "public, max-age=300";
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/keys/rotate",
         id: "rotateKeys",
         tag: "tokens",
         summary: "Sign with a new key from now on; tokens of the former keys stay valid until they expire",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the name of the new key")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Rotated>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Rotated>),
         codes: &[ErrorCode::E3001, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, rotate),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/.well-known/jwks.json",
         id: "getKeys",
         tag: "tokens",
         summary: "The public keys that verify tokens, as a JWK set",
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the keys, the newest first")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<KeySet>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<KeySet>),
         codes: &[],
         mount: |filter| to(filter, keys),
     },
@@ -63,13 +63,13 @@ struct KeySet {
     keys: Vec<Value>,
 }
 
-async fn rotate(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn rotate(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&Rotated { kid: kernel.rotate_keys(who.actor()).await? }) }).await
+    door.settle(async move { HttpAnswer::json(&Rotated { kid: kernel.rotate_keys(who.actor()).await? }) }).await
 }
 
-async fn keys(door: Arc<Door>, _: Incoming) -> Handled {
+async fn keys(door: Arc<Door>, _: IncomingRequest) -> Handled {
     let keys = door.kernel().identity().own_keys().iter().map(VerifyingKey::to_jwk).collect();
-    Ok(Answer::json(&KeySet { keys })?.header(CACHE_CONTROL, HeaderValue::from_static(KEPT)))
+    Ok(HttpAnswer::json(&KeySet { keys })?.header(CACHE_CONTROL, HeaderValue::from_static(KEPT)))
 }

@@ -5,58 +5,61 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, ToolId};
-use kernel::ports::ledger::{Entry, EntryFilter, EntryState};
+use kernel::ports::ledger::{EntryFilter, EntryState, LedgerEntry};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::invocations::{ID, id_in_path};
-use super::paging::{self, LIMIT};
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::page_limit::{self, LIMIT};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 use crate::members::typed;
 
-const STATE: Parameter = Parameter {
-    place: Place::Query,
+const STATE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "state",
     about: "only those: in_flight, done, failed_clean or unknown",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const BEFORE: Parameter = Parameter {
-    place: Place::Query,
+const BEFORE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "before",
     about: "only those older than this invocation: the last of the page before",
     schema: SchemaGenerator::subschema_for::<InvocationId>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/ledger",
         id: "listLedger",
         tag: "jobs",
         summary: "List calls with effects, newest first: which run, which are done, which nobody knows the outcome of",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, STATE, BEFORE, LIMIT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "a page of them")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Page>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3206],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/invocations/{id}/resolve",
         id: "resolveInvocation",
         tag: "jobs",
         summary: "Say what became of a call whose outcome nobody could know",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<Verdict>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<Verdict>),
         good: &[(200, "it is settled")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Settled>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Settled>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -124,7 +127,7 @@ struct Settled {
     outcome: Outcome,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let query = incoming.query(&["tenant", "state", "before", "limit"])?;
     let wrong = |error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string());
@@ -133,12 +136,12 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         state: query.word("state", &EntryState::ALL.map(|state| (state.as_str(), state)))?,
         before: query.one("before")?.map(str::parse).transpose().map_err(wrong)?,
     };
-    let limit = paging::limit(&query)?;
+    let limit = page_limit::limit(&query)?;
     let entries = door.kernel().ledger_lines(who.actor(), filter, limit).await?;
-    Answer::json(&Page { calls: entries.into_iter().map(line).collect() })
+    HttpAnswer::json(&Page { calls: entries.into_iter().map(line).collect() })
 }
 
-async fn resolve(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn resolve(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
@@ -162,13 +165,13 @@ async fn resolve(door: Arc<Door>, mut incoming: Incoming) -> Handled {
             Some(jobs) => jobs.resolve(who.actor(), tenant.as_ref(), id, happened).await?,
             None => inner.kernel().resolve_invocation(who.actor(), tenant.as_ref(), id, happened).await?,
         }
-        Answer::json(&Settled { invocation_id: id, outcome })
+        HttpAnswer::json(&Settled { invocation_id: id, outcome })
     })
     .await
 }
 
-fn line(entry: Entry) -> Line {
-    let Entry { intent, state, begun_at, settled_at, outcome, .. } = entry;
+fn line(entry: LedgerEntry) -> Line {
+    let LedgerEntry { intent, state, begun_at, settled_at, outcome, .. } = entry;
     Line {
         invocation_id: intent.invocation,
         tenant: intent.tenant,

@@ -11,15 +11,15 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
-use crate::problem::Refused;
+use crate::incoming_request::{CallerCredential, IncomingRequest};
+use crate::problem::RefusalResponse;
 use crate::tool_view::VersionLine;
 
-const PARAMETERS: &[Parameter] = &[Parameter {
-    place: Place::Path,
+const PARAMETERS: &[RouteParameter] = &[RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "`namespace.tool_id`, `tool_id`, or an alias",
     schema: SchemaGenerator::subschema_for::<String>,
@@ -34,38 +34,38 @@ const CODES: &[ErrorCode] = &[
     ErrorCode::E3803,
 ];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<DeprecateBody>),
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        asks: RequestBody::JsonIfAny(SchemaGenerator::subschema_for::<DeprecateBody>),
         mount: |filter| to(filter, deprecate),
         ..act("/v1/tools/{id}/deprecate", "deprecateTool", "Deprecate: still served, with a notice and an end date")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, |door, incoming| change(door, incoming, LifecycleAction::Sunset)),
         ..act("/v1/tools/{id}/sunset", "sunsetTool", "Sunset now: only exact pins are served")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, |door, incoming| change(door, incoming, LifecycleAction::Restore)),
         ..act("/v1/tools/{id}/restore", "restoreTool", "Make a deprecated or sunset version active again")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, |door, incoming| change(door, incoming, LifecycleAction::Remove)),
         ..act("/v1/tools/{id}/remove", "removeTool", "Remove: not served any more; the history stays readable")
     },
 ];
 
-const fn act(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
-    Operation {
-        verb: Verb::Post,
+const fn act(path: &'static str, id: &'static str, summary: &'static str) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Post,
         path,
         id,
         tag: "lifecycle",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: PARAMETERS,
-        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<VersionBody>),
+        asks: RequestBody::JsonIfAny(SchemaGenerator::subschema_for::<VersionBody>),
         good: &[(200, "the versions as they are now")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<LifecycleChanged>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<LifecycleChanged>),
         codes: CODES,
         mount: |filter| to(filter, deprecate),
     }
@@ -97,7 +97,7 @@ struct LifecycleChanged {
     versions: Vec<VersionLine>,
 }
 
-async fn deprecate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn deprecate(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let body: DeprecateBody = body_or_default(&door, &mut incoming, &who).await?;
     let action = LifecycleAction::Deprecate {
@@ -107,7 +107,7 @@ async fn deprecate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     apply(door, incoming, who, body.version, action).await
 }
 
-async fn change(door: Arc<Door>, mut incoming: Incoming, action: LifecycleAction) -> Handled {
+async fn change(door: Arc<Door>, mut incoming: IncomingRequest, action: LifecycleAction) -> Handled {
     let who = incoming.credential()?;
     let body: VersionBody = body_or_default(&door, &mut incoming, &who).await?;
     apply(door, incoming, who, body.version, action).await
@@ -115,8 +115,8 @@ async fn change(door: Arc<Door>, mut incoming: Incoming, action: LifecycleAction
 
 async fn apply(
     door: Arc<Door>,
-    mut incoming: Incoming,
-    who: Credential,
+    mut incoming: IncomingRequest,
+    who: CallerCredential,
     version: Option<Version>,
     action: LifecycleAction,
 ) -> Handled {
@@ -126,7 +126,7 @@ async fn apply(
         let changed = kernel.change_lifecycle(who.actor(), &id, version.as_ref(), &action).await?;
         let now = kernel.clock().now();
         let tool_id = changed.first().map(|version| version.id.clone());
-        Answer::json(&LifecycleChanged {
+        HttpAnswer::json(&LifecycleChanged {
             tool_id: tool_id
                 .ok_or_else(|| Refusal::new(ErrorCode::E3408, "no version of the tool can be changed that way"))?,
             versions: changed.iter().map(|version| VersionLine::of(version, now)).collect(),
@@ -137,9 +137,9 @@ async fn apply(
 
 async fn body_or_default<T: DeserializeOwned + Default>(
     door: &Door,
-    incoming: &mut Incoming,
-    who: &Credential,
-) -> Result<T, Refused> {
+    incoming: &mut IncomingRequest,
+    who: &CallerCredential,
+) -> Result<T, RefusalResponse> {
     let Some(body) = incoming.json_if_any(door, who).await? else { return Ok(T::default()) };
     Ok(body.typed()?)
 }

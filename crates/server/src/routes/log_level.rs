@@ -6,37 +6,37 @@ use contract::error::{ErrorCode, Refusal};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/admin/log-level",
         id: "getLogLevel",
         tag: "operations",
         summary: "How much the server says in its log",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the level in force")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<LogLevel>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<LogLevel>),
         codes: &[ErrorCode::E3001, ErrorCode::E3010],
         mount: |filter| to(filter, show),
     },
-    Operation {
-        verb: Verb::Put,
+    RouteOperation {
+        verb: RouteMethod::Put,
         path: "/v1/admin/log-level",
         id: "putLogLevel",
         tag: "operations",
         summary: "Change how much the server says in its log, until it ends",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<LogLevel>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<LogLevel>),
         good: &[(200, "in force")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<LogLevel>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<LogLevel>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, change),
     },
@@ -50,14 +50,14 @@ struct LogLevel {
     level: String,
 }
 
-async fn show(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn show(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().may_see_log_level(who.actor()).await?;
     let log = door.log().ok_or_else(not_here)?;
-    Answer::json(&LogLevel { level: log.level() })
+    HttpAnswer::json(&LogLevel { level: log.level() })
 }
 
-async fn change(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn change(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let LogLevel { level } = incoming.json(&door, &who).await?.typed()?;
     let (kernel, log) = (door.shared_kernel(), door.log().cloned());
@@ -67,7 +67,7 @@ async fn change(door: Arc<Door>, mut incoming: Incoming) -> Handled {
             log.set(level).map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))
         };
         kernel.change_log_level(who.actor(), &level, set).await?;
-        Answer::json(&LogLevel { level })
+        HttpAnswer::json(&LogLevel { level })
     })
     .await
 }

@@ -19,19 +19,19 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::Subject;
 use contract::json;
 use kernel::{DelegationRequest, MintedToken};
-use policy::{ArgumentLimit, Budget, NarrowingWish, Role, Scope, ToolGrant};
+use policy::{ArgumentLimit, CallBudget, NarrowingRequest, PermissionScope, Role, ToolGrant};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::rights::{BudgetBody, GrantBody, LimitBody};
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::body::{is_form, not_json};
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
+use crate::incoming_request::{CallerCredential, IncomingRequest};
 use crate::members::typed;
-use crate::problem::{RESOURCE_METADATA, Refused};
+use crate::problem::{RESOURCE_METADATA, RefusalResponse};
 
 /// The one grant that is understood.
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -45,18 +45,18 @@ const SCOPES: &[&str] = &["tool:*", "filesystem:read:*", "filesystem:write:*", "
 /// Longest life of a token.
 const TTL_SECONDS_MAX: u64 = 31_536_000;
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/oauth/token",
         id: "exchangeToken",
         tag: "tokens",
         summary: "Narrow a token and hand it on (RFC 8693 token exchange); the subject token is the credential",
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::FormOrJson(SchemaGenerator::subschema_for::<ExchangeBody>),
+        asks: RequestBody::FormOrJson(SchemaGenerator::subschema_for::<ExchangeBody>),
         good: &[(200, "the narrower token")],
-        gives: Gives::Oauth(SchemaGenerator::subschema_for::<Exchanged>),
+        gives: ResponseBody::Oauth(SchemaGenerator::subschema_for::<Exchanged>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3003,
@@ -70,17 +70,17 @@ pub(super) static OPERATIONS: &[Operation] = &[
         ],
         mount: |filter| to(filter, exchange),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: RESOURCE_METADATA,
         id: "getResourceMetadata",
         tag: "tokens",
         summary: "Where tokens for this server come from, and how they are shown (RFC 9728)",
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the metadata")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<ResourceMetadata>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ResourceMetadata>),
         codes: &[ErrorCode::E3004],
         mount: |filter| to(filter, metadata),
     },
@@ -133,7 +133,7 @@ struct ExchangeBody {
     limits: Vec<ArgumentLimit>,
     #[serde(default)]
     #[schemars(with = "Option<BudgetBody>")]
-    budget: Option<Budget>,
+    budget: Option<CallBudget>,
     /// Among those of the subject token, or `agent`; default `agent`.
     #[serde(default)]
     roles: Option<Vec<Role>>,
@@ -173,11 +173,11 @@ struct ResourceMetadata {
     resource_documentation: String,
 }
 
-async fn exchange(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn exchange(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     exchanged(door, incoming).await.map_err(|refused| refused.in_oauth(word))
 }
 
-async fn exchanged(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn exchanged(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let body = exchange_body(&door, &mut incoming).await?;
     // Most parameters make the token narrower: where nothing reads them, they are refused as unknown ones are.
     incoming.query(&[])?;
@@ -188,7 +188,7 @@ async fn exchanged(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let request = body.into_request(kernel.clock().now().0.div_euclid(1000))?;
     door.settle(async move {
         let minted = kernel.delegate_token(who.actor(), &request).await?;
-        Answer::json(&Exchanged::of(minted, issued_token_type))
+        HttpAnswer::json(&Exchanged::of(minted, issued_token_type))
     })
     .await
 }
@@ -206,7 +206,7 @@ fn word(refusal: &Refusal) -> &'static str {
 
 // ------------------------------------------------------------------------------------------------------ what is asked
 
-async fn exchange_body(door: &Door, incoming: &mut Incoming) -> Result<ExchangeBody, Refused> {
+async fn exchange_body(door: &Door, incoming: &mut IncomingRequest) -> Result<ExchangeBody, RefusalResponse> {
     let form = is_form(&incoming.parts.headers)?;
     let text = incoming.bytes(door, door.config().body_bytes_max.min(BYTES_MAX)).await?;
     let limits = door.json_limits();
@@ -223,14 +223,14 @@ async fn exchange_body(door: &Door, incoming: &mut Incoming) -> Result<ExchangeB
     let grant = value.get("grant_type").and_then(Value::as_str);
     if grant.is_some_and(|grant| grant != TOKEN_EXCHANGE) {
         let refusal = malformed("this `grant_type` is not supported").hint(format!("use `{TOKEN_EXCHANGE}`"));
-        return Err(Refused::from(refusal).in_oauth(|_| "unsupported_grant_type"));
+        return Err(RefusalResponse::from(refusal).in_oauth(|_| "unsupported_grant_type"));
     }
     let again = value.clone();
     Ok(typed(value, "", || again)?)
 }
 
 /// A form as the members of a JSON body. A parameter without a value counts as absent (RFC 6749 §3.2).
-fn form_members(text: &[u8], limits: &json::JsonLimits) -> Result<Map<String, Value>, Refused> {
+fn form_members(text: &[u8], limits: &json::JsonLimits) -> Result<Map<String, Value>, RefusalResponse> {
     let mut members = Map::new();
     for (name, text) in form_urlencoded::parse(text) {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
@@ -256,7 +256,7 @@ fn form_members(text: &[u8], limits: &json::JsonLimits) -> Result<Map<String, Va
 }
 
 /// The subject token. An `authorization` header is not needed, but it must not tell another story.
-fn credential(incoming: &Incoming, subject_token: &str) -> Result<Credential, Refused> {
+fn credential(incoming: &IncomingRequest, subject_token: &str) -> Result<CallerCredential, RefusalResponse> {
     let header = incoming.credential()?;
     let same = header.secret().is_some_and(|shown| shown.0 == subject_token);
     if !header.is_empty() && !same {
@@ -284,7 +284,7 @@ fn token_types(body: &ExchangeBody) -> Result<&'static str, Refusal> {
 }
 
 /// Tokens are made for this server only.
-fn target_is_here(door: &Door, incoming: &Incoming, body: &ExchangeBody) -> Result<(), Refused> {
+fn target_is_here(door: &Door, incoming: &IncomingRequest, body: &ExchangeBody) -> Result<(), RefusalResponse> {
     let base = incoming.base().text();
     let at_base = |text: &str| {
         let rest = base.as_deref().and_then(|base| text.strip_prefix(base));
@@ -297,7 +297,7 @@ fn target_is_here(door: &Door, incoming: &Incoming, body: &ExchangeBody) -> Resu
     }
     let refusal = malformed("tokens for another service are not made here")
         .hint("leave `audience` and `resource` out, or name this server");
-    Err(Refused::from(refusal).in_oauth(|_| "invalid_target"))
+    Err(RefusalResponse::from(refusal).in_oauth(|_| "invalid_target"))
 }
 
 fn malformed(message: impl Into<String>) -> Refusal {
@@ -305,7 +305,7 @@ fn malformed(message: impl Into<String>) -> Refusal {
 }
 
 impl ExchangeBody {
-    fn into_request(self, now: i64) -> Result<DelegationRequest, Refused> {
+    fn into_request(self, now: i64) -> Result<DelegationRequest, RefusalResponse> {
         let scopes = self.scope.map(|text| scopes(&text)).transpose()?;
         let expires_at = match self.ttl_seconds {
             None => None,
@@ -314,15 +314,15 @@ impl ExchangeBody {
                 return Err(malformed(format!("`ttl_seconds` must be between 1 and {TTL_SECONDS_MAX}")).into());
             }
         };
-        let wish = NarrowingWish { tools: self.tools, scopes, limits: self.limits, budget: self.budget, expires_at };
+        let wish = NarrowingRequest { tools: self.tools, scopes, limits: self.limits, budget: self.budget, expires_at };
         Ok(DelegationRequest { sub: self.sub, roles: self.roles, wish, session_id: self.session_id })
     }
 }
 
-fn scopes(text: &str) -> Result<Vec<Scope>, Refused> {
+fn scopes(text: &str) -> Result<Vec<PermissionScope>, RefusalResponse> {
     let read = |word: &str| word.parse().map_err(|error| malformed(format!("`scope`: {error}")));
     let scopes: Result<_, Refusal> = text.split_ascii_whitespace().map(read).collect();
-    scopes.map_err(|refusal| Refused::from(refusal).in_oauth(|_| "invalid_scope"))
+    scopes.map_err(|refusal| RefusalResponse::from(refusal).in_oauth(|_| "invalid_scope"))
 }
 
 // ---------------------------------------------------------------------------------------------------- what is answered
@@ -341,22 +341,22 @@ impl Exchanged {
     }
 }
 
-async fn metadata(_: Arc<Door>, incoming: Incoming) -> Handled {
+async fn metadata(_: Arc<Door>, incoming: IncomingRequest) -> Handled {
     described(&incoming, "")
 }
 
 /// The metadata of a part of this server that is a resource of its own: the MCP door (RFC 9728 §3.1).
-pub(super) async fn metadata_of_part(_: Arc<Door>, incoming: Incoming) -> Handled {
+pub(super) async fn metadata_of_part(_: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let path = incoming.parts.uri.path();
     let resource = path.strip_prefix(RESOURCE_METADATA).unwrap_or_default().to_owned();
     described(&incoming, &resource)
 }
 
-fn described(incoming: &Incoming, resource: &str) -> Handled {
+fn described(incoming: &IncomingRequest, resource: &str) -> Handled {
     let base = incoming.base().text().ok_or_else(|| {
         malformed("the request does not say under which address this server was found").hint("send a `host` header")
     })?;
-    Answer::json(&ResourceMetadata {
+    HttpAnswer::json(&ResourceMetadata {
         resource_name: "Gantry",
         authorization_servers: vec![base.clone()],
         scopes_supported: SCOPES,

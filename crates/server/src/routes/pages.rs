@@ -9,30 +9,30 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// The page loads nothing from elsewhere and cannot be framed.
 const DOCS_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         mount: |filter| to(filter, root),
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Welcome>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Welcome>),
         ..page("/", "getRoot", "What this is and where to look; browsers are sent to /docs", "application/json")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, docs),
         ..page("/docs", "getDocs", "This interface, for people", "text/html")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, openapi),
         ..page("/openapi.json", "getOpenapi", "This interface, as OpenAPI 3.1", "application/json")
     },
-    Operation {
+    RouteOperation {
         mount: |filter| to(filter, manifest_schema),
         ..page(
             "/schemas/tool-manifest.schema.json",
@@ -43,18 +43,18 @@ pub(super) static OPERATIONS: &[Operation] = &[
     },
 ];
 
-const fn page(path: &'static str, id: &'static str, summary: &'static str, media: &'static str) -> Operation {
-    Operation {
-        verb: Verb::Get,
+const fn page(path: &'static str, id: &'static str, summary: &'static str, media: &'static str) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Get,
         path,
         id,
         tag: "pages",
         summary,
-        access: Access::Public,
+        access: RouteAccess::Public,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the page")],
-        gives: Gives::Plain(media),
+        gives: ResponseBody::Plain(media),
         codes: &[],
         mount: |filter| to(filter, docs),
     }
@@ -77,12 +77,12 @@ struct Links {
     tools: &'static str,
 }
 
-async fn root(_: Arc<Door>, incoming: Incoming) -> Handled {
+async fn root(_: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let accepts = incoming.parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/html") {
-        return Ok(Answer::see_other("/docs"));
+        return Ok(HttpAnswer::see_other("/docs"));
     }
-    Answer::json(&Welcome {
+    HttpAnswer::json(&Welcome {
         name: "gantry",
         version: env!("CARGO_PKG_VERSION"),
         links: Links {
@@ -95,18 +95,18 @@ async fn root(_: Arc<Door>, incoming: Incoming) -> Handled {
     })
 }
 
-async fn docs(_: Arc<Door>, _: Incoming) -> Handled {
+async fn docs(_: Arc<Door>, _: IncomingRequest) -> Handled {
     Ok(kept("text/html; charset=utf-8", Bytes::from_static(include_bytes!("../docs.html")))
         .header(CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_POLICY))
         .header(REFERRER_POLICY, HeaderValue::from_static("no-referrer")))
 }
 
-async fn openapi(_: Arc<Door>, _: Incoming) -> Handled {
+async fn openapi(_: Arc<Door>, _: IncomingRequest) -> Handled {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| written(&crate::openapi()));
     Ok(kept("application/json", DOCUMENT.clone()))
 }
 
-async fn manifest_schema(_: Arc<Door>, _: Incoming) -> Handled {
+async fn manifest_schema(_: Arc<Door>, _: IncomingRequest) -> Handled {
     static SCHEMA: LazyLock<Bytes> = LazyLock::new(|| written(contract::manifest::manifest_schema()));
     Ok(kept("application/schema+json", SCHEMA.clone()))
 }
@@ -116,6 +116,6 @@ fn written(value: &Value) -> Bytes {
 }
 
 /// Changes only with the binary, so it may be kept for a while.
-fn kept(content_type: &'static str, body: Bytes) -> Answer {
-    Answer::plain(content_type, body).header(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"))
+fn kept(content_type: &'static str, body: Bytes) -> HttpAnswer {
+    HttpAnswer::plain(content_type, body).header(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"))
 }

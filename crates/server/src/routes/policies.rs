@@ -10,59 +10,62 @@ use kernel::ports::access_store::PolicyRecord;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/policies",
         id: "getPolicies",
         tag: "access",
         summary: "Show the policies in force and their history",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the policies")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<PoliciesAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<PoliciesAnswer>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004],
         mount: |filter| to(filter, show),
     },
-    Operation {
-        verb: Verb::Put,
+    RouteOperation {
+        verb: RouteMethod::Put,
         path: "/v1/policies",
         id: "putPolicies",
         tag: "access",
         summary: "Put policies in force for the next call; text that cannot be used changes nothing",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<PoliciesBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<PoliciesBody>),
         good: &[(200, "in force")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<VersionAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<VersionAnswer>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, put),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/policies/versions/{version}",
         id: "getPolicyVersion",
         tag: "access",
         summary: "Show one version of the policies, with its text",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[
-            Parameter {
-                place: Place::Path,
+            RouteParameter {
+                place: ParameterPlace::Path,
                 name: "version",
                 about: "from 1",
                 schema: SchemaGenerator::subschema_for::<u64>,
             },
             TENANT,
         ],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the version")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<TextAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<TextAnswer>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3008],
         mount: |filter| to(filter, show_version),
     },
@@ -117,27 +120,29 @@ struct TextAnswer {
     version: VersionAnswer,
 }
 
-async fn show(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn show(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?)) })
-        .await
+    door.settle(
+        async move { HttpAnswer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?)) },
+    )
+    .await
 }
 
-async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let PoliciesBody { policies, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         let record = kernel.put_policies(who.actor(), tenant.as_ref(), policies).await?;
-        Answer::json(&VersionAnswer::of(&record))
+        HttpAnswer::json(&VersionAnswer::of(&record))
     })
     .await
 }
 
-async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn show_version(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [version] = incoming.path_values().await?;
@@ -149,7 +154,7 @@ async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.settle(async move {
         let record = kernel.policy_version(who.actor(), tenant.as_ref(), version).await?;
         let version = VersionAnswer::of(&record);
-        Answer::json(&TextAnswer { tenant: record.tenant, policies: record.text, version })
+        HttpAnswer::json(&TextAnswer { tenant: record.tenant, policies: record.text, version })
     })
     .await
 }

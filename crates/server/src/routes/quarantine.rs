@@ -12,13 +12,16 @@ use kernel::insights::EndingVersion;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-const TOOL: Parameter = Parameter {
-    place: Place::Path,
+const TOOL: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "`namespace.tool_id`, `tool_id`, or an alias",
     schema: SchemaGenerator::subschema_for::<String>,
@@ -26,46 +29,46 @@ const TOOL: Parameter = Parameter {
 const CODES: &[ErrorCode] =
     &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3206, ErrorCode::E3408, ErrorCode::E3801, ErrorCode::E3803];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/tools/{id}/quarantine",
         id: "quarantineTool",
         tag: "lifecycle",
         summary: "Take a tool out of use, in every version and on every instance, until it is released",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TOOL, TENANT],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<ReasonBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<ReasonBody>),
         good: &[(200, "nobody can call it any more")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
         codes: CODES,
         mount: |filter| to(filter, quarantine),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/tools/{id}/release",
         id: "releaseTool",
         tag: "lifecycle",
         summary: "Put a tool that a person has taken out of use back into it",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TOOL, TENANT],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<ReasonBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<ReasonBody>),
         good: &[(200, "it can be called again")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
         codes: CODES,
         mount: |filter| to(filter, release),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tools/{id}/deprecation",
         id: "getToolDeprecation",
         tag: "lifecycle",
         summary: "How often the versions of a tool that end are still called, on all instances",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TOOL],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "its versions that end, newest first")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<DeprecationUse>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<DeprecationUse>),
         codes: &[ErrorCode::E3010, ErrorCode::E3101, ErrorCode::E3206],
         mount: |filter| to(filter, deprecation),
     },
@@ -120,7 +123,7 @@ struct EndingVersionView {
     counted_since: String,
 }
 
-async fn quarantine(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn quarantine(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let ReasonBody { reason } = incoming.json(&door, &who).await?.typed()?;
     let [id] = incoming.path_values().await?;
@@ -129,12 +132,12 @@ async fn quarantine(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.settle(async move {
         let held = kernel.quarantine(who.actor(), tenant.as_ref(), &id, &reason).await?;
         let quarantine = QuarantineView { reason: held.reason, by: held.by, at: held.at.to_string() };
-        Answer::json(&QuarantineAnswer { tool_id: held.tool, quarantined: true, quarantine: Some(quarantine) })
+        HttpAnswer::json(&QuarantineAnswer { tool_id: held.tool, quarantined: true, quarantine: Some(quarantine) })
     })
     .await
 }
 
-async fn release(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn release(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let ReasonBody { reason } = incoming.json(&door, &who).await?.typed()?;
     let [id] = incoming.path_values().await?;
@@ -142,18 +145,18 @@ async fn release(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         let tool_id = kernel.release(who.actor(), tenant.as_ref(), &id, &reason).await?;
-        Answer::json(&QuarantineAnswer { tool_id, quarantined: false, quarantine: None })
+        HttpAnswer::json(&QuarantineAnswer { tool_id, quarantined: false, quarantine: None })
     })
     .await
 }
 
-async fn deprecation(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn deprecation(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
     let (tool_id, versions) = door.kernel().ending_versions(who.actor(), &id).await?;
-    Answer::json(&DeprecationUse { tool_id, versions: versions.into_iter().map(EndingVersionView::of).collect() })
+    HttpAnswer::json(&DeprecationUse { tool_id, versions: versions.into_iter().map(EndingVersionView::of).collect() })
 }
 
 impl EndingVersionView {

@@ -8,26 +8,26 @@ use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use http::StatusCode;
-use kernel::registry::{Registration, ToolVersion};
+use kernel::registry::{RegistrationOutcome, ToolVersion};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/v1/tools/register",
     id: "registerTool",
     tag: "registry",
     summary: "Register a manifest",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Json(SchemaGenerator::subschema_for::<Manifest>),
+    asks: RequestBody::Json(SchemaGenerator::subschema_for::<Manifest>),
     good: &[(201, "published"), (200, "the very same content was published before")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<Registered>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Registered>),
     codes: &[ErrorCode::E3103, ErrorCode::E3105, ErrorCode::E3206, ErrorCode::E3801, ErrorCode::E3803],
     mount: |filter| to(filter, register),
 }];
@@ -47,7 +47,7 @@ struct Registered {
     warnings: Vec<String>,
 }
 
-async fn register(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn register(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let body = incoming.json(&door, &who).await?;
     let kernel = door.shared_kernel();
@@ -55,13 +55,13 @@ async fn register(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         let registration = Box::pin(kernel.publish(who.actor(), body.value)).await?;
         let status = if registration.created { StatusCode::CREATED } else { StatusCode::OK };
         let state = registration.version.lifecycle.state(kernel.clock().now());
-        Answer::json_with(status, &Registered::of(&registration, state))
+        HttpAnswer::json_with(status, &Registered::of(&registration, state))
     })
     .await
 }
 
 impl Registered {
-    fn of(registration: &Registration, lifecycle_state: LifecycleState) -> Self {
+    fn of(registration: &RegistrationOutcome, lifecycle_state: LifecycleState) -> Self {
         let version = &registration.version;
         Self {
             tool_id: version.id.clone(),

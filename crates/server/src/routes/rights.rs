@@ -50,7 +50,7 @@ pub(super) struct BudgetBody {
 
 #[cfg(test)]
 mod tests {
-    use policy::{ArgumentLimit, Budget, ToolGrant};
+    use policy::{ArgumentLimit, CallBudget, ToolGrant};
     use schemars::SchemaGenerator;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
@@ -78,7 +78,7 @@ mod tests {
             "tool_id": "*", "argument": "/x", "min": 1, "max": 2, "one_of": [1], "max_length": 3, "under": "/data",
         }));
         assert_eq!(read, published);
-        let [read, published] = members::<Budget, BudgetBody>(json!({ "calls": 1 }));
+        let [read, published] = members::<CallBudget, BudgetBody>(json!({ "calls": 1 }));
         assert_eq!(read, published);
     }
 }

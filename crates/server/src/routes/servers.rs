@@ -13,17 +13,20 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::server_desk::{Decision, ServerDesk};
+use kernel::ports::server_administration::{ServerAdministration, ServerDecision};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_in, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
-use crate::problem::Refused;
-use crate::query::Query;
+use crate::incoming_request::{CallerCredential, IncomingRequest};
+use crate::problem::RefusalResponse;
+use crate::query::QueryParameters;
 
 mod view;
 
@@ -33,26 +36,26 @@ use view::{PinView, ServerView};
 const LINES_DEFAULT: usize = 100;
 const LINES_MAX: usize = 10_000;
 
-const NAME: Parameter = Parameter {
-    place: Place::Path,
+const NAME: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "name",
     about: "what the server is called",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const TOOL: Parameter = Parameter {
-    place: Place::Path,
+const TOOL: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "tool",
     about: "the tool, as its server or as Gantry calls it",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const LINES: Parameter = Parameter {
-    place: Place::Query,
+const LINES: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "lines",
     about: "how many lines, at most 10000; default 100",
     schema: SchemaGenerator::subschema_for::<usize>,
 };
-const START: Parameter = Parameter {
-    place: Place::Query,
+const START: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "start",
     about: "`false` keeps the server without starting it; its tools are known once it was started",
     schema: SchemaGenerator::subschema_for::<bool>,
@@ -73,62 +76,66 @@ const CODES: &[ErrorCode] = &[
     ErrorCode::E3803,
 ];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         parameters: &[TENANT],
         good: &[(200, "the servers")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Servers>),
-        ..about(Verb::Get, "/v1/servers", "listServers", "List the MCP servers of a tenant", |filter| to(filter, list))
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Servers>),
+        ..about(RouteMethod::Get, "/v1/servers", "listServers", "List the MCP servers of a tenant", |filter| {
+            to(filter, list)
+        })
     },
-    Operation {
+    RouteOperation {
         parameters: &[NAME, TENANT, START],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         good: &[(200, "the server, started and with its tools taken in, or with the reason why not")],
         ..about(
-            Verb::Put,
+            RouteMethod::Put,
             "/v1/servers/{name}",
             "putServer",
             "Put an MCP server behind Gantry, or change one: `reach` and, if wanted, `namespace`, `relay`, `upkeep` …",
             |filter| to(filter, put),
         )
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "it is gone, and none of its tools can be called")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<RemovedServer>),
-        ..about(Verb::Delete, "/v1/servers/{name}", "removeServer", "Take a server away", |filter| to(filter, remove))
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<RemovedServer>),
+        ..about(RouteMethod::Delete, "/v1/servers/{name}", "removeServer", "Take a server away", |filter| {
+            to(filter, remove)
+        })
     },
     about(
-        Verb::Post,
+        RouteMethod::Post,
         "/v1/servers/{name}/restart",
         "restartServer",
         "Start a server anew and look at its tools again; calls under way finish on the old one",
         |filter| to(filter, restart),
     ),
-    Operation {
+    RouteOperation {
         parameters: &[NAME, TENANT, LINES],
         good: &[(200, "the last lines, oldest first")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Log>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Log>),
         ..about(
-            Verb::Get,
+            RouteMethod::Get,
             "/v1/servers/{name}/logs",
             "serverLogs",
             "The last lines a server has written to its log",
             |filter| to(filter, logs),
         )
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "its tools")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Pins>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Pins>),
         ..about(
-            Verb::Get,
+            RouteMethod::Get,
             "/v1/servers/{name}/tools",
             "serverTools",
             "What is known of a server's tools: what was accepted, what it says now, and the difference",
             |filter| to(filter, tools),
         )
     },
-    Operation {
-        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<AcceptBody>),
+    RouteOperation {
+        asks: RequestBody::JsonIfAny(SchemaGenerator::subschema_for::<AcceptBody>),
         ..decision(
             "/v1/servers/{name}/tools/{tool}/accept",
             "acceptServerTool",
@@ -142,8 +149,8 @@ pub(super) static OPERATIONS: &[Operation] = &[
         "Refuse it: the tool stays away until the server says again what was accepted",
         |filter| to(filter, reject),
     ),
-    Operation {
-        asks: Asks::Json(SchemaGenerator::subschema_for::<ClassifyBody>),
+    RouteOperation {
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<ClassifyBody>),
         ..decision(
             "/v1/servers/{name}/tools/{tool}/classify",
             "classifyServerTool",
@@ -154,23 +161,23 @@ pub(super) static OPERATIONS: &[Operation] = &[
 ];
 
 const fn about(
-    verb: Verb,
+    verb: RouteMethod,
     path: &'static str,
     id: &'static str,
     summary: &'static str,
     mount: fn(axum::routing::MethodFilter) -> axum::routing::MethodRouter<Arc<Door>>,
-) -> Operation {
-    Operation {
+) -> RouteOperation {
+    RouteOperation {
         verb,
         path,
         id,
         tag: "servers",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[NAME, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the server as it is now")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<ServerView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ServerView>),
         codes: CODES,
         mount,
     }
@@ -181,12 +188,12 @@ const fn decision(
     id: &'static str,
     summary: &'static str,
     mount: fn(axum::routing::MethodFilter) -> axum::routing::MethodRouter<Arc<Door>>,
-) -> Operation {
-    Operation {
+) -> RouteOperation {
+    RouteOperation {
         parameters: &[NAME, TOOL, TENANT],
         good: &[(200, "the tool as it is now")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<PinView>),
-        ..about(Verb::Post, path, id, summary, mount)
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<PinView>),
+        ..about(RouteMethod::Post, path, id, summary, mount)
     }
 }
 
@@ -233,99 +240,99 @@ struct ClassifyBody {
     digest: Option<Digest>,
 }
 
-async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     let reports = desk.servers(who.actor(), tenant.as_ref()).await?;
-    Answer::json(&Servers { servers: reports.into_iter().map(ServerView::of).collect() })
+    HttpAnswer::json(&Servers { servers: reports.into_iter().map(ServerView::of).collect() })
 }
 
-async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let spec = incoming.json(&door, &who).await?.value;
     let Asked { who, tenant, desk, path: [name], query } = asked(&door, &mut incoming, &["tenant", "start"]).await?;
     let start = query.word("start", &[("true", true), ("false", false)])?.unwrap_or(true);
     door.settle(async move {
         let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec, start).await?;
-        Answer::json(&ServerView::of(report))
+        HttpAnswer::json(&ServerView::of(report))
     })
     .await
 }
 
-async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         desk.remove_server(who.actor(), tenant.as_ref(), &name).await?;
-        Answer::json(&RemovedServer { removed: true })
+        HttpAnswer::json(&RemovedServer { removed: true })
     })
     .await
 }
 
-async fn restart(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn restart(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         let report = desk.restart_server(who.actor(), tenant.as_ref(), &name).await?;
-        Answer::json(&ServerView::of(report))
+        HttpAnswer::json(&ServerView::of(report))
     })
     .await
 }
 
-async fn logs(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn logs(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], query } = asked(&door, &mut incoming, &["tenant", "lines"]).await?;
     let lines = query.number("lines", 1..=LINES_MAX, LINES_DEFAULT)?;
     let lines = desk.server_log(who.actor(), tenant.as_ref(), &name, lines).await?;
-    Answer::json(&Log { lines })
+    HttpAnswer::json(&Log { lines })
 }
 
-async fn tools(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn tools(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     let reports = desk.server_tools(who.actor(), tenant.as_ref(), &name).await?;
-    Answer::json(&Pins { tools: reports.into_iter().map(PinView::of).collect() })
+    HttpAnswer::json(&Pins { tools: reports.into_iter().map(PinView::of).collect() })
 }
 
-async fn accept(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn accept(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let digest = match incoming.json_if_any(&door, &who).await? {
         None => None,
         Some(body) => body.typed::<AcceptBody>()?.digest,
     };
-    decide(door, incoming, Decision::Accept { digest }).await
+    decide(door, incoming, ServerDecision::Accept { digest }).await
 }
 
-async fn reject(door: Arc<Door>, incoming: Incoming) -> Handled {
-    decide(door, incoming, Decision::Reject).await
+async fn reject(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
+    decide(door, incoming, ServerDecision::Reject).await
 }
 
-async fn classify(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn classify(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let ClassifyBody { side_effect_policy: class, digest } = incoming.json(&door, &who).await?.typed()?;
-    decide(door, incoming, Decision::Classify { class, digest }).await
+    decide(door, incoming, ServerDecision::Classify { class, digest }).await
 }
 
-async fn decide(door: Arc<Door>, mut incoming: Incoming, decision: Decision) -> Handled {
+async fn decide(door: Arc<Door>, mut incoming: IncomingRequest, decision: ServerDecision) -> Handled {
     let Asked { who, tenant, desk, path: [name, tool], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         let report = desk.decide(who.actor(), tenant.as_ref(), &name, &tool, decision).await?;
-        Answer::json(&PinView::of(report))
+        HttpAnswer::json(&PinView::of(report))
     })
     .await
 }
 
 /// What a request here has besides its body, and who answers it.
 struct Asked<const N: usize> {
-    who: Credential,
+    who: CallerCredential,
     tenant: Option<TenantId>,
     /// What stands in the path's places.
     path: [String; N],
-    query: Query,
-    desk: Arc<dyn ServerDesk>,
+    query: QueryParameters,
+    desk: Arc<dyn ServerAdministration>,
 }
 
 /// Recognises the caller, then reads what is asked. The rest is none of a stranger's business, not even what is wrong with it.
 async fn asked<const N: usize>(
     door: &Door,
-    incoming: &mut Incoming,
+    incoming: &mut IncomingRequest,
     known: &'static [&'static str],
-) -> Result<Asked<N>, Refused> {
+) -> Result<Asked<N>, RefusalResponse> {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(known)?;

@@ -13,37 +13,37 @@ use policy::{ToolPattern, VisibilityDefault};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tenants",
         id: "listTenants",
         tag: "access",
         summary: "List the tenants this token may know",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the tenants")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Tenants>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Tenants>),
         codes: &[],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Put,
+    RouteOperation {
+        verb: RouteMethod::Put,
         path: "/v1/tenants",
         id: "putTenants",
         tag: "access",
         summary: "Add and change tenants (administrators of the installation only)",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<TenantsBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<TenantsBody>),
         good: &[(200, "these tenants as they are now")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Tenants>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Tenants>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, put),
     },
@@ -99,13 +99,13 @@ struct TenantView {
     enabled: bool,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     incoming.query(&[])?;
     Tenants::of(door.kernel().tenants(who.actor()).await?)
 }
 
-async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let TenantsBody { tenants } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<TenantWish> = tenants.into_iter().map(TenantBody::into_wish).collect();
@@ -126,6 +126,6 @@ impl Tenants {
             let TenantRecord { tenant, name, visibility, tools, enabled } = record;
             TenantView { tenant_id: tenant, name, visibility, tools, enabled }
         };
-        Answer::json(&Self { tenants: records.into_iter().map(view).collect() })
+        HttpAnswer::json(&Self { tenants: records.into_iter().map(view).collect() })
     }
 }

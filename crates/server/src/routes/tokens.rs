@@ -9,15 +9,15 @@ use contract::ids::{Subject, TenantId};
 use http::StatusCode;
 use kernel::RevocationRequest;
 use kernel::ports::clock::UnixMillis;
-use policy::{ArgumentLimit, Budget, MintRequest, Role, Scope, ToolGrant};
+use policy::{ArgumentLimit, CallBudget, MintRequest, PermissionScope, Role, ToolGrant};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::rights::{BudgetBody, GrantBody, LimitBody};
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Life of a token when none is asked for, in seconds.
 const TTL_DEFAULT: u64 = 3600;
@@ -25,32 +25,32 @@ const TTL_DEFAULT: u64 = 3600;
 /// What is said about a token or subject that the tenant is not known to have.
 const NOT_KNOWN: &str = "no such token or subject is known in this tenant; if one is shown, it is refused from now on";
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/tokens",
         id: "mintToken",
         tag: "tokens",
         summary: "Mint a capability token (administrators only)",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<MintBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<MintBody>),
         good: &[(201, "the token; it is shown this once")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Minted>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Minted>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, mint),
     },
-    Operation {
-        verb: Verb::Post,
+    RouteOperation {
+        verb: RouteMethod::Post,
         path: "/v1/tokens/revoke",
         id: "revokeTokens",
         tag: "tokens",
         summary: "Make one token void, or all tokens that a subject has so far; whoever holds a token may give it up",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<RevokeBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<RevokeBody>),
         good: &[(200, "void, and everything delegated from it too; or not known here, and void should it be shown")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<RevokedAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<RevokedAnswer>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, revoke),
     },
@@ -75,7 +75,7 @@ struct MintBody {
     /// What the tools may touch, for example `network:https://api.example.com`; nothing by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    scopes: Vec<Scope>,
+    scopes: Vec<PermissionScope>,
     /// What the arguments of its calls may be; no limits by default.
     #[serde(default)]
     #[schemars(with = "Vec<LimitBody>")]
@@ -83,7 +83,7 @@ struct MintBody {
     /// How many calls it is good for; unlimited by default.
     #[serde(default)]
     #[schemars(with = "Option<BudgetBody>")]
-    budget: Option<Budget>,
+    budget: Option<CallBudget>,
     /// The person on whose behalf it acts.
     #[serde(default)]
     user_did: Option<Subject>,
@@ -145,7 +145,7 @@ fn an_hour() -> u64 {
     TTL_DEFAULT
 }
 
-async fn mint(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn mint(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut wish: MintBody = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
@@ -156,7 +156,7 @@ async fn mint(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         };
         let minted = kernel.mint_token(who.actor(), &wish.into_request(tenant)).await?;
         let expires_at = UnixMillis(minted.claims.exp.saturating_mul(1000)).to_string();
-        Answer::json_with(StatusCode::CREATED, &Minted { token: minted.token, expires_at, jti: minted.claims.jti })
+        HttpAnswer::json_with(StatusCode::CREATED, &Minted { token: minted.token, expires_at, jti: minted.claims.jti })
     })
     .await
 }
@@ -179,13 +179,13 @@ impl MintBody {
     }
 }
 
-async fn revoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn revoke(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let RevokeBody { jti, issuer, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         let revoked = kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, issuer, sub, tenant }).await?;
-        Answer::json(&RevokedAnswer { revoked, message: (!revoked).then_some(NOT_KNOWN) })
+        HttpAnswer::json(&RevokedAnswer { revoked, message: (!revoked).then_some(NOT_KNOWN) })
     })
     .await
 }

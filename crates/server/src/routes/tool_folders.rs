@@ -10,22 +10,22 @@ use kernel::ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Post,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Post,
     path: "/v1/admin/tool-folders/load",
     id: "loadToolFolders",
     tag: "operations",
     summary: "Look at the folders of tools now, and publish what is new",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[],
-    asks: Asks::Nothing,
+    asks: RequestBody::Nothing,
     good: &[(200, "what came of it")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<LoadedFolders>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<LoadedFolders>),
     codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
     mount: |filter| to(filter, load),
 }];
@@ -62,7 +62,7 @@ struct FolderProblemView {
     message: String,
 }
 
-async fn load(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn load(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().may_load_folders(who.actor()).await?;
     let folders = door.tool_folders().ok_or_else(not_here)?;
@@ -76,7 +76,7 @@ async fn load(door: Arc<Door>, incoming: Incoming) -> Handled {
             folder,
         });
         let problems = problems.into_iter().map(view).collect();
-        Answer::json(&LoadedFolders { published, loaded: loaded.collect(), problems })
+        HttpAnswer::json(&LoadedFolders { published, loaded: loaded.collect(), problems })
     })
     .await
 }

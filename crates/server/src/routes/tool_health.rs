@@ -6,27 +6,30 @@ use contract::error::ErrorCode;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
-use kernel::health::Report;
+use kernel::health::HealthReport;
 use kernel::health::alerts::Reclassify;
 use kernel::health::window::WINDOW;
 use kernel::insights::HealthView;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        parameters: &[Parameter {
-            place: Place::Path,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        parameters: &[RouteParameter {
+            place: ParameterPlace::Path,
             name: "id",
             about: "`namespace.tool_id`, `tool_id`, or an alias",
             schema: SchemaGenerator::subschema_for::<String>,
         }],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<ToolHealth>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ToolHealth>),
         codes: &[ErrorCode::E3010, ErrorCode::E3101],
         mount: |filter| to(filter, of_tool),
         ..look(
@@ -36,8 +39,8 @@ pub(super) static OPERATIONS: &[Operation] = &[
             &[(200, "its versions, newest first")],
         )
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<HealthList>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<HealthList>),
         codes: &[ErrorCode::E3010],
         mount: |filter| to(filter, of_all),
         ..look(
@@ -47,9 +50,9 @@ pub(super) static OPERATIONS: &[Operation] = &[
             &[(200, "the worst first, those that nobody calls last")],
         )
     },
-    Operation {
+    RouteOperation {
         parameters: &[TENANT],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Alerts>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Alerts>),
         codes: &[ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, alerts),
         ..look("/v1/alerts", "listAlerts", "What is raised about the tools of a tenant", &[(200, "the oldest first")])
@@ -61,18 +64,18 @@ const fn look(
     id: &'static str,
     summary: &'static str,
     good: &'static [(u16, &'static str)],
-) -> Operation {
-    Operation {
-        verb: Verb::Get,
+) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Get,
         path,
         id,
         tag: "operations",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good,
-        gives: Gives::Json(SchemaGenerator::subschema_for::<HealthList>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<HealthList>),
         codes: &[],
         mount: |filter| to(filter, of_all),
     }
@@ -165,24 +168,24 @@ struct AlertView {
     suggestion: Option<Suggestion>,
 }
 
-async fn of_tool(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn of_tool(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
     let (tool_id, versions) = door.kernel().tool_health(who.actor(), &id).await?;
-    Answer::json(&ToolHealth { tool_id, versions: versions.iter().map(VersionHealth::of).collect() })
+    HttpAnswer::json(&ToolHealth { tool_id, versions: versions.iter().map(VersionHealth::of).collect() })
 }
 
-async fn of_all(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn of_all(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     incoming.query(&[])?;
     let tools = door.kernel().tools_health(who.actor()).await?;
-    Answer::json(&HealthList { tools: tools.iter().map(VersionHealth::of).collect() })
+    HttpAnswer::json(&HealthList { tools: tools.iter().map(VersionHealth::of).collect() })
 }
 
-async fn alerts(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn alerts(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
@@ -196,7 +199,7 @@ async fn alerts(door: Arc<Door>, incoming: Incoming) -> Handled {
         version: report.key.version,
         raised_at: at.to_string(),
     });
-    Answer::json(&Alerts { alerts: alerts.collect() })
+    HttpAnswer::json(&Alerts { alerts: alerts.collect() })
 }
 
 impl Suggestion {
@@ -226,7 +229,7 @@ impl VersionHealth {
 }
 
 impl WindowView {
-    fn of(report: &Report) -> Self {
+    fn of(report: &HealthReport) -> Self {
         let counts = &report.counts;
         Self {
             calls: counts.calls,

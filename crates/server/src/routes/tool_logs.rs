@@ -10,38 +10,38 @@ use kernel::{LOGGED_CALLS_MAX, LoggedCall};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 
 /// Calls that are given unless more are asked for.
 const CALLS_DEFAULT: usize = 10;
 
-pub(super) static OPERATIONS: &[Operation] = &[Operation {
-    verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[RouteOperation {
+    verb: RouteMethod::Get,
     path: "/v1/tools/{id}/logs",
     id: "toolLogs",
     tag: "operations",
     summary: "What the program of a tool of the own tenant wrote to stderr in its last calls by that tenant",
-    access: Access::Token,
+    access: RouteAccess::Token,
     parameters: &[
-        Parameter {
-            place: Place::Path,
+        RouteParameter {
+            place: ParameterPlace::Path,
             name: "id",
             about: "`namespace.tool_id`, `tool_id`, or an alias",
             schema: SchemaGenerator::subschema_for::<String>,
         },
-        Parameter {
-            place: Place::Query,
+        RouteParameter {
+            place: ParameterPlace::Query,
             name: "limit",
             about: "how many calls, at most 50; default 10",
             schema: SchemaGenerator::subschema_for::<usize>,
         },
     ],
-    asks: Asks::Nothing,
+    asks: RequestBody::Nothing,
     good: &[(200, "the last calls that ran on this instance, oldest first")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<ToolLogs>),
+    gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ToolLogs>),
     codes: &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3206],
     mount: |filter| to(filter, logs),
 }];
@@ -78,14 +78,14 @@ struct CallLog {
     stderr: Option<String>,
 }
 
-async fn logs(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn logs(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     let query = incoming.query(&["limit"])?;
     let limit = query.number("limit", 1..=LOGGED_CALLS_MAX, CALLS_DEFAULT)?;
     let (tool_id, calls) = door.kernel().tool_logs(who.actor(), &id, limit).await?;
-    Answer::json(&ToolLogs { tool_id, calls: calls.iter().map(|call| CallLog::of(call)).collect() })
+    HttpAnswer::json(&ToolLogs { tool_id, calls: calls.iter().map(|call| CallLog::of(call)).collect() })
 }
 
 impl CallLog {

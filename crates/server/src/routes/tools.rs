@@ -5,15 +5,15 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::LifecycleState;
 use contract::version::VersionSpec;
-use kernel::Tier;
+use kernel::VisibilityTier;
 use kernel::registry::{ListFilter, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX};
 use schemars::{JsonSchema, SchemaGenerator};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
-use crate::answer::{Answer, Handled};
+use super::{ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, to};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::{Credential, Incoming};
-use crate::problem::Refused;
+use crate::incoming_request::{CallerCredential, IncomingRequest};
+use crate::problem::RefusalResponse;
 use crate::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 
 /// Highest page that is counted to.
@@ -23,8 +23,12 @@ const SEARCH_LIMIT_DEFAULT: usize = 10;
 /// Longest search text in characters.
 const SEARCH_CHARS_MAX: usize = 1000;
 /// The visibility tiers (VIS-001), the first in both spellings.
-const TIERS: &[(&str, Tier)] =
-    &[("catalog", Tier::Catalogue), ("catalogue", Tier::Catalogue), ("tenant", Tier::Tenant), ("agent", Tier::Agent)];
+const TIERS: &[(&str, VisibilityTier)] = &[
+    ("catalog", VisibilityTier::Catalogue),
+    ("catalogue", VisibilityTier::Catalogue),
+    ("tenant", VisibilityTier::Tenant),
+    ("agent", VisibilityTier::Agent),
+];
 const LIFECYCLES: &[(&str, LifecycleState)] = &[
     ("active", LifecycleState::Active),
     ("deprecated", LifecycleState::Deprecated),
@@ -43,21 +47,21 @@ enum TierWord {
     Agent,
 }
 
-const ID: Parameter = Parameter {
-    place: Place::Path,
+const ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
     name: "id",
     about: "`namespace.tool_id`, `tool_id`, or an alias",
     schema: SchemaGenerator::subschema_for::<String>,
 };
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        verb: Verb::Get,
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tools",
         id: "listTools",
         tag: "registry",
         summary: "List the tools this token may know",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[
             query("category", "only tools of this category", SchemaGenerator::subschema_for::<String>),
             query(
@@ -84,67 +88,67 @@ pub(super) static OPERATIONS: &[Operation] = &[
             query("page", "from 1", SchemaGenerator::subschema_for::<u32>),
             query("page_size", "1 to 200, default 50", SchemaGenerator::subschema_for::<u32>),
         ],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "one page")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<ToolList>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ToolList>),
         codes: &[ErrorCode::E3004],
         mount: |filter| to(filter, list),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tools/search",
         id: "searchTools",
         tag: "registry",
         summary: "Search tools by what they do",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[
-            Parameter {
-                place: Place::RequiredQuery,
+            RouteParameter {
+                place: ParameterPlace::RequiredQuery,
                 name: "q",
                 about: "what the tool should do, in plain words",
                 schema: SchemaGenerator::subschema_for::<String>,
             },
             query("limit", "1 to 100, default 10", SchemaGenerator::subschema_for::<u32>),
         ],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the best hits")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<SearchAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<SearchAnswer>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004],
         mount: |filter| to(filter, search),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tools/{id}",
         id: "getTool",
         tag: "registry",
         summary: "Show one tool: its current manifest and all its versions",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the tool")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<ToolDetail<'static>>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<ToolDetail<'static>>),
         codes: &[ErrorCode::E3101],
         mount: |filter| to(filter, show),
     },
-    Operation {
-        verb: Verb::Get,
+    RouteOperation {
+        verb: RouteMethod::Get,
         path: "/v1/tools/{id}/versions/{version}",
         id: "getToolVersion",
         tag: "registry",
         summary: "Show one version of a tool, by its number or by a range",
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[
             ID,
-            Parameter {
-                place: Place::Path,
+            RouteParameter {
+                place: ParameterPlace::Path,
                 name: "version",
                 about: "a version, a range such as `^1.2`, or `LATEST`",
                 schema: SchemaGenerator::subschema_for::<VersionSpec>,
             },
         ],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[(200, "the version")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<VersionDetail<'static>>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<VersionDetail<'static>>),
         codes: &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104],
         mount: |filter| to(filter, show_version),
     },
@@ -154,11 +158,11 @@ const fn query(
     name: &'static str,
     about: &'static str,
     schema: fn(&mut SchemaGenerator) -> schemars::Schema,
-) -> Parameter {
-    Parameter { place: Place::Query, name, about, schema }
+) -> RouteParameter {
+    RouteParameter { place: ParameterPlace::Query, name, about, schema }
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["category", "tags", "q", "lifecycle", "tier", "page", "page_size"])?;
@@ -171,16 +175,16 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         page: query.number("page", 1..=PAGE_MAX, 1)?,
         page_size: query.number("page_size", 1..=PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT)?,
     };
-    Answer::json(&listed(&door, &who, &filter, tier).await?)
+    HttpAnswer::json(&listed(&door, &who, &filter, tier).await?)
 }
 
 /// One page of what the caller may know.
 pub(super) async fn listed(
     door: &Door,
-    who: &Credential,
+    who: &CallerCredential,
     filter: &ListFilter,
-    tier: Option<Tier>,
-) -> Result<ToolList, Refused> {
+    tier: Option<VisibilityTier>,
+) -> Result<ToolList, RefusalResponse> {
     let found = door.kernel().list_tools(who.actor(), filter, tier).await?;
     let now = door.kernel().clock().now();
     Ok(ToolList {
@@ -192,10 +196,10 @@ pub(super) async fn listed(
 /// The same for what a search finds: the best hits that fit category and tags, best first, in pages.
 pub(super) async fn listed_by_capability(
     door: &Door,
-    who: &Credential,
+    who: &CallerCredential,
     filter: ListFilter,
     query: String,
-) -> Result<ToolList, Refused> {
+) -> Result<ToolList, RefusalResponse> {
     let query = searchable("capability_query", query)?;
     let (kernel, who) = (door.shared_kernel(), who.clone());
     door.settle(async move {
@@ -222,7 +226,7 @@ fn searchable(member: &str, text: String) -> Result<String, Refusal> {
         .hint(format!("use at most {SEARCH_CHARS_MAX} characters")))
 }
 
-async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn search(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["q", "limit"])?;
@@ -237,12 +241,12 @@ async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
         let found = kernel.search_tools(who.actor(), &text, limit).await?;
         let now = kernel.clock().now();
         let results = found.iter().map(|listed| SearchResult::of(listed, now)).collect();
-        Answer::json(&SearchAnswer { query: text, results, mode: "lexical" })
+        HttpAnswer::json(&SearchAnswer { query: text, results, mode: "lexical" })
     })
     .await
 }
 
-async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn show(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
@@ -250,10 +254,10 @@ async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let now = door.kernel().clock().now();
     let current = tool.current(now).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the tool has no versions"))?;
     let why_unavailable = door.kernel().availability().why_not(&tool.tenant, &tool.id);
-    Answer::json(&ToolDetail::of(&tool, current, why_unavailable, now))
+    HttpAnswer::json(&ToolDetail::of(&tool, current, why_unavailable, now))
 }
 
-async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn show_version(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [id, version] = incoming.path_values().await?;
@@ -261,5 +265,5 @@ async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let spec =
         VersionSpec::parse(&version).map_err(|error| Refusal::new(ErrorCode::E3004, format!("version: {error}")))?;
     let version = door.kernel().tool_version(who.actor(), &id, &spec).await?;
-    Answer::json(&VersionDetail::of(&version, door.kernel().clock().now()))
+    HttpAnswer::json(&VersionDetail::of(&version, door.kernel().clock().now()))
 }

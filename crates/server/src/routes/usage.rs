@@ -9,18 +9,21 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
-use kernel::insights::{Reason, Recommendation, ToolAnalysis, UsageAsked};
+use kernel::insights::{Recommendation, RecommendationReason, ToolAnalysis, UsageAsked};
 use kernel::ports::usage_store::{CostLine, Day, Days, Grouping, USAGE_PAGE_MAX, UsageGroup, UsageSum};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
 use super::tool_health::{Suggestion, millis, rounded};
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_in, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
-use crate::problem::Refused;
-use crate::query::Query;
+use crate::incoming_request::IncomingRequest;
+use crate::problem::RefusalResponse;
+use crate::query::QueryParameters;
 
 /// Days without a wish, and the most that can be asked for.
 const DAYS_DEFAULT: i64 = 30;
@@ -30,11 +33,11 @@ const PAGE_DEFAULT: usize = 100;
 /// Highest page that is counted to.
 const PAGE_MAX: usize = 100_000;
 
-const FROM: Parameter = text("from", "the first day, YYYY-MM-DD in UTC; default 30 days before `to`");
-const TO: Parameter = text("to", "the last day, included; default today");
+const FROM: RouteParameter = text("from", "the first day, YYYY-MM-DD in UTC; default 30 days before `to`");
+const TO: RouteParameter = text("to", "the last day, included; default today");
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         parameters: &[
             TENANT,
             FROM,
@@ -49,12 +52,12 @@ pub(super) static OPERATIONS: &[Operation] = &[
             number("page", "from 1"),
             number("page_size", "1 to 500, default 100"),
         ],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<UsageAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<UsageAnswer>),
         mount: |filter| to(filter, usage),
         ..look("/v1/usage", "getUsage", "How much was used, and what it cost", &[(200, "one page")])
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Analytics>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Analytics>),
         mount: |filter| to(filter, analytics),
         ..look(
             "/v1/analytics/tools",
@@ -63,8 +66,8 @@ pub(super) static OPERATIONS: &[Operation] = &[
             &[(200, "the most called first, at most 1000")],
         )
     },
-    Operation {
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Recommendations>),
+    RouteOperation {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Recommendations>),
         mount: |filter| to(filter, recommendations),
         ..look(
             "/v1/recommendations",
@@ -80,29 +83,29 @@ const fn look(
     id: &'static str,
     summary: &'static str,
     good: &'static [(u16, &'static str)],
-) -> Operation {
-    Operation {
-        verb: Verb::Get,
+) -> RouteOperation {
+    RouteOperation {
+        verb: RouteMethod::Get,
         path,
         id,
         tag: "usage",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[TENANT, FROM, TO],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good,
-        gives: Gives::Json(SchemaGenerator::subschema_for::<UsageAnswer>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<UsageAnswer>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, usage),
     }
 }
 
-const fn text(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, about, schema: SchemaGenerator::subschema_for::<String> }
+const fn text(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { place: ParameterPlace::Query, name, about, schema: SchemaGenerator::subschema_for::<String> }
 }
 
-const fn number(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, about, schema: SchemaGenerator::subschema_for::<u32> }
+const fn number(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { place: ParameterPlace::Query, name, about, schema: SchemaGenerator::subschema_for::<u32> }
 }
 
 /// One page of use.
@@ -228,7 +231,7 @@ struct Advice {
     suggestion: Option<Suggestion>,
 }
 
-async fn usage(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn usage(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "from", "to", "tool", "agent", "user", "by", "page", "page_size"])?;
@@ -246,7 +249,7 @@ async fn usage(door: Arc<Door>, incoming: Incoming) -> Handled {
         most: page_size,
     };
     let found = door.kernel().usage(who.actor(), asked).await?;
-    Answer::json(&UsageAnswer {
+    HttpAnswer::json(&UsageAnswer {
         from: days.from.to_string(),
         to: days.to.to_string(),
         usage: found.groups.into_iter().map(UsageLine::of).collect(),
@@ -256,32 +259,32 @@ async fn usage(door: Arc<Door>, incoming: Incoming) -> Handled {
     })
 }
 
-async fn analytics(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn analytics(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (tenant, days) = tenant_and_days(&incoming, &door)?;
     let tools = door.kernel().tool_analytics(who.actor(), tenant.as_ref(), days).await?;
     let tools = tools.into_iter().map(ToolLine::of).collect();
-    Answer::json(&Analytics { from: days.from.to_string(), to: days.to.to_string(), tools })
+    HttpAnswer::json(&Analytics { from: days.from.to_string(), to: days.to.to_string(), tools })
 }
 
-async fn recommendations(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn recommendations(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (tenant, days) = tenant_and_days(&incoming, &door)?;
     let found = door.kernel().recommendations(who.actor(), tenant.as_ref(), days).await?;
     let recommendations = found.into_iter().map(Advice::of).collect();
-    Answer::json(&Recommendations { from: days.from.to_string(), to: days.to.to_string(), recommendations })
+    HttpAnswer::json(&Recommendations { from: days.from.to_string(), to: days.to.to_string(), recommendations })
 }
 
 // ------------------------------------------------------------------------------------------------------ parameters
 
-fn tenant_and_days(incoming: &Incoming, door: &Door) -> Result<(Option<TenantId>, Days), Refused> {
+fn tenant_and_days(incoming: &IncomingRequest, door: &Door) -> Result<(Option<TenantId>, Days), RefusalResponse> {
     let query = incoming.query(&["tenant", "from", "to"])?;
     Ok((tenant_in(&query)?, days_in(&query, door)?))
 }
 
-fn days_in(query: &Query, door: &Door) -> Result<Days, Refused> {
+fn days_in(query: &QueryParameters, door: &Door) -> Result<Days, RefusalResponse> {
     let to = named(query, "to")?.unwrap_or_else(|| Day::of(door.kernel().clock().now()));
     let from = named(query, "from")?.unwrap_or_else(|| to.before(DAYS_DEFAULT));
     if from > to || to.0 - from.0 > DAYS_MAX {
@@ -292,14 +295,14 @@ fn days_in(query: &Query, door: &Door) -> Result<Days, Refused> {
 }
 
 fn named<T: std::str::FromStr<Err: std::fmt::Display>>(
-    query: &Query,
+    query: &QueryParameters,
     name: &'static str,
-) -> Result<Option<T>, Refused> {
+) -> Result<Option<T>, RefusalResponse> {
     let value = query.one(name)?.map(str::parse::<T>).transpose();
     Ok(value.map_err(|error| Refusal::new(ErrorCode::E3004, format!("query parameter `{name}`: {error}")))?)
 }
 
-fn grouping(query: &Query) -> Result<Grouping, Refused> {
+fn grouping(query: &QueryParameters) -> Result<Grouping, RefusalResponse> {
     let words = query.many("by");
     if words.is_empty() {
         return Ok(Grouping { day: true, tool: true, agent: false, user: false });
@@ -399,19 +402,19 @@ impl Advice {
             suggestion: None,
         };
         match reason {
-            Reason::UnmetNeed { count } => {
+            RecommendationReason::UnmetNeed { count } => {
                 line("activate", format!("searched for or called {count} times, and not enabled"), count)
             }
-            Reason::CoUse { with, count, enabled } => {
+            RecommendationReason::CoUse { with, count, enabled } => {
                 let reason = format!("`{with}` is in use, and both were used together {count} times");
                 Self { used_with: Some(with), ..line(if enabled { "try" } else { "activate" }, reason, count) }
             }
-            Reason::Similar { to, count, percent, enabled } => {
+            RecommendationReason::Similar { to, count, percent, enabled } => {
                 let reason = format!("`{to}` was called {count} times, and this describes itself {percent} % like it");
                 let advice = line(if enabled { "try" } else { "activate" }, reason, count);
                 Self { similar_to: Some(to), similarity: Some(percent), ..advice }
             }
-            Reason::Reclassify { version, change, timeouts, calls } => {
+            RecommendationReason::Reclassify { version, change, timeouts, calls } => {
                 let reason = format!("{timeouts} of {calls} calls took longer than the class allows");
                 Self {
                     version: Some(version),

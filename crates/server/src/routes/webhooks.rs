@@ -18,12 +18,15 @@ use kernel::webhooks::{OVERLAP_DEFAULT, OVERLAP_MAX, WebhookWish, Webhooks};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
-use crate::answer::{Answer, Handled};
+use super::{
+    ParameterPlace, RequestBody, ResponseBody, RouteAccess, RouteMethod, RouteOperation, RouteParameter, TENANT,
+    tenant_asked, to,
+};
+use crate::answer::{Handled, HttpAnswer};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming_request::IncomingRequest;
 use crate::members::typed;
-use crate::problem::Refused;
+use crate::problem::RefusalResponse;
 
 mod view;
 
@@ -32,28 +35,32 @@ use view::{AttemptView, Deliveries, DeliveryView, Event, SubscribedView, Subscri
 /// Deliveries of a page unless more are asked for.
 const PAGE_DEFAULT: usize = 50;
 
-const ID: Parameter =
-    Parameter { place: Place::Path, name: "id", about: "the id", schema: SchemaGenerator::subschema_for::<String> };
-const WEBHOOK: Parameter = Parameter {
-    place: Place::Query,
+const ID: RouteParameter = RouteParameter {
+    place: ParameterPlace::Path,
+    name: "id",
+    about: "the id",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+const WEBHOOK: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "webhook",
     about: "only those to this subscription",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const STATE: Parameter = Parameter {
-    place: Place::Query,
+const STATE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "state",
     about: "only those that are `pending`, `delivered` or `dead`",
     schema: SchemaGenerator::subschema_for::<String>,
 };
-const BEFORE: Parameter = Parameter {
-    place: Place::Query,
+const BEFORE: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "before",
     about: "`next` of the page before",
     schema: SchemaGenerator::subschema_for::<u64>,
 };
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
+const LIMIT: RouteParameter = RouteParameter {
+    place: ParameterPlace::Query,
     name: "limit",
     about: "how many, at most 200; default 50",
     schema: SchemaGenerator::subschema_for::<usize>,
@@ -62,18 +69,18 @@ const LIMIT: Parameter = Parameter {
 const CODES: &[ErrorCode] =
     &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803];
 
-pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) static OPERATIONS: &[RouteOperation] = &[
+    RouteOperation {
         parameters: &[TENANT],
         good: &[(200, "the subscriptions, oldest first")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Subscriptions>),
-        ..about(Verb::Get, "/v1/webhooks", "listWebhooks", "List who is called back", |filter| to(filter, list))
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Subscriptions>),
+        ..about(RouteMethod::Get, "/v1/webhooks", "listWebhooks", "List who is called back", |filter| to(filter, list))
     },
-    Operation {
+    RouteOperation {
         parameters: &[TENANT],
-        asks: Asks::Json(SchemaGenerator::subschema_for::<SubscribeBody>),
+        asks: RequestBody::Json(SchemaGenerator::subschema_for::<SubscribeBody>),
         good: &[(201, "the subscription, and the secret if one was made: it is not shown again")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<SubscribedView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<SubscribedView>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -84,17 +91,21 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3801,
             ErrorCode::E3803,
         ],
-        ..about(Verb::Post, "/v1/webhooks", "addWebhook", "Subscribe to the ends of calls", |filter| to(filter, add))
+        ..about(RouteMethod::Post, "/v1/webhooks", "addWebhook", "Subscribe to the ends of calls", |filter| {
+            to(filter, add)
+        })
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "it gets nothing more")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<RemovedWebhook>),
-        ..about(Verb::Delete, "/v1/webhooks/{id}", "removeWebhook", "End a subscription", |filter| to(filter, remove))
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<RemovedWebhook>),
+        ..about(RouteMethod::Delete, "/v1/webhooks/{id}", "removeWebhook", "End a subscription", |filter| {
+            to(filter, remove)
+        })
     },
-    Operation {
-        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<RotateBody>),
+    RouteOperation {
+        asks: RequestBody::JsonIfAny(SchemaGenerator::subschema_for::<RotateBody>),
         good: &[(200, "the subscription; its former secret signs beside the new one for a while")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<SubscribedView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<SubscribedView>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -107,16 +118,16 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3803,
         ],
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/webhooks/{id}/rotate",
             "rotateWebhookSecret",
             "Replace the secret of a subscription",
             |filter| to(filter, rotate),
         )
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "what came of it, good or bad")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<TriedView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<TriedView>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -128,35 +139,35 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3803,
         ],
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/webhooks/{id}/test",
             "testWebhook",
             "Send a `webhook.test` event once, now",
             |filter| to(filter, test),
         )
     },
-    Operation {
+    RouteOperation {
         parameters: &[TENANT, WEBHOOK, STATE, BEFORE, LIMIT],
         good: &[(200, "a page of deliveries, newest first")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<Deliveries>),
-        ..about(Verb::Get, "/v1/webhooks/deliveries", "listDeliveries", "List what was sent", |filter| {
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<Deliveries>),
+        ..about(RouteMethod::Get, "/v1/webhooks/deliveries", "listDeliveries", "List what was sent", |filter| {
             to(filter, deliveries)
         })
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "the delivery and its attempts")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<DeliveryView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<DeliveryView>),
         ..about(
-            Verb::Get,
+            RouteMethod::Get,
             "/v1/webhooks/deliveries/{id}",
             "getDelivery",
             "One delivery with every attempt that was made",
             |filter| to(filter, delivery),
         )
     },
-    Operation {
+    RouteOperation {
         good: &[(200, "the delivery, which is sent again")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<DeliveryView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<DeliveryView>),
         codes: &[
             ErrorCode::E3001,
             ErrorCode::E3004,
@@ -168,7 +179,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3803,
         ],
         ..about(
-            Verb::Post,
+            RouteMethod::Post,
             "/v1/webhooks/deliveries/{id}/resend",
             "resendDelivery",
             "Send a delivery again that was given up",
@@ -178,23 +189,23 @@ pub(super) static OPERATIONS: &[Operation] = &[
 ];
 
 const fn about(
-    verb: Verb,
+    verb: RouteMethod,
     path: &'static str,
     id: &'static str,
     summary: &'static str,
     mount: fn(MethodFilter) -> MethodRouter<Arc<Door>>,
-) -> Operation {
-    Operation {
+) -> RouteOperation {
+    RouteOperation {
         verb,
         path,
         id,
         tag: "webhooks",
         summary,
-        access: Access::Token,
+        access: RouteAccess::Token,
         parameters: &[ID, TENANT],
-        asks: Asks::Nothing,
+        asks: RequestBody::Nothing,
         good: &[],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<WebhookView>),
+        gives: ResponseBody::Json(SchemaGenerator::subschema_for::<WebhookView>),
         codes: CODES,
         mount,
     }
@@ -243,15 +254,15 @@ struct TriedView {
     attempt: AttemptView,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     let found = hooks(&door)?.list(door.kernel(), who.actor(), tenant.as_ref()).await?;
-    Answer::json(&Subscriptions { webhooks: found.iter().map(WebhookView::of).collect() })
+    HttpAnswer::json(&Subscriptions { webhooks: found.iter().map(WebhookView::of).collect() })
 }
 
-async fn add(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn add(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
@@ -261,24 +272,24 @@ async fn add(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
     door.settle(async move {
         let (record, secret) = hooks.add(&kernel, who.actor(), tenant.as_ref(), wish).await?;
-        Answer::json_with(StatusCode::CREATED, &SubscribedView { webhook: WebhookView::of(&record), secret })
+        HttpAnswer::json_with(StatusCode::CREATED, &SubscribedView { webhook: WebhookView::of(&record), secret })
     })
     .await
 }
 
-async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
     door.settle(async move {
         hooks.remove(&kernel, who.actor(), tenant.as_ref(), WebhookId(id)).await?;
-        Answer::json(&RemovedWebhook { removed: true })
+        HttpAnswer::json(&RemovedWebhook { removed: true })
     })
     .await
 }
 
-async fn rotate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn rotate(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let RotateBody { secret, overlap_seconds } = match incoming.json_if_any(&door, &who).await? {
         None => RotateBody::default(),
@@ -297,12 +308,12 @@ async fn rotate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
     door.settle(async move {
         let rotated = hooks.rotate(&kernel, who.actor(), tenant.as_ref(), WebhookId(id), secret, overlap).await?;
-        Answer::json(&SubscribedView { webhook: WebhookView::of(&rotated.0), secret: rotated.1 })
+        HttpAnswer::json(&SubscribedView { webhook: WebhookView::of(&rotated.0), secret: rotated.1 })
     })
     .await
 }
 
-async fn test(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn test(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
@@ -310,7 +321,7 @@ async fn test(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.settle(async move {
         let tried = hooks.test(&kernel, who.actor(), tenant.as_ref(), WebhookId(id)).await?;
         let attempt = AttemptView::of(&tried.attempt);
-        Answer::json(&TriedView {
+        HttpAnswer::json(&TriedView {
             delivery_id: tried.delivery.0.to_string(),
             delivered: tried.attempt.error.is_none(),
             attempt,
@@ -319,7 +330,7 @@ async fn test(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     .await
 }
 
-async fn deliveries(door: Arc<Door>, incoming: Incoming) -> Handled {
+async fn deliveries(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "webhook", "state", "before", "limit"])?;
@@ -335,47 +346,47 @@ async fn deliveries(door: Arc<Door>, incoming: Incoming) -> Handled {
     let tenant = tenant.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?;
     let filter = (webhook, state);
     let page = hooks(&door)?.deliveries(door.kernel(), who.actor(), tenant.as_ref(), filter, (before, most)).await?;
-    Answer::json(&Deliveries {
+    HttpAnswer::json(&Deliveries {
         deliveries: page.deliveries.iter().map(|record| DeliveryView::of(record, None)).collect(),
         next: page.next,
     })
 }
 
-async fn delivery(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn delivery(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let report = hooks(&door)?.delivery(door.kernel(), who.actor(), tenant.as_ref(), DeliveryId(id)).await?;
-    Answer::json(&DeliveryView::of(&report.record, Some(&report.attempts)))
+    HttpAnswer::json(&DeliveryView::of(&report.record, Some(&report.attempts)))
 }
 
-async fn resend(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn resend(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
     door.settle(async move {
         let resent = hooks.resend(&kernel, who.actor(), tenant.as_ref(), DeliveryId(id)).await?;
-        Answer::json(&DeliveryView::of(&resent.record, None))
+        HttpAnswer::json(&DeliveryView::of(&resent.record, None))
     })
     .await
 }
 
 /// The id and the tenant that a request names.
-async fn asked(incoming: &mut Incoming) -> Result<(uuid::Uuid, Option<TenantId>), Refused> {
+async fn asked(incoming: &mut IncomingRequest) -> Result<(uuid::Uuid, Option<TenantId>), RefusalResponse> {
     let tenant = tenant_asked(incoming)?;
     let [id] = incoming.path_values().await?;
     Ok((id_of(&id)?, tenant))
 }
 
 /// What is no id names nothing.
-fn id_of(text: &str) -> Result<uuid::Uuid, Refused> {
+fn id_of(text: &str) -> Result<uuid::Uuid, RefusalResponse> {
     let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
     let unknown = || Refusal::new(ErrorCode::E3702, format!("there is nothing with the id `{shown}`"));
     Ok(uuid::Uuid::try_parse(text).map_err(|_| unknown())?)
 }
 
-fn hooks(door: &Door) -> Result<Arc<Webhooks>, Refused> {
+fn hooks(door: &Door) -> Result<Arc<Webhooks>, RefusalResponse> {
     let none = || Refusal::new(ErrorCode::E3010, "this server has no webhooks").hint("use another one");
     Ok(door.webhooks().ok_or_else(none)?)
 }

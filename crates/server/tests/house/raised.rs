@@ -12,24 +12,24 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::PartMarks;
-use gantry_server::{Door, Drained, serve};
+use gantry_server::{Door, DrainOutcome, serve};
 use kernel::health::HealthSettings;
 use kernel::insights::{InsightParts, Insights};
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind, Snapshot};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::Unwatched;
+use kernel::ports::observer::NoObserver;
 use kernel::ports::offerings::{NothingOffered, Offerings};
-use kernel::ports::redactor::{RedactError, Redactor, Withhold};
+use kernel::ports::redactor::{RedactError, Redactor, WithholdingRedactor};
+use kernel::ports::tool_companion::{LogLevel, QuestionKind, ToolProgress, ToolQuestion, ToolSnapshot};
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Bookkeeper, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
+    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
-use policy::{MintRequest, Minter, SigningKey};
+use policy::{MintRequest, SigningKey, TokenMinter};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
@@ -63,7 +63,7 @@ impl Redactor for Outspoken {
         text.into()
     }
     fn members(&self, value: &mut Value, names: &[Box<str>]) {
-        Withhold.members(value, names);
+        WithholdingRedactor.members(value, names);
     }
 }
 
@@ -121,7 +121,8 @@ impl Executor for Tools {
         match handler.as_str() {
             "gate" | "paced" => {
                 if handler == "paced" {
-                    let progress = Progress { percent: Some(40.0), phase: Some("work".into()), ..Progress::default() };
+                    let progress =
+                        ToolProgress { percent: Some(40.0), phase: Some("work".into()), ..ToolProgress::default() };
                     call.companion.progress(progress);
                 }
                 self.running.send_modify(|running| *running += 1);
@@ -132,10 +133,10 @@ impl Executor for Tools {
             "panic" => panic!("the tool panics"),
             "chatty" => {
                 for percent in [10.0, 60.0] {
-                    call.companion.progress(Progress {
+                    call.companion.progress(ToolProgress {
                         percent: Some(percent),
                         phase: Some("work".into()),
-                        ..Progress::default()
+                        ..ToolProgress::default()
                     });
                 }
                 call.companion.log(LogLevel::Warn, "nearly done");
@@ -145,7 +146,7 @@ impl Executor for Tools {
                     "mode": "form", "message": "Which colour?",
                     "requestedSchema": { "type": "object", "properties": { "colour": { "type": "string" } } },
                 });
-                let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: form };
+                let question = ToolQuestion { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: form };
                 let answers = call.companion.ask(vec![question]).await.map_err(ExecutorError::answered)?;
                 return Ok(ToolOutput::of(json!({ "text": answers[0].value["content"]["colour"] })));
             }
@@ -164,7 +165,7 @@ impl Executor for Tools {
                 let name = text.strip_prefix("named ");
                 let state = json!({ "text": text });
                 call.companion
-                    .checkpoint(Snapshot::of(name.or(Some("event")), state))
+                    .checkpoint(ToolSnapshot::of(name.or(Some("event")), state))
                     .await
                     .map_err(ExecutorError::answered)?;
                 if text.starts_with("fail") {
@@ -237,15 +238,15 @@ impl House {
             Arc::clone(&store) as _,
             Arc::clone(&store) as _,
             Arc::clone(&clock) as _,
-            Arc::new(Unwatched),
+            Arc::new(NoObserver),
         )
         .await
         .unwrap();
-        let books = Bookkeeper::new(
+        let books = LedgerService::new(
             Arc::clone(&store) as _,
             Arc::clone(&clock) as _,
             &CountingEntropy::default(),
-            Arc::new(Unwatched),
+            Arc::new(NoObserver),
         );
         let checkpoints = Checkpoints::new(Arc::clone(&store) as _, CheckpointRetention::default());
         let insights = Insights::open(InsightParts {
@@ -260,13 +261,13 @@ impl House {
         })
         .await
         .unwrap();
-        let access = Access::open(AccessParts {
+        let access = AccessControl::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
             engine: None,
             did_resolver: None,
             clock: Arc::clone(&clock) as _,
-            observer: Arc::new(Unwatched),
+            observer: Arc::new(NoObserver),
             settings: AccessSettings::default(),
         })
         .await
@@ -274,13 +275,13 @@ impl House {
         let key = signing_key();
         let mut settings = IdentitySettings::local(Arc::clone(&clock) as _);
         settings.failures_per_minute = failures_per_minute.unwrap_or(settings.failures_per_minute);
-        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
-        let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(Unwatched));
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(NoObserver)).unwrap();
+        let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(NoObserver));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity,
             access,
-            mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
+            mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(Drawer)),
             recorder,
             books,
             executors: std::iter::once(Arc::clone(&tools) as Arc<dyn Executor>).chain(executors).collect(),
@@ -290,7 +291,7 @@ impl House {
             offerings: offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
-            observer: Arc::new(Unwatched),
+            observer: Arc::new(NoObserver),
             redactor: Arc::new(Outspoken),
         })
         .with_checkpoints(checkpoints)
@@ -303,7 +304,7 @@ impl House {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    served: JoinHandle<Drained>,
+    served: JoinHandle<DrainOutcome>,
 }
 
 impl Served {
@@ -323,7 +324,7 @@ impl Served {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    pub(crate) async fn drained(self) -> Drained {
+    pub(crate) async fn drained(self) -> DrainOutcome {
         tokio::time::timeout(END_WITHIN, self.served).await.expect("the server ends").unwrap()
     }
 }

@@ -1,12 +1,12 @@
 //! Lazy exposure: three tools for all the others.
 
-use gantry_server::{Exposure, McpConfig};
+use gantry_server::{McpConfig, ToolExposure};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, manifest};
 
 async fn lazy() -> Stage {
-    Stage::with(McpConfig { exposure: Exposure::Lazy, ..McpConfig::default() }).await
+    Stage::with(McpConfig { exposure: ToolExposure::Lazy, ..McpConfig::default() }).await
 }
 
 fn names(list: &Value) -> Vec<&str> {

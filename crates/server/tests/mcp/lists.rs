@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_server::{Exposure, McpConfig, McpMode};
+use gantry_server::{McpConfig, McpMode, ToolExposure};
 use policy::WhyUnavailable;
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ async fn what_is_not_to_be_had_is_not_offered() {
 
 #[tokio::test]
 async fn pages_stay_right_when_tools_come_in_between() {
-    let stage = Stage::with(McpConfig { exposure: Exposure::All, page_size: 2, ..McpConfig::default() }).await;
+    let stage = Stage::with(McpConfig { exposure: ToolExposure::All, page_size: 2, ..McpConfig::default() }).await;
     let mut seen = Vec::new();
     let mut params = json!({});
     loop {
@@ -119,7 +119,7 @@ async fn pages_stay_right_when_tools_come_in_between() {
 #[tokio::test]
 async fn a_toolset_is_a_part_of_what_one_may_use() {
     let toolsets = [("echoes".to_owned(), vec!["demo.echo_tool".parse().unwrap(), "other.*".parse().unwrap()])];
-    let config = McpConfig { exposure: Exposure::All, toolsets: toolsets.into(), ..McpConfig::default() };
+    let config = McpConfig { exposure: ToolExposure::All, toolsets: toolsets.into(), ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let list =
         |token: &str| stage.at("/mcp/echoes").token(token).new_style(1, "tools/list", json!({}), &json!({})).message();
@@ -138,7 +138,7 @@ async fn a_toolset_is_a_part_of_what_one_may_use() {
 #[tokio::test]
 async fn in_discovery_nothing_can_be_called() {
     let stage =
-        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: Exposure::All, ..McpConfig::default() }).await;
+        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: ToolExposure::All, ..McpConfig::default() }).await;
     assert_eq!(names(&stage.new_style("tools/list", json!({})).await), DEMO);
     let called = stage.call("demo__echo_tool", json!({ "text": "x" })).await;
     assert_eq!(called["error"]["code"], -32601, "{called}");
@@ -153,7 +153,7 @@ async fn in_discovery_nothing_can_be_called() {
     assert!(names(&listed).contains(&"search_tools"), "{listed}");
     assert!(stage.paper.ends().is_empty());
     let lazy =
-        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: Exposure::Lazy, ..McpConfig::default() }).await;
+        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: ToolExposure::Lazy, ..McpConfig::default() }).await;
     assert_eq!(names(&lazy.new_style("tools/list", json!({})).await), ["search_tools", "describe_tool"]);
     let called = lazy.call("call_tool", json!({ "name": "demo__echo_tool", "arguments": { "text": "x" } })).await;
     assert_eq!(called["error"]["code"], -32601, "{called}");

@@ -1,7 +1,7 @@
 //! What tools ask while they run: input required, and requests of the server to older clients.
 
 use contract::error::ErrorCode;
-use gantry_server::{Exposure, McpConfig};
+use gantry_server::{McpConfig, ToolExposure};
 use serde_json::{Value, json};
 
 use crate::client::Reply;
@@ -90,7 +90,7 @@ async fn an_answer_is_taken_from_its_own_caller_for_its_own_call_in_time() {
 
 #[tokio::test]
 async fn a_call_whose_caller_never_answers_is_cancelled() {
-    let config = McpConfig { exposure: Exposure::All, answer_ms: 100, ..McpConfig::default() };
+    let config = McpConfig { exposure: ToolExposure::All, answer_ms: 100, ..McpConfig::default() };
     let stage = Stage::with(config).await;
     assert_eq!(begin(&stage).await["result"]["resultType"], "input_required");
     stage.until("it is recorded as cancelled", || stage.paper.ends() == [Some(ErrorCode::E3703)]).await;
@@ -99,7 +99,7 @@ async fn a_call_whose_caller_never_answers_is_cancelled() {
 
 #[tokio::test]
 async fn a_client_that_cannot_be_asked_is_not_and_there_is_a_limit_to_waiting() {
-    let config = McpConfig { exposure: Exposure::All, questions_max: 1, ..McpConfig::default() };
+    let config = McpConfig { exposure: ToolExposure::All, questions_max: 1, ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let refused = stage.new_style("tools/call", call()).await;
     assert_eq!(refused["result"]["_meta"]["dev.gantry/error"]["code"], "E3010", "{refused}");

@@ -1,6 +1,6 @@
 //! What servers behind Gantry offer besides tools, through the door.
 
-use gantry_server::{Exposure, McpConfig, McpMode};
+use gantry_server::{McpConfig, McpMode, ToolExposure};
 use kernel::ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn what_servers_offer_is_listed_under_names_of_ours_for_those_who_may_have
 
 #[tokio::test]
 async fn pages_of_these_lists_are_stable_too() {
-    let stage = Stage::with(McpConfig { exposure: Exposure::All, page_size: 2, ..McpConfig::default() }).await;
+    let stage = Stage::with(McpConfig { exposure: ToolExposure::All, page_size: 2, ..McpConfig::default() }).await;
     let mut seen = Vec::new();
     let mut params = json!({});
     loop {
@@ -256,7 +256,7 @@ async fn newer_clients_watch_what_they_name_when_they_begin_to_listen() {
 #[tokio::test]
 async fn a_toolset_shows_what_it_names_and_discovery_nothing() {
     let toolsets = [("notes".to_owned(), vec!["notes.prompts".parse().unwrap()])];
-    let config = McpConfig { exposure: Exposure::All, toolsets: toolsets.into(), ..McpConfig::default() };
+    let config = McpConfig { exposure: ToolExposure::All, toolsets: toolsets.into(), ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let list = |method: &str| {
         stage.at("/mcp/notes").token(&stage.reader).new_style(1, method, json!({}), &json!({})).message()
@@ -264,7 +264,7 @@ async fn a_toolset_shows_what_it_names_and_discovery_nothing() {
     assert_eq!(all(&list("prompts/list").await, "prompts", "name").len(), 3);
     assert_eq!(all(&list("resources/list").await, "resources", "uri").len(), 3, "Gantry's own");
     let discovery =
-        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: Exposure::All, ..McpConfig::default() }).await;
+        Stage::with(McpConfig { mode: McpMode::Discovery, exposure: ToolExposure::All, ..McpConfig::default() }).await;
     assert_eq!(all(&ask(&discovery, "prompts/list", json!({})).await, "prompts", "name"), [""; 0]);
     let read = ask(&discovery, "resources/read", json!({ "uri": "test://static" })).await;
     assert_eq!(read["error"]["code"], -32602, "{read}");

@@ -1,6 +1,6 @@
 //! Sessions of older clients.
 
-use gantry_server::{Exposure, McpConfig};
+use gantry_server::{McpConfig, ToolExposure};
 use serde_json::json;
 
 use crate::stage::{ADMIN, Stage};
@@ -31,7 +31,8 @@ async fn a_session_answers_to_whoever_made_it_and_to_nobody_else() {
 
 #[tokio::test]
 async fn there_are_only_so_many_and_idle_ones_make_room() {
-    let config = McpConfig { exposure: Exposure::All, sessions_max: 4, session_idle_ms: 3_000, ..McpConfig::default() };
+    let config =
+        McpConfig { exposure: ToolExposure::All, sessions_max: 4, session_idle_ms: 3_000, ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let first = stage.session(&stage.agent, OLD, &json!({})).await;
     stage.session(&stage.agent, OLD, &json!({})).await;
@@ -49,7 +50,8 @@ async fn there_are_only_so_many_and_idle_ones_make_room() {
 
 #[tokio::test]
 async fn a_thousand_sessions_of_one_principal_shut_nobody_else_out() {
-    let stage = Stage::with(McpConfig { exposure: Exposure::All, sessions_max: 1_000, ..McpConfig::default() }).await;
+    let stage =
+        Stage::with(McpConfig { exposure: ToolExposure::All, sessions_max: 1_000, ..McpConfig::default() }).await;
     let mut refused = 0;
     for _ in 0..1_000 {
         let reply = stage.initialize(&stage.agent, OLD, &json!({})).await;
@@ -71,7 +73,7 @@ async fn a_thousand_sessions_of_one_principal_shut_nobody_else_out() {
 
 #[tokio::test]
 async fn who_listens_too_often_leaves_room_for_others() {
-    let config = McpConfig { exposure: Exposure::All, listeners_per_principal_max: 2, ..McpConfig::default() };
+    let config = McpConfig { exposure: ToolExposure::All, listeners_per_principal_max: 2, ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let session = stage.session(&stage.agent, "2025-11-25", &json!({})).await;
     let get = |token: &str, session: &str| {

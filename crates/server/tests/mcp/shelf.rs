@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::companion::{Companion, Question, QuestionKind};
 use kernel::ports::offerings::{
-    Offering, OfferingCaller, OfferingChange, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch,
+    OfferingCaller, OfferingChange, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, Offerings,
+    ResourceWatch,
 };
+use kernel::ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -20,7 +21,7 @@ const NEWS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    news: broadcast::Sender<OfferingNews>,
+    news: broadcast::Sender<OfferingNotice>,
     /// Resources watched at the moment.
     pub(crate) watched: Arc<AtomicUsize>,
 }
@@ -34,7 +35,7 @@ impl Default for Shelf {
 impl Shelf {
     pub(crate) fn tell(&self, tenant: Option<&str>, server: &str, change: OfferingChange) {
         let tenant = tenant.map(|tenant| tenant.parse().unwrap());
-        let _ = self.news.send(OfferingNews { tenant, server: server.to_owned(), change });
+        let _ = self.news.send(OfferingNotice { tenant, server: server.to_owned(), change });
     }
 
     pub(crate) fn watched(&self) -> usize {
@@ -46,10 +47,10 @@ fn missing() -> Refusal {
     Refusal::new(ErrorCode::E3008, "it is not there")
 }
 
-async fn colour(companion: &dyn Companion) -> Result<Value, Refusal> {
+async fn colour(companion: &dyn ToolCompanion) -> Result<Value, Refusal> {
     let parameters = json!({ "mode": "form", "message": "Which colour?",
         "requestedSchema": { "type": "object", "properties": { "colour": { "type": "string" } } } });
-    let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters };
+    let question = ToolQuestion { key: "colour".into(), kind: QuestionKind::Elicitation, parameters };
     Ok(companion.ask(vec![question]).await?[0].value["content"]["colour"].clone())
 }
 
@@ -66,21 +67,21 @@ impl Offerings for Shelf {
         if tenant.is_home() { vec![server("notes", "notes"), server("bare", "")] } else { Vec::new() }
     }
 
-    async fn list(&self, _: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal> {
+    async fn list(&self, _: &TenantId, server: &str, what: OfferingKind) -> Result<Vec<Value>, Refusal> {
         Ok(match (server, what) {
-            ("notes", Offering::Resources) => {
+            ("notes", OfferingKind::Resources) => {
                 (0..5).map(|n| json!({ "uri": format!("note://{n}"), "name": format!("note {n}") })).collect()
             }
-            ("notes", Offering::ResourceTemplates) => {
+            ("notes", OfferingKind::ResourceTemplates) => {
                 vec![json!({ "uriTemplate": "note://{id}/page", "name": "page" })]
             }
-            ("notes", Offering::Prompts) => {
+            ("notes", OfferingKind::Prompts) => {
                 vec![json!({ "name": "greet" }), json!({ "name": "two words" }), json!({ "name": "curious" })]
             }
-            ("bare", Offering::Resources) => {
+            ("bare", OfferingKind::Resources) => {
                 vec![json!({ "uri": "test://static", "name": "static" }), json!({ "no": "resource" })]
             }
-            ("bare", Offering::Prompts) => vec![json!({ "name": "plain" })],
+            ("bare", OfferingKind::Prompts) => vec![json!({ "name": "plain" })],
             _ => Vec::new(),
         })
     }
@@ -91,7 +92,7 @@ impl Offerings for Shelf {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         let named = parameters.get("uri").or_else(|| parameters.get("name")).and_then(Value::as_str);
         let named = named.unwrap_or_default();
@@ -112,18 +113,18 @@ impl Offerings for Shelf {
         })
     }
 
-    async fn watch(&self, _: &OfferingCaller, _: &str, uri: &str) -> Result<Watch, Refusal> {
+    async fn watch(&self, _: &OfferingCaller, _: &str, uri: &str) -> Result<ResourceWatch, Refusal> {
         if uri.contains("missing") {
             return Err(missing());
         }
         self.watched.fetch_add(1, Ordering::SeqCst);
         let watched = Arc::clone(&self.watched);
-        Ok(Watch::until(move || {
+        Ok(ResourceWatch::until(move || {
             watched.fetch_sub(1, Ordering::SeqCst);
         }))
     }
 
-    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
         self.news.subscribe()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::ErrorCode;
-use gantry_server::{Door, Drained, Exposure, McpConfig, MetricsText, ServerConfig};
+use gantry_server::{Door, DrainOutcome, McpConfig, MetricsText, ServerConfig, ToolExposure};
 use kernel::jobs::{Jobs, JobsSettings};
 use kernel::ports::entropy::new_trace_id;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
@@ -70,7 +70,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        Self::with(McpConfig { exposure: Exposure::All, ..McpConfig::default() }).await
+        Self::with(McpConfig { exposure: ToolExposure::All, ..McpConfig::default() }).await
     }
 
     pub(crate) async fn with(mcp: McpConfig) -> Self {
@@ -191,7 +191,7 @@ impl Stage {
         self.served.stop();
     }
 
-    pub(crate) async fn drained(self) -> Drained {
+    pub(crate) async fn drained(self) -> DrainOutcome {
         self.served.drained().await
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_server::{Exposure, McpConfig};
+use gantry_server::{McpConfig, ToolExposure};
 use kernel::jobs::JobsSettings;
 use kernel::ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const NEVER: &str = "019a0000-0000-7000-8000-000000000001";
 async fn stage() -> (Stage, Arc<MemoryStore>) {
     let pattern = |text: &str| text.parse().unwrap();
     let mcp = McpConfig {
-        exposure: Exposure::All,
+        exposure: ToolExposure::All,
         tasks_at_once: vec![pattern("demo.asking_tool"), pattern("demo.failing_tool"), pattern("demo.needy_tool")],
         tasks_required: vec![pattern("demo.required_tool")],
         ..McpConfig::default()

@@ -7,8 +7,8 @@ use contract::error::Refusal;
 use contract::ids::{InvocationId, TenantId};
 use kernel::inbound_jobs::{CallOutParts, CallOutUrls, CallOuts, InboundJobs, InboundParts};
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use kernel::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
-use kernel::ports::secret_source::{NoSecrets, Secret};
+use kernel::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use kernel::ports::secret_source::{NoSecrets, SecretValue};
 use kernel::webhooks::{WebhookParts, WebhookSettings, Webhooks};
 use policy::QstashReceiver;
 use serde_json::Value;
@@ -52,14 +52,14 @@ pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
 
 #[async_trait::async_trait]
 impl JobEntrance for Queue {
-    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+    async fn enter(&self, job: EnteringJob) -> Result<EntranceOutcome, Refusal> {
         let mut jobs = self.0.lock().unwrap();
         let same_key = |known: &&EnteringJob| (&known.key, known.kind) == (&job.key, job.kind);
         if let Some(known) = jobs.iter().find(same_key) {
-            return Ok(Entered::Known { same: known.payload == job.payload });
+            return Ok(EntranceOutcome::Known { same: known.payload == job.payload });
         }
         jobs.push(job);
-        Ok(Entered::New)
+        Ok(EntranceOutcome::New)
     }
 
     async fn told_end(&self, _: &TenantId, _: InvocationId, _: Result<Value, Refusal>) -> Result<(), Refusal> {
@@ -76,14 +76,14 @@ impl PostOffice {
             calls: Arc::clone(&receiver) as _,
             queue: Arc::clone(&queue) as _,
             secrets: Arc::new(NoSecrets),
-            root: Secret::new([1; 32]).unwrap(),
+            root: SecretValue::new([1; 32]).unwrap(),
             clock: Arc::clone(clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             settings: WebhookSettings::default(),
         }));
         let calls = CallOuts::new(CallOutParts {
             urls: CallOutUrls { embedding: Some("https://s.example/".into()), ..CallOutUrls::default() },
-            secret: Secret::new(SHARED),
+            secret: SecretValue::new(SHARED),
             calls: Arc::clone(&receiver) as _,
             runs: Arc::clone(&store) as _,
             webhooks: Some(Arc::clone(&webhooks)),

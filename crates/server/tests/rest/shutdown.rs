@@ -1,6 +1,6 @@
 //! The orderly end: what runs is finished, what is idle is closed, what hangs is counted (OPS-011).
 
-use gantry_server::{Drained, ServerConfig};
+use gantry_server::{DrainOutcome, ServerConfig};
 
 use crate::client::{Client, request};
 use crate::stage::Stage;
@@ -16,7 +16,7 @@ async fn calls_in_flight_are_finished_and_idle_connections_closed() {
     idle.closed().await;
     stage.tools.gate.add_permits(1);
     assert_eq!(busy.reply().await.status, 200);
-    assert_eq!(stage.drained().await, Drained { in_flight: 1, finished: 1, aborted: 0 });
+    assert_eq!(stage.drained().await, DrainOutcome { in_flight: 1, finished: 1, aborted: 0 });
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn calls_that_hang_are_counted_and_ended_with_an_answer() {
     let mut stage = Stage::with(ServerConfig { drain_timeout_ms: 50, ..ServerConfig::default() }).await;
     let mut hanging = stage.start_gated().await;
     stage.stop();
-    assert_eq!(stage.drained().await, Drained { in_flight: 1, finished: 0, aborted: 1 });
+    assert_eq!(stage.drained().await, DrainOutcome { in_flight: 1, finished: 0, aborted: 1 });
     let reply = hanging.reply().await;
     assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (409, Some("E3703")));
 }
@@ -50,5 +50,5 @@ async fn readiness_ends_before_accepting_does() {
 async fn a_server_without_calls_ends_at_once() {
     let mut stage = Stage::new().await;
     stage.stop();
-    assert_eq!(stage.drained().await, Drained { in_flight: 0, finished: 0, aborted: 0 });
+    assert_eq!(stage.drained().await, DrainOutcome { in_flight: 0, finished: 0, aborted: 0 });
 }

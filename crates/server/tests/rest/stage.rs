@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gantry_server::{Door, Drained, FreeSpace, MetricsText, ServerConfig};
+use gantry_server::{Door, DrainOutcome, FreeSpace, MetricsText, ServerConfig};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Reply, request};
@@ -130,7 +130,7 @@ impl Stage {
         self.served.stop();
     }
 
-    pub(crate) async fn drained(self) -> Drained {
+    pub(crate) async fn drained(self) -> DrainOutcome {
         self.served.drained().await
     }
 }

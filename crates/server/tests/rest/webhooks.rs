@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::ids::TenantId;
 use kernel::ports::call_out::CallOutError;
 use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::secret_source::Secret;
+use kernel::ports::secret_source::SecretValue;
 use kernel::ports::workflow_runs::{NewRun, WorkflowRuns as _};
 use kernel::webhooks::sign;
 use serde_json::{Value, json};
@@ -162,7 +162,7 @@ async fn forged_signatures_count_as_failed_authentications_and_a_good_one_is_tak
     };
     assert_eq!((limited.status, limited.code().as_str()), (429, "E3003"));
     let body = json!({}).to_string();
-    let signature = sign(&[Secret::new("other").unwrap()], stage.clock.now(), body.as_bytes());
+    let signature = sign(&[SecretValue::new("other").unwrap()], stage.clock.now(), body.as_bytes());
     let callback = send(&stage, "/v1/workflows/callback", &[("gantry-signature", &signature)], &body).await;
     assert_eq!(callback.status, 429, "one count for all doors");
     let token = stage.ask("GET", "/v1/tools", Some("nonsense"), None).await;
@@ -185,7 +185,7 @@ async fn a_workflow_that_proves_itself_ends_its_run_once() {
     stage.post.store.begin_run(&run).await.unwrap();
     let body = json!({ "invocationId": id, "status": "success", "output": { "n": 1 } }).to_string();
     let now = stage.clock.now();
-    let signed = |secret: &str, at: UnixMillis| sign(&[Secret::new(secret).unwrap()], at, body.as_bytes());
+    let signed = |secret: &str, at: UnixMillis| sign(&[SecretValue::new(secret).unwrap()], at, body.as_bytes());
     let old = UnixMillis(now.0 - 301_000);
     for (signature, status, duplicate) in [
         (signed("other", now), 401, Value::Null),

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use kernel::ports::shared_state::{AllTaken, KEY_BYTES_MAX, LIMITS_AT_ONCE_MAX, Limit, SharedStateError};
-use kernel::resilience::{Quota, Taken};
+use kernel::resilience::{QuotaOutcome, RateQuota};
 
-use super::Adapter;
+use super::StateAdapter;
 
 /// All cases of `RateLimits` against one adapter.
 #[macro_export]
@@ -31,19 +31,19 @@ macro_rules! limits_suite {
     };
 }
 
-fn limit(key: &str, quota: Quota) -> Limit<'_> {
+fn limit(key: &str, quota: RateQuota) -> Limit<'_> {
     Limit { key, quota }
 }
 
-fn per_hour(count: u32) -> Quota {
-    Quota::new(count, Duration::from_hours(1)).unwrap()
+fn per_hour(count: u32) -> RateQuota {
+    RateQuota::new(count, Duration::from_hours(1)).unwrap()
 }
 
 fn is_allowed(taken: AllTaken) -> bool {
     matches!(taken, AllTaken::Allowed { .. })
 }
 
-pub async fn a_quota_is_shared_by_every_replica(adapter: impl Adapter) {
+pub async fn a_quota_is_shared_by_every_replica(adapter: impl StateAdapter) {
     let (one, two) = (adapter.state(), adapter.other());
     let hourly = limit("calls:a", per_hour(3));
     for (state, left) in [(&one, 2), (&two, 1), (&one, 0)] {
@@ -56,9 +56,9 @@ pub async fn a_quota_is_shared_by_every_replica(adapter: impl Adapter) {
     assert!(is_allowed(one.take(&[limit("calls:b", per_hour(3))], 1).await.unwrap()));
 }
 
-pub async fn what_is_refused_can_be_had_after_the_wait(adapter: impl Adapter) {
+pub async fn what_is_refused_can_be_had_after_the_wait(adapter: impl StateAdapter) {
     let state = adapter.state();
-    let limit = limit("calls", Quota::new(2, Duration::from_secs(40)).unwrap());
+    let limit = limit("calls", RateQuota::new(2, Duration::from_secs(40)).unwrap());
     assert!(is_allowed(state.take(&[limit], 2).await.unwrap()));
     let AllTaken::Refused { retry_after: Some(wait), .. } = state.take(&[limit], 1).await.unwrap() else {
         assert_eq!("allowed", "refused");
@@ -75,7 +75,7 @@ pub async fn what_is_refused_can_be_had_after_the_wait(adapter: impl Adapter) {
     assert!(!is_allowed(state.take(&[limit], 1).await.unwrap()));
 }
 
-pub async fn several_are_taken_together_or_not_at_all(adapter: impl Adapter) {
+pub async fn several_are_taken_together_or_not_at_all(adapter: impl StateAdapter) {
     let state = adapter.state();
     let (wide, narrow) = (limit("wide", per_hour(10)), limit("narrow", per_hour(2)));
     for _ in 0..2 {
@@ -90,9 +90,9 @@ pub async fn several_are_taken_together_or_not_at_all(adapter: impl Adapter) {
     assert!(matches!(taken, AllTaken::Allowed { remaining: 7, .. }), "{taken:?}");
 }
 
-pub async fn the_longest_wait_of_those_that_refuse_is_told(adapter: impl Adapter) {
+pub async fn the_longest_wait_of_those_that_refuse_is_told(adapter: impl StateAdapter) {
     let state = adapter.state();
-    let minute = limit("minute", Quota::new(1, Duration::from_secs(60)).unwrap());
+    let minute = limit("minute", RateQuota::new(1, Duration::from_secs(60)).unwrap());
     let hour = limit("hour", per_hour(1));
     assert!(is_allowed(state.take(&[minute, hour], 1).await.unwrap()));
     let AllTaken::Refused { which: 1, retry_after: Some(wait) } = state.take(&[minute, hour], 1).await.unwrap() else {
@@ -102,7 +102,7 @@ pub async fn the_longest_wait_of_those_that_refuse_is_told(adapter: impl Adapter
     assert!(wait > Duration::from_secs(3_500) && wait <= Duration::from_hours(1), "{wait:?}");
 }
 
-pub async fn more_than_the_burst_is_never_given(adapter: impl Adapter) {
+pub async fn more_than_the_burst_is_never_given(adapter: impl StateAdapter) {
     let state = adapter.state();
     let limit = limit("calls", per_hour(3));
     let taken = state.take(&[limit], 4).await.unwrap();
@@ -110,11 +110,11 @@ pub async fn more_than_the_burst_is_never_given(adapter: impl Adapter) {
     assert!(is_allowed(state.take(&[limit], 3).await.unwrap()));
 }
 
-pub async fn no_limits_allow_everything(adapter: impl Adapter) {
+pub async fn no_limits_allow_everything(adapter: impl StateAdapter) {
     assert!(is_allowed(adapter.state().take(&[], 1_000).await.unwrap()));
 }
 
-pub async fn the_same_key_twice_is_taken_from_twice(adapter: impl Adapter) {
+pub async fn the_same_key_twice_is_taken_from_twice(adapter: impl StateAdapter) {
     let state = adapter.state();
     let limit = limit("calls", per_hour(3));
     assert!(is_allowed(state.take(&[limit, limit], 1).await.unwrap()));
@@ -122,17 +122,17 @@ pub async fn the_same_key_twice_is_taken_from_twice(adapter: impl Adapter) {
     assert!(is_allowed(state.take(&[limit], 1).await.unwrap()));
 }
 
-pub async fn looking_takes_nothing(adapter: impl Adapter) {
+pub async fn looking_takes_nothing(adapter: impl StateAdapter) {
     let state = adapter.state();
     let limit = limit("calls", per_hour(1));
     for _ in 0..5 {
-        assert!(matches!(state.peek(limit).await.unwrap(), Taken::Allowed { remaining: 0, .. }));
+        assert!(matches!(state.peek(limit).await.unwrap(), QuotaOutcome::Allowed { remaining: 0, .. }));
     }
     assert!(is_allowed(state.take(&[limit], 1).await.unwrap()));
-    assert!(matches!(state.peek(limit).await.unwrap(), Taken::Refused { retry_after: Some(_) }));
+    assert!(matches!(state.peek(limit).await.unwrap(), QuotaOutcome::Refused { retry_after: Some(_) }));
 }
 
-pub async fn too_much_at_once_is_refused(adapter: impl Adapter) {
+pub async fn too_much_at_once_is_refused(adapter: impl StateAdapter) {
     let state = adapter.state();
     let many = [limit("calls", per_hour(1_000)); LIMITS_AT_ONCE_MAX + 1];
     assert!(matches!(state.take(&many, 1).await, Err(SharedStateError::TooLarge)));
@@ -140,7 +140,7 @@ pub async fn too_much_at_once_is_refused(adapter: impl Adapter) {
     assert!(matches!(state.take(&[limit(&long, per_hour(1))], 1).await, Err(SharedStateError::TooLarge)));
 }
 
-pub async fn concurrent_takers_get_exactly_the_quota(adapter: impl Adapter) {
+pub async fn concurrent_takers_get_exactly_the_quota(adapter: impl StateAdapter) {
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..16 {
         let state = if task % 2 == 0 { adapter.state() } else { adapter.other() };

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::shared_state::{
-    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, Breakers, HISTORY_MAX, INSPECTED_MAX, PastTransition,
-    SharedStateError,
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, HISTORY_MAX, INSPECTED_MAX, PastTransition,
+    SharedBreakers, SharedStateError,
 };
-use kernel::resilience::{Admission, Breaker, BreakerEvent, BreakerSettings, IllegalMove, Move, Outcome, Permit};
+use kernel::resilience::{
+    Breaker, BreakerAdmission, BreakerEvent, BreakerPermit, BreakerSettings, IllegalMove, ManualMove, PermittedOutcome,
+};
 use tokio::sync::broadcast;
 
 use super::{MemoryState, millis};
@@ -80,13 +82,13 @@ impl MemoryState {
 }
 
 #[async_trait]
-impl Breakers for MemoryState {
+impl SharedBreakers for MemoryState {
     async fn acquire(
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
         lease: Duration,
-    ) -> Result<Admission, SharedStateError> {
+    ) -> Result<BreakerAdmission, SharedStateError> {
         self.step(key, settings, |kept, now_ms| {
             let acquired = kept.breaker.acquire(settings, millis(lease), now_ms);
             (acquired.admission, acquired.events)
@@ -97,8 +99,8 @@ impl Breakers for MemoryState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
-        outcome: Outcome,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
     ) -> Result<(), SharedStateError> {
         self.step(key, settings, |kept, now_ms| ((), kept.breaker.record(settings, permit, outcome, now_ms)))
     }
@@ -107,7 +109,7 @@ impl Breakers for MemoryState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
+        permit: BreakerPermit,
     ) -> Result<(), SharedStateError> {
         self.step(key, settings, |kept, now_ms| ((), kept.breaker.release(settings, permit, now_ms)))
     }
@@ -116,7 +118,7 @@ impl Breakers for MemoryState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        by_hand: Move,
+        by_hand: ManualMove,
     ) -> Result<Result<BreakerReport, IllegalMove>, SharedStateError> {
         self.step(key, settings, |kept, now_ms| {
             match kept.breaker.shift(settings, by_hand, now_ms) {

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use async_trait::async_trait;
 use kernel::ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
-use kernel::resilience::{Taken, limiter};
+use kernel::resilience::{QuotaOutcome, limiter};
 
 use super::{MemoryState, fits};
 
@@ -35,7 +35,7 @@ impl RateLimits for MemoryState {
             let (next, taken) =
                 limiter::take(earlier.or_else(|| kept.copied()).unwrap_or(0), limit.quota, count, now_us);
             match taken {
-                Taken::Refused { retry_after } => {
+                QuotaOutcome::Refused { retry_after } => {
                     // Never is longer than any wait.
                     let longer = refused.is_none_or(|(_, known)| match (known, retry_after) {
                         (None, _) => false,
@@ -46,7 +46,7 @@ impl RateLimits for MemoryState {
                         refused = Some((which, retry_after));
                     }
                 }
-                Taken::Allowed { remaining, reset } => {
+                QuotaOutcome::Allowed { remaining, reset } => {
                     if let AllTaken::Allowed { remaining: fewest, .. } = least
                         && remaining < fewest
                     {
@@ -74,7 +74,7 @@ impl RateLimits for MemoryState {
         Ok(least)
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<Taken, SharedStateError> {
+    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
         fits(limit.key)?;
         let stand = self.limits.lock(limit.key).and_then(|shard| shard.get(limit.key).copied());
         Ok(limiter::take(stand.unwrap_or(0), limit.quota, 1, self.time.micros()).1)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::shared_state::{
-    Present, Replace, Reserved, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
+    PresentReplica, ReplaceMode, ReserveOutcome, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
 };
 
 use super::{MemoryState, VALUES_BYTES_MAX, VALUES_MAX, fits, millis};
@@ -96,10 +96,16 @@ impl MemoryState {
 
 #[async_trait]
 impl SharedValues for MemoryState {
-    async fn reserve(&self, key: &str, amount: i64, ceiling: i64, ttl: Duration) -> Result<Reserved, SharedStateError> {
+    async fn reserve(
+        &self,
+        key: &str,
+        amount: i64,
+        ceiling: i64,
+        ttl: Duration,
+    ) -> Result<ReserveOutcome, SharedStateError> {
         self.counting(key, ttl, |standing| match standing.checked_add(amount) {
-            Some(total) if total <= ceiling => (total, Reserved::Within { total }),
-            _ => (standing, Reserved::Over { total: standing }),
+            Some(total) if total <= ceiling => (total, ReserveOutcome::Within { total }),
+            _ => (standing, ReserveOutcome::Over { total: standing }),
         })
     }
 
@@ -110,7 +116,13 @@ impl SharedValues for MemoryState {
         })
     }
 
-    async fn put(&self, key: &str, value: &[u8], ttl: Duration, replace: Replace) -> Result<bool, SharedStateError> {
+    async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        ttl: Duration,
+        replace: ReplaceMode,
+    ) -> Result<bool, SharedStateError> {
         fits(key)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(SharedStateError::TooLarge);
@@ -118,7 +130,7 @@ impl SharedValues for MemoryState {
         let mut shard = self.values.lock(key).ok_or(SharedStateError::Full)?;
         let now_ms = self.time.millis();
         let there = shard.get(key).is_some_and(|kept| kept.expires_ms > now_ms);
-        if there && replace == Replace::Never {
+        if there && replace == ReplaceMode::Never {
             return Ok(false);
         }
         shard.remove(key);
@@ -173,12 +185,12 @@ impl SharedValues for MemoryState {
         Ok(())
     }
 
-    async fn present(&self) -> Result<Vec<Present>, SharedStateError> {
+    async fn present(&self) -> Result<Vec<PresentReplica>, SharedStateError> {
         let now_ms = self.time.millis();
         let mut present = Vec::new();
         self.replicas.each(|shard| {
             shard.retain(|_, announced| announced.expires_ms > now_ms);
-            present.extend(shard.iter().map(|(replica, announced)| Present {
+            present.extend(shard.iter().map(|(replica, announced)| PresentReplica {
                 replica: replica.to_string(),
                 word: announced.word.clone(),
                 seen_ms: announced.seen_ms,

@@ -11,16 +11,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use kernel::ports::shared_state::{
-    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, Breakers, INSPECTED_MAX, PastTransition,
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition, SharedBreakers,
     SharedStateError,
 };
-use kernel::resilience::window::Totals;
+use kernel::resilience::window::WindowTotals;
 use kernel::resilience::{
-    Admission, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Verdict, WindowKind,
+    BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerSnapshot, BreakerVerdict, IllegalMove,
+    ManualMove, PermittedOutcome, WindowKind,
 };
 use tokio::sync::broadcast;
 
-use super::link::{Standing, Trouble};
+use super::link::{LinkState, RedisTrouble};
 use super::{RedisState, millis, unavailable};
 
 /// Names in the list of breakers; the longest unused go first.
@@ -56,13 +57,13 @@ impl Listed {
 }
 
 #[async_trait]
-impl Breakers for RedisState {
+impl SharedBreakers for RedisState {
     async fn acquire(
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
         lease: Duration,
-    ) -> Result<Admission, SharedStateError> {
+    ) -> Result<BreakerAdmission, SharedStateError> {
         let answer = self.step(key, "acquire", Some(settings), &[millis(lease).to_string()]).await?;
         admission(&answer).ok_or_else(garbled)
     }
@@ -71,13 +72,13 @@ impl Breakers for RedisState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
-        outcome: Outcome,
+        permit: BreakerPermit,
+        outcome: PermittedOutcome,
     ) -> Result<(), SharedStateError> {
         let verdict = match outcome.verdict {
-            Verdict::Succeeded => "succeeded",
-            Verdict::Failed => "failed",
-            Verdict::Ignored => "ignored",
+            BreakerVerdict::Succeeded => "succeeded",
+            BreakerVerdict::Failed => "failed",
+            BreakerVerdict::Ignored => "ignored",
         };
         let [epoch, slot, at_ms] = permitted(permit);
         let (seconds, slow_after) = only_failures(settings);
@@ -99,7 +100,7 @@ impl Breakers for RedisState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        permit: Permit,
+        permit: BreakerPermit,
     ) -> Result<(), SharedStateError> {
         self.step(key, "release", Some(settings), &permitted(permit)).await.map(drop)
     }
@@ -108,17 +109,17 @@ impl Breakers for RedisState {
         &self,
         key: &BreakerKey,
         settings: &BreakerSettings,
-        by_hand: Move,
+        by_hand: ManualMove,
     ) -> Result<Result<BreakerReport, IllegalMove>, SharedStateError> {
         let (word, number) = match by_hand {
-            Move::Open { for_ms } => ("open", optional(for_ms)),
-            Move::OpenUntil { at_ms } => ("open_until", optional(Some(at_ms))),
-            Move::ForceOpen => ("force_open", String::new()),
-            Move::HalfOpen => ("half_open", String::new()),
-            Move::Close => ("close", String::new()),
-            Move::Disable => ("disable", String::new()),
-            Move::MetricsOnly => ("metrics_only", String::new()),
-            Move::Reset => ("reset", String::new()),
+            ManualMove::Open { for_ms } => ("open", optional(for_ms)),
+            ManualMove::OpenUntil { at_ms } => ("open_until", optional(Some(at_ms))),
+            ManualMove::ForceOpen => ("force_open", String::new()),
+            ManualMove::HalfOpen => ("half_open", String::new()),
+            ManualMove::Close => ("close", String::new()),
+            ManualMove::Disable => ("disable", String::new()),
+            ManualMove::MetricsOnly => ("metrics_only", String::new()),
+            ManualMove::Reset => ("reset", String::new()),
         };
         let answer = self.step(key, "shift", Some(settings), &[word.to_owned(), number]).await?;
         match answer.as_slice() {
@@ -186,7 +187,7 @@ impl RedisState {
 
     /// Puts a breaker into the list, if this replica has not done so. What fails is done again by the next step.
     async fn list(&self, key: &BreakerKey) {
-        let Standing::Up { connection } = self.link.standing() else { return };
+        let LinkState::Up { connection } = self.link.standing() else { return };
         if self.listed.knows(key, connection) {
             return;
         }
@@ -212,7 +213,7 @@ impl RedisState {
 
 // ------------------------------------------------------------------------------------------------- to and from scripts
 
-fn permitted(permit: Permit) -> [String; 3] {
+fn permitted(permit: BreakerPermit) -> [String; 3] {
     [permit.epoch.to_string(), permit.slot.map_or_else(String::new, |slot| slot.to_string()), permit.at_ms.to_string()]
 }
 
@@ -236,14 +237,14 @@ fn mode(word: &str) -> Option<BreakerMode> {
     BreakerMode::ALL.into_iter().find(|mode| mode.as_str() == word)
 }
 
-fn admission(answer: &[String]) -> Option<Admission> {
+fn admission(answer: &[String]) -> Option<BreakerAdmission> {
     match answer {
-        [word, epoch, slot, at_ms] if word == "permitted" => Some(Admission::Permitted(Permit {
+        [word, epoch, slot, at_ms] if word == "permitted" => Some(BreakerAdmission::Permitted(BreakerPermit {
             epoch: epoch.parse().ok()?,
             slot: if slot.is_empty() { None } else { Some(slot.parse().ok()?) },
             at_ms: at_ms.parse().ok()?,
         })),
-        [word, now, retry] if word == "refused" => Some(Admission::Refused {
+        [word, now, retry] if word == "refused" => Some(BreakerAdmission::Refused {
             mode: mode(now)?,
             retry_after_ms: if retry.is_empty() { None } else { Some(retry.parse().ok()?) },
         }),
@@ -277,7 +278,7 @@ fn report(key: &BreakerKey, answer: &[String]) -> Option<BreakerReport> {
     }
     let settings: BreakerSettings = serde_json::from_str(settings).ok()?;
     let mode = mode(now)?;
-    let totals = Totals {
+    let totals = WindowTotals {
         calls: calls.parse().ok()?,
         failed: failed.parse().ok()?,
         slow: slow.parse().ok()?,
@@ -303,5 +304,5 @@ fn report(key: &BreakerKey, answer: &[String]) -> Option<BreakerReport> {
 }
 
 fn garbled() -> SharedStateError {
-    unavailable(Trouble::Garbled)
+    unavailable(RedisTrouble::Garbled)
 }

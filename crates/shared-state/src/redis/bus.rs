@@ -2,7 +2,7 @@
 //!
 //! Pub/sub forgets whoever does not listen at the moment. So each publication raises a generation in the same script that
 //! publishes it, and every replica compares what it has heard with that number: at each word, at each new connection, and every
-//! [`LOOK_EVERY`] without either. A gap is told to the listeners as [`Change::Lost`], and they read everything anew.
+//! [`LOOK_EVERY`] without either. A gap is told to the listeners as [`BusChange::Lost`], and they read everything anew.
 //!
 //! The own listeners hear at once and without Redis. What could not be told to the others is owed: as soon as there is a
 //! connection again, they are told that something was lost.
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use ::redis::Script;
 use async_trait::async_trait;
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use kernel::ports::shared_state::BreakerTransition;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::link::{Heard, Link, Trouble};
+use super::link::{ChannelMessage, Link, RedisTrouble};
 use super::names::Names;
 use super::words::{self, Word};
 
@@ -50,7 +50,7 @@ struct Voice {
     link: Arc<Link>,
     names: Arc<Names>,
     replica: String,
-    told: broadcast::Sender<Change>,
+    told: broadcast::Sender<BusChange>,
     /// Something was published that the others have not heard.
     owed: AtomicBool,
     publish: Script,
@@ -60,7 +60,7 @@ struct Voice {
 impl RedisBus {
     pub(super) fn listen(
         link: Arc<Link>,
-        heard: mpsc::Receiver<Heard>,
+        heard: mpsc::Receiver<ChannelMessage>,
         names: Arc<Names>,
         replica: &str,
         transitions: broadcast::Sender<BreakerTransition>,
@@ -74,7 +74,7 @@ impl RedisBus {
             generation: Script::new(include_str!("scripts/generation.lua")),
             names,
         });
-        let ear = Ear {
+        let ear = RedisReceiver {
             policy_updates: voice.names.policy_updates(),
             breaker_words: voice.names.breaker_words(),
             transitions,
@@ -95,7 +95,7 @@ impl Drop for RedisBus {
 
 #[async_trait]
 impl ChangeBus for RedisBus {
-    async fn publish(&self, change: Change) {
+    async fn publish(&self, change: BusChange) {
         let said = words::spoken(&self.voice.replica, &change);
         self.voice.tell(change);
         if let Err(trouble) = self.voice.say(&said).await {
@@ -104,7 +104,7 @@ impl ChangeBus for RedisBus {
         }
     }
 
-    fn subscribe(&self) -> broadcast::Receiver<Change> {
+    fn subscribe(&self) -> broadcast::Receiver<BusChange> {
         self.voice.told.subscribe()
     }
 }
@@ -113,19 +113,19 @@ impl ChangeBus for RedisBus {
 
 impl Voice {
     /// To the listeners of this process.
-    fn tell(&self, change: Change) {
+    fn tell(&self, change: BusChange) {
         // An error means that nobody listens, and then nobody needs to know.
         let _nobody = self.told.send(change);
     }
 
     /// To the other replicas.
-    async fn say(&self, said: &str) -> Result<(), Trouble> {
+    async fn say(&self, said: &str) -> Result<(), RedisTrouble> {
         let mut script = self.publish.key(self.names.generation());
         self.link.run::<String>(script.arg(self.names.changes()).arg(said)).await.map(drop)
     }
 
     /// The number of the last change.
-    async fn newest(&self) -> Result<Option<u64>, Trouble> {
+    async fn newest(&self) -> Result<Option<u64>, RedisTrouble> {
         let newest: Option<String> = self.link.run(&self.generation.key(self.names.generation())).await?;
         Ok(newest.and_then(|number| number.parse().ok()))
     }
@@ -133,7 +133,7 @@ impl Voice {
 
 // ----------------------------------------------------------------------------------------------------------------- ear
 
-struct Ear {
+struct RedisReceiver {
     voice: Arc<Voice>,
     policy_updates: String,
     breaker_words: String,
@@ -145,8 +145,8 @@ struct Ear {
     noise_said: Option<Instant>,
 }
 
-impl Ear {
-    async fn listen(mut self, mut heard: mpsc::Receiver<Heard>) {
+impl RedisReceiver {
+    async fn listen(mut self, mut heard: mpsc::Receiver<ChannelMessage>) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -166,7 +166,7 @@ impl Ear {
     async fn connected(&mut self, connection: u64) {
         self.connection = connection;
         self.known = self.voice.newest().await.ok().flatten();
-        self.voice.tell(Change::Lost);
+        self.voice.tell(BusChange::Lost);
         self.pay().await;
     }
 
@@ -178,27 +178,27 @@ impl Ear {
         {
             tracing::debug!("words of other replicas were lost, or are late; everything is read anew");
             self.known = newest;
-            self.voice.tell(Change::Lost);
+            self.voice.tell(BusChange::Lost);
         }
     }
 
     /// Tells the others what they have missed from here.
     async fn pay(&self) {
         if self.voice.owed.swap(false, Ordering::AcqRel) {
-            let said = words::spoken(&self.voice.replica, &Change::Lost);
+            let said = words::spoken(&self.voice.replica, &BusChange::Lost);
             if self.voice.say(&said).await.is_err() {
                 self.voice.owed.store(true, Ordering::Release);
             }
         }
     }
 
-    fn hear(&mut self, heard: &Heard) {
+    fn hear(&mut self, heard: &ChannelMessage) {
         if heard.channel == self.policy_updates {
             match words::subjects_of(&heard.payload) {
-                Some(subjects) => self.voice.tell(Change::DecisionsOf { subjects }),
+                Some(subjects) => self.voice.tell(BusChange::DecisionsOf { subjects }),
                 // BUS-4.
                 None => {
-                    self.voice.tell(Change::Decisions);
+                    self.voice.tell(BusChange::Decisions);
                     self.noise();
                 }
             }
@@ -222,7 +222,7 @@ impl Ear {
             self.voice.tell(change);
         }
         if !late && !next {
-            self.voice.tell(Change::Lost);
+            self.voice.tell(BusChange::Lost);
         }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
-use kernel::resilience::Taken;
+use kernel::resilience::QuotaOutcome;
 
-use super::link::Trouble;
+use super::link::RedisTrouble;
 use super::{RedisState, fits, unavailable};
 
 #[async_trait]
@@ -21,10 +21,10 @@ impl RateLimits for RedisState {
         self.taking("take", limits, count).await
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<Taken, SharedStateError> {
+    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
         Ok(match self.taking("peek", &[limit], 1).await? {
-            AllTaken::Allowed { remaining, reset } => Taken::Allowed { remaining, reset },
-            AllTaken::Refused { retry_after, .. } => Taken::Refused { retry_after },
+            AllTaken::Allowed { remaining, reset } => QuotaOutcome::Allowed { remaining, reset },
+            AllTaken::Refused { retry_after, .. } => QuotaOutcome::Refused { retry_after },
         })
     }
 }
@@ -41,7 +41,7 @@ impl RedisState {
             step.key(self.names.limit(limit.key)).arg(limit.quota.interval_us).arg(limit.quota.burst);
         }
         let answer: Vec<String> = self.link.run(&step).await.map_err(unavailable)?;
-        understood(&answer).ok_or_else(|| unavailable(Trouble::Garbled))
+        understood(&answer).ok_or_else(|| unavailable(RedisTrouble::Garbled))
     }
 }
 

@@ -53,16 +53,16 @@ const MAJOR_MIN: u32 = 7;
 
 /// Is the server there?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum LinkState {
     /// It answers. The number rises with every connection.
     Up { connection: u64 },
     /// It does not, and this is why, as far as it is known.
-    Away { trouble: Trouble },
+    Away { trouble: RedisTrouble },
 }
 
 /// Why an operation came to nothing. Never holds the words of the server, which may repeat keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum RedisTrouble {
     /// There is no connection.
     #[error("Redis cannot be reached")]
     Unreachable,
@@ -88,7 +88,7 @@ pub enum Trouble {
 
 /// One word that came in on a channel.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct ChannelMessage {
     pub(super) channel: String,
     pub(super) payload: Vec<u8>,
 }
@@ -109,13 +109,13 @@ struct Shared {
     connect_timeout: Duration,
     operation_timeout: Duration,
     present: watch::Sender<Present>,
-    words: mpsc::Sender<Heard>,
+    words: mpsc::Sender<ChannelMessage>,
 }
 
 /// What is there at this moment.
 enum Present {
     Up { connection: MultiplexedConnection, number: u64 },
-    Away(Trouble),
+    Away(RedisTrouble),
 }
 
 impl Link {
@@ -125,7 +125,7 @@ impl Link {
         settings: &RedisSettings,
         channels: Vec<String>,
         look_key: String,
-    ) -> (Self, mpsc::Receiver<Heard>) {
+    ) -> (Self, mpsc::Receiver<ChannelMessage>) {
         let (words, heard) = mpsc::channel(WORDS_WAITING_MAX);
         let shared = Arc::new(Shared {
             client,
@@ -134,7 +134,7 @@ impl Link {
             full: AtomicBool::new(false),
             connect_timeout: settings.connect_timeout,
             operation_timeout: settings.operation_timeout,
-            present: watch::Sender::new(Present::Away(Trouble::Unreachable)),
+            present: watch::Sender::new(Present::Away(RedisTrouble::Unreachable)),
             words,
         });
         let keeper = tokio::spawn(keep(Arc::clone(&shared)));
@@ -142,41 +142,41 @@ impl Link {
     }
 
     /// Carries out one script. REDIS-1, REDIS-2.
-    pub(super) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Trouble> {
+    pub(super) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, RedisTrouble> {
         let (mut connection, number) = self.shared.connection()?;
         match timeout(self.shared.operation_timeout, script.invoke_async(&mut connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 let trouble = classified(&error);
                 tracing::debug!(%error, "an operation on Redis failed");
-                if trouble == Trouble::Full {
+                if trouble == RedisTrouble::Full {
                     self.shared.is_full(true);
                 }
-                if error.is_unrecoverable_error() || matches!(trouble, Trouble::NotServing) {
+                if error.is_unrecoverable_error() || matches!(trouble, RedisTrouble::NotServing) {
                     // A server that cannot write may be one that was the first until a moment ago: ask anew who is.
                     self.shared.lose(number, trouble);
                 }
                 Err(trouble)
             }
             Err(_elapsed) => {
-                self.shared.lose(number, Trouble::Slow);
-                Err(Trouble::Slow)
+                self.shared.lose(number, RedisTrouble::Slow);
+                Err(RedisTrouble::Slow)
             }
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> LinkState {
         match &*self.shared.present.borrow() {
-            Present::Up { number, .. } => Standing::Up { connection: *number },
-            Present::Away(trouble) => Standing::Away { trouble: *trouble },
+            Present::Up { number, .. } => LinkState::Up { connection: *number },
+            Present::Away(trouble) => LinkState::Away { trouble: *trouble },
         }
     }
 
     /// What is amiss, also with a server that is there: one that is full.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<RedisTrouble> {
         match self.standing() {
-            Standing::Away { trouble } => Some(trouble),
-            Standing::Up { .. } => self.shared.full.load(Ordering::Relaxed).then_some(Trouble::Full),
+            LinkState::Away { trouble } => Some(trouble),
+            LinkState::Up { .. } => self.shared.full.load(Ordering::Relaxed).then_some(RedisTrouble::Full),
         }
     }
 
@@ -185,8 +185,8 @@ impl Link {
     }
 
     /// How it stands after the first attempt to connect, or as long as one may take.
-    pub(super) async fn settled(&self) -> Standing {
-        let settled = |present: &Present| matches!(present, Present::Up { .. } | Present::Away(Trouble::Cluster));
+    pub(super) async fn settled(&self) -> LinkState {
+        let settled = |present: &Present| matches!(present, Present::Up { .. } | Present::Away(RedisTrouble::Cluster));
         let patience = self.shared.connect_timeout.saturating_add(self.shared.operation_timeout);
         // Whoever is away may come; how it stands is the answer either way.
         let _in_time = timeout(patience, self.wait_for(settled)).await.is_ok();
@@ -201,8 +201,8 @@ impl Link {
     pub(super) async fn newer_than(&self, known: u64) -> u64 {
         self.wait_for(|present| matches!(present, Present::Up { number, .. } if *number > known)).await;
         match self.standing() {
-            Standing::Up { connection } => connection,
-            Standing::Away { .. } => known,
+            LinkState::Up { connection } => connection,
+            LinkState::Away { .. } => known,
         }
     }
 
@@ -228,7 +228,7 @@ impl Drop for Link {
 // -------------------------------------------------------------------------------------------------------------- shared
 
 impl Shared {
-    fn connection(&self) -> Result<(MultiplexedConnection, u64), Trouble> {
+    fn connection(&self) -> Result<(MultiplexedConnection, u64), RedisTrouble> {
         match &*self.present.borrow() {
             Present::Up { connection, number } => Ok((connection.clone(), *number)),
             Present::Away(trouble) => Err(*trouble),
@@ -236,7 +236,7 @@ impl Shared {
     }
 
     /// This connection is of no use any more; a newer one is left alone.
-    fn lose(&self, lost: u64, trouble: Trouble) {
+    fn lose(&self, lost: u64, trouble: RedisTrouble) {
         self.present.send_if_modified(|present| {
             let this = matches!(present, Present::Up { number, .. } if *number == lost);
             if this {
@@ -252,7 +252,7 @@ impl Shared {
             return;
         }
         if full {
-            let trouble = Trouble::Full;
+            let trouble = RedisTrouble::Full;
             tracing::warn!(%trouble, "Redis takes no writes; this replica keeps its own state until there is room");
         } else {
             tracing::info!("Redis takes writes again");
@@ -260,15 +260,15 @@ impl Shared {
     }
 
     /// Does the server take writes, and in time? A full one is noted as that and is no failure.
-    async fn look(&self, connection: &mut MultiplexedConnection) -> Result<(), Trouble> {
+    async fn look(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisTrouble> {
         let mut write = ::redis::cmd("SET");
         write.arg(&self.look_key).arg(1).arg("PX").arg(LOOK_KEPT_MS);
         let written = match timeout(self.operation_timeout, write.query_async::<()>(connection)).await {
             Ok(written) => written.map_err(|error| classified(&error)),
-            Err(_elapsed) => Err(Trouble::Slow),
+            Err(_elapsed) => Err(RedisTrouble::Slow),
         };
         match written {
-            Err(Trouble::Full) => self.is_full(true),
+            Err(RedisTrouble::Full) => self.is_full(true),
             Err(trouble) => return Err(trouble),
             Ok(()) => self.is_full(false),
         }
@@ -286,7 +286,7 @@ impl Shared {
         }
     }
 
-    async fn connect(self: &Arc<Self>, number: u64) -> Result<MultiplexedConnection, Trouble> {
+    async fn connect(self: &Arc<Self>, number: u64) -> Result<MultiplexedConnection, RedisTrouble> {
         let (shared, words) = (Arc::downgrade(self), self.words.clone());
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -296,7 +296,7 @@ impl Shared {
                 if push.kind == PushKind::Disconnection
                     && let Some(shared) = shared.upgrade()
                 {
-                    shared.lose(number, Trouble::Unreachable);
+                    shared.lose(number, RedisTrouble::Unreachable);
                 }
                 take(push, &words);
                 Ok::<(), ::redis::aio::SendError>(())
@@ -314,11 +314,11 @@ impl Shared {
                 tracing::debug!(%error, "no connection to Redis");
                 return Err(classified(&error));
             }
-            Err(_elapsed) => return Err(Trouble::Slow),
+            Err(_elapsed) => return Err(RedisTrouble::Slow),
         };
         // A server that is too slow for an operation is not there, however patient the greeting was.
         if about.is_cluster() {
-            return Err(Trouble::Cluster);
+            return Err(RedisTrouble::Cluster);
         }
         self.look(&mut connection).await?;
         about.look_over();
@@ -368,18 +368,21 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 /// Called by the connection for everything that is no answer. Must not wait.
-fn take(push: PushInfo, words: &mpsc::Sender<Heard>) {
+fn take(push: PushInfo, words: &mpsc::Sender<ChannelMessage>) {
     let Some(message) = Msg::from_push_info(push) else { return };
-    let heard = Heard { channel: message.get_channel_name().to_owned(), payload: message.get_payload_bytes().to_vec() };
+    let heard = ChannelMessage {
+        channel: message.get_channel_name().to_owned(),
+        payload: message.get_payload_bytes().to_vec(),
+    };
     // LINK-2.
     let _full = words.try_send(heard);
 }
 
 /// What an error means for whoever called.
-pub(super) fn classified(error: &RedisError) -> Trouble {
+pub(super) fn classified(error: &RedisError) -> RedisTrouble {
     match error.kind() {
-        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Trouble::Denied,
-        ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => Trouble::Garbled,
+        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => RedisTrouble::Denied,
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => RedisTrouble::Garbled,
         ErrorKind::Server(
             ServerErrorKind::BusyLoading
             | ServerErrorKind::ClusterDown
@@ -388,13 +391,13 @@ pub(super) fn classified(error: &RedisError) -> Trouble {
             | ServerErrorKind::Moved
             | ServerErrorKind::Ask
             | ServerErrorKind::TryAgain,
-        ) => Trouble::NotServing,
+        ) => RedisTrouble::NotServing,
         _ => match error.code() {
-            Some("OOM") => Trouble::Full,
-            Some("NOAUTH" | "WRONGPASS") => Trouble::Denied,
-            Some("BUSY" | "NOREPLICAS" | "MISCONF") => Trouble::NotServing,
-            Some(_) => Trouble::Garbled,
-            None => Trouble::Unreachable,
+            Some("OOM") => RedisTrouble::Full,
+            Some("NOAUTH" | "WRONGPASS") => RedisTrouble::Denied,
+            Some("BUSY" | "NOREPLICAS" | "MISCONF") => RedisTrouble::NotServing,
+            Some(_) => RedisTrouble::Garbled,
+            None => RedisTrouble::Unreachable,
         },
     }
 }

@@ -7,7 +7,7 @@ use ::redis::{AsyncConnectionConfig, RedisError, Script};
 use tokio::time::timeout;
 
 use super::RedisSettings;
-use super::link::{About, Trouble, classified};
+use super::link::{About, RedisTrouble, classified};
 use super::names::Names;
 use super::scripts::STRICT;
 
@@ -16,7 +16,7 @@ const WRITE: &str = "redis.call('SET', KEYS[1], '', 'PX', 1000) return 1";
 
 /// A server that would do, and what should be known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenServer {
     pub version: String,
     /// Older than what is tested.
     pub is_old: bool,
@@ -28,14 +28,14 @@ pub struct Seen {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{trouble}{}", because.as_ref().map(|words| format!(": {words}")).unwrap_or_default())]
 pub struct NotUsable {
-    pub trouble: Trouble,
+    pub trouble: RedisTrouble,
     /// What the machine said where nobody could be reached: never the words of a server, never the address.
     pub because: Option<String>,
 }
 
 /// Looks at the server as one that is about to use it. Takes no longer than a connection and an operation may.
-pub async fn look(settings: &RedisSettings) -> Result<Seen, NotUsable> {
-    let client = settings.client().map_err(|_| Trouble::Unreachable)?;
+pub async fn look(settings: &RedisSettings) -> Result<SeenServer, NotUsable> {
+    let client = settings.client().map_err(|_| RedisTrouble::Unreachable)?;
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let greeting = async {
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
@@ -44,16 +44,16 @@ pub async fn look(settings: &RedisSettings) -> Result<Seen, NotUsable> {
     };
     let (connection, about) = match timeout(settings.connect_timeout, greeting).await {
         Ok(greeted) => greeted?,
-        Err(_elapsed) => return Err(Trouble::Slow.into()),
+        Err(_elapsed) => return Err(RedisTrouble::Slow.into()),
     };
     if about.is_cluster() {
-        return Err(Trouble::Cluster.into());
+        return Err(RedisTrouble::Cluster.into());
     }
     match timeout(settings.operation_timeout, write(connection, settings)).await {
         Ok(written) => written?,
-        Err(_elapsed) => return Err(Trouble::Slow.into()),
+        Err(_elapsed) => return Err(RedisTrouble::Slow.into()),
     }
-    Ok(Seen {
+    Ok(SeenServer {
         version: about.version().unwrap_or("of an unknown version").to_owned(),
         is_old: about.is_old(),
         throws_away: about.throws_away().map(str::to_owned),
@@ -66,8 +66,8 @@ async fn write(mut connection: MultiplexedConnection, settings: &RedisSettings) 
     Ok(())
 }
 
-impl From<Trouble> for NotUsable {
-    fn from(trouble: Trouble) -> Self {
+impl From<RedisTrouble> for NotUsable {
+    fn from(trouble: RedisTrouble) -> Self {
         Self { trouble, because: None }
     }
 }
@@ -75,7 +75,7 @@ impl From<Trouble> for NotUsable {
 impl From<RedisError> for NotUsable {
     fn from(error: RedisError) -> Self {
         let trouble = classified(&error);
-        let said_by_the_machine = trouble == Trouble::Unreachable && error.is_io_error();
+        let said_by_the_machine = trouble == RedisTrouble::Unreachable && error.is_io_error();
         Self { trouble, because: said_by_the_machine.then(|| error.to_string()) }
     }
 }

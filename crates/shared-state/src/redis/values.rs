@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::shared_state::{
-    Present, Replace, Reserved, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
+    PresentReplica, ReplaceMode, ReserveOutcome, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
 };
 
 use super::breakers::EXACT_MAX;
-use super::link::Trouble;
+use super::link::RedisTrouble;
 use super::{RedisState, fits, millis, unavailable};
 
 /// Replicas at most.
@@ -20,9 +20,15 @@ const WORD_BYTES_MAX: usize = 1_024;
 
 #[async_trait]
 impl SharedValues for RedisState {
-    async fn reserve(&self, key: &str, amount: i64, ceiling: i64, ttl: Duration) -> Result<Reserved, SharedStateError> {
+    async fn reserve(
+        &self,
+        key: &str,
+        amount: i64,
+        ceiling: i64,
+        ttl: Duration,
+    ) -> Result<ReserveOutcome, SharedStateError> {
         let (within, total) = self.counting("reserve", key, amount, ceiling, ttl).await?;
-        Ok(if within { Reserved::Within { total } } else { Reserved::Over { total } })
+        Ok(if within { ReserveOutcome::Within { total } } else { ReserveOutcome::Over { total } })
     }
 
     async fn settle(&self, key: &str, reserved: i64, actual: i64, ttl: Duration) -> Result<i64, SharedStateError> {
@@ -30,13 +36,19 @@ impl SharedValues for RedisState {
         self.counting("settle", key, difference, 0, ttl).await.map(|(_, total)| total)
     }
 
-    async fn put(&self, key: &str, value: &[u8], ttl: Duration, replace: Replace) -> Result<bool, SharedStateError> {
+    async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        ttl: Duration,
+        replace: ReplaceMode,
+    ) -> Result<bool, SharedStateError> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(SharedStateError::TooLarge);
         }
         let what = match replace {
-            Replace::Always => "put",
-            Replace::Never => "put_new",
+            ReplaceMode::Always => "put",
+            ReplaceMode::Never => "put_new",
         };
         fits(key)?;
         let mut step = self.clock.begin(&self.scripts.value);
@@ -69,11 +81,11 @@ impl SharedValues for RedisState {
         if answer.first().is_some_and(|word| word == "full") { Err(SharedStateError::Full) } else { Ok(()) }
     }
 
-    async fn present(&self) -> Result<Vec<Present>, SharedStateError> {
+    async fn present(&self) -> Result<Vec<PresentReplica>, SharedStateError> {
         let mut step = self.clock.begin(&self.scripts.presence);
         step.key(self.names.presence()).arg("present").arg("");
         let answer: Vec<String> = self.link.run(&step).await.map_err(unavailable)?;
-        let mut present: Vec<Present> = answer.chunks_exact(2).filter_map(announced).collect();
+        let mut present: Vec<PresentReplica> = answer.chunks_exact(2).filter_map(announced).collect();
         present.sort_unstable_by(|one, other| one.replica.cmp(&other.replica));
         Ok(present)
     }
@@ -105,14 +117,14 @@ impl RedisState {
             [word, total] => total.parse().ok().map(|total| (word == "within", total)),
             _ => None,
         };
-        counted.ok_or_else(|| unavailable(Trouble::Garbled))
+        counted.ok_or_else(|| unavailable(RedisTrouble::Garbled))
     }
 }
 
 /// A name and `seen until word`.
-fn announced(entry: &[String]) -> Option<Present> {
+fn announced(entry: &[String]) -> Option<PresentReplica> {
     let [replica, announced] = entry else { return None };
     let (seen, rest) = announced.split_once(' ')?;
     let (_until, word) = rest.split_once(' ')?;
-    Some(Present { replica: replica.clone(), word: word.to_owned(), seen_ms: seen.parse().ok()? })
+    Some(PresentReplica { replica: replica.clone(), word: word.to_owned(), seen_ms: seen.parse().ok()? })
 }

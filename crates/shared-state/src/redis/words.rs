@@ -1,7 +1,7 @@
 //! The words on the channels: what replicas tell each other, and what the policy engine of the sources says. (AUTH-011)
 //!
 //! A word of ours is `generation replica kind [number]`, plain text, for example `1763300000000001 r-7 access 12`. A kind that
-//! this build does not know comes from a newer one in the middle of a rolling upgrade: it is heard as [`Change::Lost`], so
+//! this build does not know comes from a newer one in the middle of a rolling upgrade: it is heard as [`BusChange::Lost`], so
 //! that everything is read anew. Everything else that does not parse is noise and changes nothing. On the channel of the policy
 //! engine there is no such thing: what cannot be read there may have named anybody, so it voids all decisions.
 //!
@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use contract::ids::Subject;
-use kernel::ports::change_bus::Change;
+use kernel::ports::change_bus::BusChange;
 use kernel::ports::shared_state::BreakerTransition;
 use serde::Deserialize;
 
@@ -29,18 +29,18 @@ const SUBJECTS_MAX: usize = 10_000;
 pub(super) struct Word {
     pub(super) generation: u64,
     pub(super) replica: String,
-    pub(super) change: Change,
+    pub(super) change: BusChange,
 }
 
 /// What is said of a change; the script puts the generation before it.
-pub(super) fn spoken(replica: &str, change: &Change) -> String {
+pub(super) fn spoken(replica: &str, change: &BusChange) -> String {
     match change {
-        Change::Access { epoch } => format!("{replica} access {epoch}"),
-        Change::Registry { generation } => format!("{replica} registry {generation}"),
-        Change::Servers => format!("{replica} servers"),
+        BusChange::Access { epoch } => format!("{replica} access {epoch}"),
+        BusChange::Registry { generation } => format!("{replica} registry {generation}"),
+        BusChange::Servers => format!("{replica} servers"),
         // Whom an engine names, it names to every replica itself; without the names all decisions are meant.
-        Change::Decisions | Change::DecisionsOf { .. } => format!("{replica} decisions"),
-        Change::Lost => format!("{replica} lost"),
+        BusChange::Decisions | BusChange::DecisionsOf { .. } => format!("{replica} decisions"),
+        BusChange::Lost => format!("{replica} lost"),
     }
 }
 
@@ -54,12 +54,12 @@ pub(super) fn understood(payload: &[u8]) -> Option<Word> {
     let replica = parts.next().filter(|name| !name.is_empty())?.to_owned();
     let number = |parts: &mut std::str::Split<'_, char>| parts.next()?.parse::<u64>().ok();
     let change = match parts.next()? {
-        "access" => Change::Access { epoch: number(&mut parts)? },
-        "registry" => Change::Registry { generation: number(&mut parts)? },
-        "servers" => Change::Servers,
-        "decisions" => Change::Decisions,
+        "access" => BusChange::Access { epoch: number(&mut parts)? },
+        "registry" => BusChange::Registry { generation: number(&mut parts)? },
+        "servers" => BusChange::Servers,
+        "decisions" => BusChange::Decisions,
         "" => return None,
-        _ => Change::Lost,
+        _ => BusChange::Lost,
     };
     Some(Word { generation, replica, change })
 }
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn what_is_spoken_is_understood() {
         let changes = [
-            Change::Access { epoch: 7 },
-            Change::Registry { generation: u64::MAX },
-            Change::Servers,
-            Change::Decisions,
-            Change::Lost,
+            BusChange::Access { epoch: 7 },
+            BusChange::Registry { generation: u64::MAX },
+            BusChange::Servers,
+            BusChange::Decisions,
+            BusChange::Lost,
         ];
         for change in changes {
             let payload = format!("12 {}", spoken("r-1", &change));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_a_newer_build_says_is_heard_as_lost_and_noise_as_nothing() {
-        let lost = |payload: &str| understood(payload.as_bytes()).map(|word| word.change) == Some(Change::Lost);
+        let lost = |payload: &str| understood(payload.as_bytes()).map(|word| word.change) == Some(BusChange::Lost);
         assert!(lost("5 r-1 novelties 9") && lost("5 r-1 a-word"));
         let long = format!("5 r-1 {}", "x".repeat(WORD_BYTES_MAX));
         for noise in ["", " ", "5", "5 ", "5 r-1", "5 r-1 ", "-5 r-1 access 1", "x r-1 access 1", "5  access 1", &long]

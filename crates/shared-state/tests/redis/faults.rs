@@ -8,15 +8,17 @@ use std::time::Duration;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use gantry_shared_state::bus_suite::until;
-use gantry_shared_state::{FallbackSettings, FallingBack, RedisSettings, RedisState, Standing, Trouble};
-use kernel::ports::change_bus::{Change, ChangeBus as _};
+use gantry_shared_state::{FallbackSettings, FallingBack, LinkState, RedisSettings, RedisState, RedisTrouble};
+use kernel::ports::change_bus::{BusChange, ChangeBus as _};
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{Finished, Observer, Spoken};
+use kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, Breakers as _, Limit, RateLimits as _, Replace, SharedStateError,
+    AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedStateError,
     SharedValues as _,
 };
-use kernel::resilience::{Admission, BreakerMode, BreakerSettings, Move, Outcome, Quota, Verdict};
+use kernel::resilience::{
+    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, ManualMove, PermittedOutcome, RateQuota,
+};
 
 use crate::server::{Server, settings, unique, within};
 
@@ -33,7 +35,7 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn invocation_finished(&self, event: &Finished<'_>) {
+    fn invocation_finished(&self, event: &FinishedCall<'_>) {
         assert_ne!(event.status, InvocationStatus::Success, "nobody calls anything here");
     }
     fn registry_swapped(&self, _: usize, _: usize) {}
@@ -42,7 +44,7 @@ impl Observer for Watch {
     fn decision(&self, _: bool) {}
     fn authentication_failed(&self, _: ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
-    fn tool_spoke(&self, _: &Spoken<'_>) {}
+    fn tool_spoke(&self, _: &ToolSpeech<'_>) {}
     fn shared_state_fell_back(&self, what: &'static str) {
         let counter = match what {
             "breaker" => &self.breakers,
@@ -103,13 +105,13 @@ impl Replica {
         replica
     }
 
-    async fn acquire(&self, service: &str) -> Admission {
+    async fn acquire(&self, service: &str) -> BreakerAdmission {
         within(self.state.acquire(&named(service), &BreakerSettings::default(), LEASE)).await.unwrap()
     }
 
     async fn fail(&self, service: &str) {
-        if let Admission::Permitted(permit) = self.acquire(service).await {
-            let outcome = Outcome::of(Verdict::Failed);
+        if let BreakerAdmission::Permitted(permit) = self.acquire(service).await {
+            let outcome = PermittedOutcome::of(BreakerVerdict::Failed);
             within(self.state.record(&named(service), &BreakerSettings::default(), permit, outcome)).await.unwrap();
         }
     }
@@ -124,13 +126,13 @@ impl Replica {
     /// Whether it lets calls through: `None` if so.
     async fn mode_of(&self, service: &str) -> Option<BreakerMode> {
         match self.acquire(service).await {
-            Admission::Permitted(_) => None,
-            Admission::Refused { mode, .. } => Some(mode),
+            BreakerAdmission::Permitted(_) => None,
+            BreakerAdmission::Refused { mode, .. } => Some(mode),
         }
     }
 
     async fn takes(&self, times: usize, per_hour: u32) -> usize {
-        let quota = Quota::new(per_hour, LIFE).unwrap();
+        let quota = RateQuota::new(per_hour, LIFE).unwrap();
         let mut taken = 0;
         for _ in 0..times {
             let limits = [Limit { key: "tool_rate:acme:u:t:hour", quota }];
@@ -148,12 +150,12 @@ impl Replica {
     async fn refuses_what_cannot_be_done_alone(&self) {
         assert!(self.state.reserve("budget", 1, 100, LIFE).await.is_err());
         assert!(self.state.settle("budget", 1, 0, LIFE).await.is_err());
-        assert!(self.state.put("idem", b"x", LIFE, Replace::Never).await.is_err());
+        assert!(self.state.put("idem", b"x", LIFE, ReplaceMode::Never).await.is_err());
         assert!(self.state.get("idem").await.is_err());
         assert!(self.state.remove("idem").await.is_err());
         assert!(self.state.announce("r-1", "", LIFE).await.is_err());
         assert!(self.state.present().await.is_err());
-        assert!(self.state.shift(&named("mail"), &BreakerSettings::default(), Move::ForceOpen).await.is_err());
+        assert!(self.state.shift(&named("mail"), &BreakerSettings::default(), ManualMove::ForceOpen).await.is_err());
     }
 }
 
@@ -185,16 +187,19 @@ async fn a_replica_left_alone_keeps_open_what_was_open_and_learns_by_itself() {
     let mut server = Server::start();
     let replica = Replica::on(&server).await;
     replica.open("mail").await;
-    within(replica.state.shift(&named("bank"), &BreakerSettings::default(), Move::ForceOpen)).await.unwrap().unwrap();
+    within(replica.state.shift(&named("bank"), &BreakerSettings::default(), ManualMove::ForceOpen))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(replica.mode_of("bank").await, Some(BreakerMode::ForcedOpen));
-    let Admission::Permitted(before) = replica.acquire("search").await else { panic!() };
+    let BreakerAdmission::Permitted(before) = replica.acquire("search").await else { panic!() };
 
     server.kill();
     within(replica.redis.away()).await;
     assert_eq!(replica.mode_of("mail").await, Some(BreakerMode::Open));
     assert_eq!(replica.mode_of("bank").await, Some(BreakerMode::ForcedOpen));
     // A call that began before and ends now is not lost on this replica.
-    let outcome = Outcome::of(Verdict::Failed);
+    let outcome = PermittedOutcome::of(BreakerVerdict::Failed);
     replica.state.record(&named("search"), &BreakerSettings::default(), before, outcome).await.unwrap();
     for _ in 0..4 {
         replica.fail("search").await;
@@ -224,7 +229,7 @@ async fn a_restarted_server_is_empty_and_everything_begins_anew() {
     let replica = Replica::on(&server).await;
     replica.open("mail").await;
     assert_eq!(replica.takes(10, 10).await, 10);
-    let Admission::Permitted(old) = replica.acquire("search").await else { panic!() };
+    let BreakerAdmission::Permitted(old) = replica.acquire("search").await else { panic!() };
     server.kill();
     within(replica.redis.away()).await;
     server.run();
@@ -234,7 +239,7 @@ async fn a_restarted_server_is_empty_and_everything_begins_anew() {
     assert_eq!(replica.takes(11, 10).await, 10);
     // A permit of the former breaker counts for nothing.
     assert_eq!(replica.mode_of("search").await, None);
-    let outcome = Outcome::of(Verdict::Failed);
+    let outcome = PermittedOutcome::of(BreakerVerdict::Failed);
     replica.state.record(&named("search"), &BreakerSettings::default(), old, outcome).await.unwrap();
     let query = BreakerQuery { service: Some("search".into()), limit: 1, ..BreakerQuery::default() };
     let report = replica.state.inspect(&query).await.unwrap().remove(0);
@@ -254,7 +259,7 @@ async fn a_frozen_server_costs_one_wait_and_not_one_for_every_call() {
     // A few operations may be under way when the first notices; a wait for each of these would take more than four minutes.
     assert!(replica.takes(1_000, 1_000).await >= 250);
     assert!(began.elapsed() < IMPATIENCE * 500, "{:?}", began.elapsed());
-    assert!(matches!(replica.redis.standing(), Standing::Away { .. }));
+    assert!(matches!(replica.redis.standing(), LinkState::Away { .. }));
     assert_eq!(replica.mode_of("mail").await, Some(BreakerMode::Open));
     replica.refuses_what_cannot_be_done_alone().await;
 
@@ -276,11 +281,11 @@ async fn a_frozen_server_costs_one_wait_and_not_one_for_every_call() {
 async fn a_full_server_refuses_writes_and_is_used_again_when_there_is_room() {
     let server = Server::start_with(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]);
     let replica = Replica::on(&server).await;
-    replica.state.put("idem", b"x", LIFE, Replace::Never).await.unwrap();
+    replica.state.put("idem", b"x", LIFE, ReplaceMode::Never).await.unwrap();
     let junk = "x".repeat(100_000);
     while !server.say(&["APPEND", "junk", &junk]).starts_with("-OOM") {}
     assert!(matches!(replica.state.reserve("budget", 1, 100, LIFE).await, Err(SharedStateError::Full)));
-    assert!(matches!(replica.state.put("other", b"x", LIFE, Replace::Never).await, Err(SharedStateError::Full)));
+    assert!(matches!(replica.state.put("other", b"x", LIFE, ReplaceMode::Never).await, Err(SharedStateError::Full)));
     assert_eq!(replica.mode_of("mail").await, None);
     assert_eq!(replica.takes(8, 8).await, 2);
     assert_eq!(replica.alone(), (1, 8));
@@ -324,7 +329,7 @@ async fn a_cluster_is_named_and_not_used() {
     let mut patient = settings(&server, &unique("cluster"));
     patient.connect_timeout = Duration::from_secs(30);
     let redis = RedisState::open(&patient).unwrap();
-    assert_eq!(redis.settled().await, Standing::Away { trouble: Trouble::Cluster });
+    assert_eq!(redis.settled().await, LinkState::Away { trouble: RedisTrouble::Cluster });
 }
 
 #[tokio::test]
@@ -342,7 +347,7 @@ async fn wrong_credentials_are_named_and_never_repeated() {
         }
     })
     .await;
-    assert_eq!(replica.redis.standing(), Standing::Away { trouble: Trouble::Denied });
+    assert_eq!(replica.redis.standing(), LinkState::Away { trouble: RedisTrouble::Denied });
     assert_eq!(health.trouble.as_deref(), Some("Redis does not accept the credentials, or they allow too little"));
     assert!(!format!("{health:?} {:?} {:?}", replica.redis, replica.state).contains("horse"));
 
@@ -372,13 +377,13 @@ async fn a_user_with_the_documented_rights_can_do_everything() {
     within(transitions.recv()).await.unwrap();
     assert_eq!(replica.takes(2, 1).await, 1);
     replica.state.reserve("budget", 1, 100, LIFE).await.unwrap();
-    assert!(replica.state.put("idem", b"x", LIFE, Replace::Never).await.unwrap());
+    assert!(replica.state.put("idem", b"x", LIFE, ReplaceMode::Never).await.unwrap());
     assert!(replica.state.remove("idem").await.unwrap());
     replica.state.announce("r-1", "here", LIFE).await.unwrap();
     assert_eq!(replica.state.present().await.unwrap().len(), 1);
     assert_eq!(replica.state.inspect(&BreakerQuery { limit: 9, ..BreakerQuery::default() }).await.unwrap().len(), 1);
     let mut changes = replica.redis.bus().subscribe();
-    replica.redis.bus().publish(Change::Access { epoch: 1 }).await;
-    within(until(&mut changes, &Change::Access { epoch: 1 })).await;
+    replica.redis.bus().publish(BusChange::Access { epoch: 1 }).await;
+    within(until(&mut changes, &BusChange::Access { epoch: 1 })).await;
     assert_eq!(replica.alone(), (0, 0));
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use gantry_shared_state::RedisState;
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, Breakers as _, HISTORY_MAX, Limit, PastTransition, RateLimits as _,
+    AllTaken, BreakerKey, BreakerQuery, HISTORY_MAX, Limit, PastTransition, RateLimits as _, SharedBreakers as _,
 };
 use kernel::resilience::{
-    Admission, Breaker, BreakerEvent, BreakerSettings, GuestTag, Move, Outcome, Permit, Quota, SettingsDraft, Taken,
-    Verdict, limiter,
+    Breaker, BreakerAdmission, BreakerEvent, BreakerPermit, BreakerSettings, BreakerVerdict, GuestTag, ManualMove,
+    PermittedOutcome, QuotaOutcome, RateQuota, SettingsDraft, limiter,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -23,17 +23,29 @@ const CASES: u32 = 100;
 
 #[derive(Debug, Clone)]
 enum Event {
-    Pass { ms: u64 },
-    Acquire { lease_ms: u64 },
-    Record { which: usize, verdict: Verdict, duration_ms: Option<u64>, open_for_ms: Option<u64>, guest: Option<u8> },
-    Release { which: usize },
+    Pass {
+        ms: u64,
+    },
+    Acquire {
+        lease_ms: u64,
+    },
+    Record {
+        which: usize,
+        verdict: BreakerVerdict,
+        duration_ms: Option<u64>,
+        open_for_ms: Option<u64>,
+        guest: Option<u8>,
+    },
+    Release {
+        which: usize,
+    },
     Shift(Hand),
 }
 
 /// A change by hand, with instants as spans from now.
 #[derive(Debug, Clone, Copy)]
 enum Hand {
-    Plain(Move),
+    Plain(ManualMove),
     OpenIn { ms: u64 },
 }
 
@@ -78,20 +90,20 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let verdict = prop_oneof![4 => Just(Verdict::Failed), 4 => Just(Verdict::Succeeded), 1 => Just(Verdict::Ignored)];
+    let verdict = prop_oneof![4 => Just(BreakerVerdict::Failed), 4 => Just(BreakerVerdict::Succeeded), 1 => Just(BreakerVerdict::Ignored)];
     let duration = prop_oneof![1 => Just(None), 3 => (0_u64..2_500).prop_map(Some)];
     let open_for = prop_oneof![12 => Just(None), 1 => (1_u64..4_000).prop_map(Some)];
     let guest = prop_oneof![2 => Just(None), 3 => (0_u8..3).prop_map(Some)];
     let hand = prop_oneof![
-        Just(Hand::Plain(Move::Open { for_ms: None })),
-        (0_u64..5_000).prop_map(|ms| Hand::Plain(Move::Open { for_ms: Some(ms) })),
+        Just(Hand::Plain(ManualMove::Open { for_ms: None })),
+        (0_u64..5_000).prop_map(|ms| Hand::Plain(ManualMove::Open { for_ms: Some(ms) })),
         (0_u64..5_000).prop_map(|ms| Hand::OpenIn { ms }),
-        Just(Hand::Plain(Move::ForceOpen)),
-        Just(Hand::Plain(Move::HalfOpen)),
-        Just(Hand::Plain(Move::Close)),
-        Just(Hand::Plain(Move::Disable)),
-        Just(Hand::Plain(Move::MetricsOnly)),
-        Just(Hand::Plain(Move::Reset)),
+        Just(Hand::Plain(ManualMove::ForceOpen)),
+        Just(Hand::Plain(ManualMove::HalfOpen)),
+        Just(Hand::Plain(ManualMove::Close)),
+        Just(Hand::Plain(ManualMove::Disable)),
+        Just(Hand::Plain(ManualMove::MetricsOnly)),
+        Just(Hand::Plain(ManualMove::Reset)),
     ];
     prop_oneof![
         4 => prop_oneof![0_u64..50, 900_u64..1_100, 2_900_u64..3_100, 0_u64..9_000].prop_map(|ms| Event::Pass { ms }),
@@ -115,7 +127,7 @@ struct Pair<'a> {
     history: Vec<PastTransition>,
     now_ms: u64,
     /// Permits of both, the machine's first. They stay: a permit may be shown twice, or much too late.
-    permits: Vec<(Permit, Permit)>,
+    permits: Vec<(BreakerPermit, BreakerPermit)>,
 }
 
 impl Pair<'_> {
@@ -137,7 +149,7 @@ impl Pair<'_> {
                 self.hear(&expected.events);
                 let got = self.redis.acquire(&self.key, &self.settings, Duration::from_millis(lease_ms)).await.unwrap();
                 match (expected.admission, got) {
-                    (Admission::Permitted(one), Admission::Permitted(other)) => {
+                    (BreakerAdmission::Permitted(one), BreakerAdmission::Permitted(other)) => {
                         prop_assert_eq!((one.slot, one.at_ms), (other.slot, other.at_ms));
                         self.permits.push((one, other));
                     }
@@ -146,7 +158,7 @@ impl Pair<'_> {
             }
             Event::Record { which, verdict, duration_ms, open_for_ms, guest } => {
                 let Some((one, other)) = self.permit(which) else { return Ok(()) };
-                let outcome = Outcome { verdict, duration_ms, open_for_ms, guest: guest.map(GuestTag::of) };
+                let outcome = PermittedOutcome { verdict, duration_ms, open_for_ms, guest: guest.map(GuestTag::of) };
                 let events = self.machine.record(&self.settings, one, outcome, self.now_ms);
                 self.hear(&events);
                 self.redis.record(&self.key, &self.settings, other, outcome).await.unwrap();
@@ -160,7 +172,7 @@ impl Pair<'_> {
             Event::Shift(hand) => {
                 let by_hand = match hand {
                     Hand::Plain(by_hand) => by_hand,
-                    Hand::OpenIn { ms } => Move::OpenUntil { at_ms: self.now_ms + ms },
+                    Hand::OpenIn { ms } => ManualMove::OpenUntil { at_ms: self.now_ms + ms },
                 };
                 // What time has brought is kept, whether the change itself is possible or not.
                 let events = self.machine.tick(&self.settings, self.now_ms);
@@ -174,7 +186,7 @@ impl Pair<'_> {
         self.compare().await
     }
 
-    fn permit(&self, which: usize) -> Option<(Permit, Permit)> {
+    fn permit(&self, which: usize) -> Option<(BreakerPermit, BreakerPermit)> {
         self.permits.get(which.checked_rem(self.permits.len())?).copied()
     }
 
@@ -238,10 +250,10 @@ fn limits_in_redis_do_what_the_algorithm_does() {
     let steps = prop::collection::vec((0_u64..900_000, 1_u32..4, prop::collection::vec(0_usize..5, 1..5)), 1..40);
     let outcome = runner.run(&(quotas, steps), |(quotas, steps)| {
         runtime.block_on(async {
-            let quotas: Vec<Quota> = quotas
+            let quotas: Vec<RateQuota> = quotas
                 .iter()
                 .map(|(limit, seconds, burst)| {
-                    Quota::with_burst(*limit, Duration::from_secs(*seconds), *burst).unwrap()
+                    RateQuota::with_burst(*limit, Duration::from_secs(*seconds), *burst).unwrap()
                 })
                 .collect();
             let names: Vec<String> = quotas.iter().map(|_| unique("tool_rate:acme:{did}:key")).collect();
@@ -268,18 +280,18 @@ fn limits_in_redis_do_what_the_algorithm_does() {
 }
 
 /// Several limits by the algorithm for one.
-fn all_taken(stands: &[u64], quotas: &[Quota], which: &[usize], count: u32, now_us: u64) -> (Vec<u64>, AllTaken) {
+fn all_taken(stands: &[u64], quotas: &[RateQuota], which: &[usize], count: u32, now_us: u64) -> (Vec<u64>, AllTaken) {
     let mut next = stands.to_vec();
     let (mut fewest, mut refused) = (None::<(u32, Duration)>, None::<(usize, Option<Duration>)>);
     for (place, n) in which.iter().enumerate() {
         let (stand, taken) = limiter::take(next[*n], quotas[*n], count, now_us);
         next[*n] = stand;
         match taken {
-            Taken::Allowed { remaining, reset } if fewest.is_none_or(|(least, _)| remaining < least) => {
+            QuotaOutcome::Allowed { remaining, reset } if fewest.is_none_or(|(least, _)| remaining < least) => {
                 fewest = Some((remaining, reset));
             }
-            Taken::Allowed { .. } => {}
-            Taken::Refused { retry_after } => {
+            QuotaOutcome::Allowed { .. } => {}
+            QuotaOutcome::Refused { retry_after } => {
                 let wait = |wait: Option<Duration>| wait.unwrap_or(Duration::MAX);
                 if refused.is_none_or(|(_, longest)| wait(retry_after) > wait(longest)) {
                     refused = Some((place, retry_after));

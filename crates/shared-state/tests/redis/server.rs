@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gantry_shared_state::{RedisSettings, RedisState};
-use test_servers::Redis;
+use test_servers::RedisServer;
 
 /// How long anything may take on a machine that has much else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that can be stopped, killed and started again.
-pub(crate) struct Server(Redis);
+pub(crate) struct Server(RedisServer);
 
 impl Server {
     /// One that keeps nothing on disk.
@@ -23,12 +23,12 @@ impl Server {
 
     /// The same with more options.
     pub(crate) fn start_with(options: &[&str]) -> Self {
-        Self(Redis::start_with(options).unwrap())
+        Self(RedisServer::start_with(options).unwrap())
     }
 
     /// An address where a server may come later.
     pub(crate) fn planned(options: &[&str]) -> Self {
-        Self(Redis::planned(options).unwrap())
+        Self(RedisServer::planned(options).unwrap())
     }
 
     /// Starts it, empty, at the same address.

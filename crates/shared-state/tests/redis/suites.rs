@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared_state::RedisState;
-use gantry_shared_state::conformance::Adapter;
+use gantry_shared_state::conformance::StateAdapter;
 use kernel::ports::shared_state::SharedState;
 
 use crate::server::{replica, shared, unique};
@@ -18,7 +18,7 @@ struct InRedis {
 }
 
 #[async_trait]
-impl Adapter for InRedis {
+impl StateAdapter for InRedis {
     fn state(&self) -> Arc<dyn SharedState> {
         Arc::clone(&self.replicas[0]) as _
     }

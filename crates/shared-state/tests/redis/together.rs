@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use gantry_shared_state::RedisState;
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, BreakerTransition, Breakers as _, Limit, RateLimits as _, Replace, Reserved,
-    SharedValues as _,
+    AllTaken, BreakerKey, BreakerQuery, BreakerTransition, Limit, RateLimits as _, ReplaceMode, ReserveOutcome,
+    SharedBreakers as _, SharedValues as _,
 };
-use kernel::resilience::{Admission, BreakerMode, BreakerSettings, Outcome, Quota, SettingsDraft, Verdict};
+use kernel::resilience::{
+    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota, SettingsDraft,
+};
 use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinSet;
 
@@ -52,13 +54,13 @@ fn opens_at_five() -> BreakerSettings {
 }
 
 /// Asks and records one outcome; answers whether it was permitted.
-async fn call(state: &RedisState, settings: &BreakerSettings, verdict: Verdict) -> bool {
+async fn call(state: &RedisState, settings: &BreakerSettings, verdict: BreakerVerdict) -> bool {
     match state.acquire(&mail(), settings, LEASE).await.unwrap() {
-        Admission::Permitted(permit) => {
-            state.record(&mail(), settings, permit, Outcome::of(verdict)).await.unwrap();
+        BreakerAdmission::Permitted(permit) => {
+            state.record(&mail(), settings, permit, PermittedOutcome::of(verdict)).await.unwrap();
             true
         }
-        Admission::Refused { .. } => false,
+        BreakerAdmission::Refused { .. } => false,
     }
 }
 
@@ -76,7 +78,9 @@ async fn concurrent_records_are_all_counted() {
     let settings = &settings;
     at_once(&replicas, |state, n| {
         let settings = settings.clone();
-        async move { call(&state, &settings, if n % 4 == 0 { Verdict::Failed } else { Verdict::Succeeded }).await }
+        async move {
+            call(&state, &settings, if n % 4 == 0 { BreakerVerdict::Failed } else { BreakerVerdict::Succeeded }).await
+        }
     })
     .await;
     let reports = replicas[0].inspect(&BreakerQuery { limit: 10, ..BreakerQuery::default() }).await.unwrap();
@@ -93,7 +97,7 @@ async fn every_transition_is_made_once_and_heard_once_by_everybody() {
 
     let permitted = at_once(&replicas, |state, _| {
         let settings = settings.clone();
-        async move { call(&state, &settings, Verdict::Failed).await }
+        async move { call(&state, &settings, BreakerVerdict::Failed).await }
     })
     .await;
     assert!(permitted.iter().filter(|permitted| **permitted).count() >= 5);
@@ -109,8 +113,8 @@ async fn every_transition_is_made_once_and_heard_once_by_everybody() {
     let permits: Vec<_> = admissions
         .iter()
         .filter_map(|admission| match admission {
-            Admission::Permitted(permit) => Some(*permit),
-            Admission::Refused { .. } => None,
+            BreakerAdmission::Permitted(permit) => Some(*permit),
+            BreakerAdmission::Refused { .. } => None,
         })
         .collect();
     assert_eq!(permits.len(), 10, "as many probes as there are places");
@@ -123,7 +127,7 @@ async fn every_transition_is_made_once_and_heard_once_by_everybody() {
     for (n, permit) in permits.into_iter().enumerate() {
         let (state, settings) = (Arc::clone(&replicas[n % REPLICAS]), settings.clone());
         results.spawn(async move {
-            state.record(&mail(), &settings, permit, Outcome::of(Verdict::Succeeded)).await.unwrap();
+            state.record(&mail(), &settings, permit, PermittedOutcome::of(BreakerVerdict::Succeeded)).await.unwrap();
         });
     }
     within(results.join_all()).await;
@@ -149,7 +153,7 @@ async fn the_sources_channel_says_each_transition_in_their_words() {
     let state = replica(shared(), &namespace).await;
     let mut channel = shared().listen(&format!("{namespace}:cb:state:changes"));
     for _ in 0..5 {
-        call(&state, &opens_at_five(), Verdict::Failed).await;
+        call(&state, &opens_at_five(), BreakerVerdict::Failed).await;
     }
     let heard = tokio::task::spawn_blocking(move || channel.next_message()).await.unwrap();
     assert_eq!(heard, "acme/mail@smtp.example:25:closed->open");
@@ -158,7 +162,7 @@ async fn the_sources_channel_says_each_transition_in_their_words() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_gives_exactly_what_it_has_to_all_replicas_together() {
     let replicas = replicas().await;
-    let hour = Quota::new(40, Duration::from_hours(1)).unwrap();
+    let hour = RateQuota::new(40, Duration::from_hours(1)).unwrap();
     let taken = at_once(&replicas, |state, _| async move {
         let limits = [Limit { key: "tool_rate:acme:u:t", quota: hour }];
         matches!(state.take(&limits, 1).await.unwrap(), AllTaken::Allowed { .. })
@@ -173,12 +177,12 @@ async fn a_counter_never_passes_its_ceiling_and_a_value_is_put_once() {
     let life = Duration::from_hours(1);
     let counted =
         at_once(&replicas, |state, _| async move { state.reserve("budget", 3, 100, life).await.unwrap() }).await;
-    let within_it = counted.iter().filter(|reserved| matches!(reserved, Reserved::Within { .. })).count();
+    let within_it = counted.iter().filter(|reserved| matches!(reserved, ReserveOutcome::Within { .. })).count();
     assert_eq!(within_it, 33);
     assert_eq!(replicas[0].settle("budget", 99, 10, life).await.unwrap(), 10);
 
     let put = at_once(&replicas, |state, n| async move {
-        state.put("idem", n.to_string().as_bytes(), life, Replace::Never).await.unwrap()
+        state.put("idem", n.to_string().as_bytes(), life, ReplaceMode::Never).await.unwrap()
     })
     .await;
     assert_eq!(put.iter().filter(|first| **first).count(), 1);

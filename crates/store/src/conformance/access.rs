@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use kernel::ports::access_store::{
-    AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, Spending, TenantRecord,
+    AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens,
+    TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
 use policy::{PolicyOverrides, VisibilityDefault};
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases of `AccessStore` against one adapter.
 #[macro_export]
@@ -99,21 +100,24 @@ fn policies(tenant: Option<&str>, version: u64, text: &str) -> PolicyRecord {
     }
 }
 
-fn of_token(token: &str) -> Revoked {
-    Revoked::Token("acme".parse().unwrap(), token.to_owned())
+fn of_token(token: &str) -> RevokedTokens {
+    RevokedTokens::Token("acme".parse().unwrap(), token.to_owned())
 }
 
-fn of_subject(tenant: &str, subject: &str) -> Revoked {
-    Revoked::Subject(tenant.parse().unwrap(), subject.parse().unwrap())
+fn of_subject(tenant: &str, subject: &str) -> RevokedTokens {
+    RevokedTokens::Subject(tenant.parse().unwrap(), subject.parse().unwrap())
 }
 
-fn revocation(what: Revoked, at: i64, by: &str) -> Revocation {
+fn revocation(what: RevokedTokens, at: i64, by: &str) -> Revocation {
     let issuers = RevokedIssuers::All;
     Revocation { what, issuers, at: UnixMillis(at), by: by.parse().unwrap(), needless_from: None }
 }
 
-fn spending(budgets: &[(&str, u64)]) -> Vec<Spending> {
-    budgets.iter().map(|(token, calls_max)| Spending { token: (*token).to_owned(), calls_max: *calls_max }).collect()
+fn spending(budgets: &[(&str, u64)]) -> Vec<BudgetSpending> {
+    budgets
+        .iter()
+        .map(|(token, calls_max)| BudgetSpending { token: (*token).to_owned(), calls_max: *calls_max })
+        .collect()
 }
 
 async fn spend(store: &Store, budgets: &[(&str, u64)]) -> Result<(), String> {
@@ -125,7 +129,7 @@ async fn spend(store: &Store, budgets: &[(&str, u64)]) -> Result<(), String> {
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_fresh_store_has_nothing_in_force(adapter: impl Adapter) {
+pub async fn a_fresh_store_has_nothing_in_force(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let state = store.load().await.unwrap();
     assert_eq!(state.epoch, 0);
@@ -134,7 +138,7 @@ pub async fn a_fresh_store_has_nothing_in_force(adapter: impl Adapter) {
     assert!(store.policy_history(None, 10).await.unwrap().is_empty());
 }
 
-pub async fn tenants_are_added_and_replaced(adapter: impl Adapter) {
+pub async fn tenants_are_added_and_replaced(adapter: impl StoreAdapter) {
     let store = adapter.access();
     store.put_tenants(&[tenant("zeta"), tenant("acme")]).await.unwrap();
     assert_eq!(store.load().await.unwrap().tenants, [tenant("acme"), tenant("zeta")]);
@@ -152,7 +156,7 @@ pub async fn tenants_are_added_and_replaced(adapter: impl Adapter) {
     assert_eq!(store.load().await.unwrap().tenants, [last, tenant("zeta")]);
 }
 
-pub async fn an_agent_keeps_its_first_record_until_a_document_comes(adapter: impl Adapter) {
+pub async fn an_agent_keeps_its_first_record_until_a_document_comes(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let first = agent("acme", "did:web:a.example");
     store.put_agents(std::slice::from_ref(&first)).await.unwrap();
@@ -166,7 +170,7 @@ pub async fn an_agent_keeps_its_first_record_until_a_document_comes(adapter: imp
     assert_eq!(store.load().await.unwrap().agents, [documented]);
 }
 
-pub async fn an_agent_is_removed_once_and_from_its_tenant_only(adapter: impl Adapter) {
+pub async fn an_agent_is_removed_once_and_from_its_tenant_only(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let epoch = store.put_agents(&[agent("acme", "one"), agent("acme", "two"), agent("zeta", "one")]).await.unwrap();
     for (tenant, unknown) in [("acme", "three"), ("nobody", "one"), ("ACME", "one")] {
@@ -182,7 +186,7 @@ pub async fn an_agent_is_removed_once_and_from_its_tenant_only(adapter: impl Ada
     assert_eq!((state.agents, Some(state.epoch)), (vec![agent("acme", "two"), agent("zeta", "one")], removed));
 }
 
-pub async fn activations_are_replaced_by_tenant_agent_and_tool(adapter: impl Adapter) {
+pub async fn activations_are_replaced_by_tenant_agent_and_tool(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let all = activation("acme", "one", "*", true);
     let space = activation("acme", "one", "demo.*", true);
@@ -203,7 +207,7 @@ pub async fn activations_are_replaced_by_tenant_agent_and_tool(adapter: impl Ada
     assert_eq!(store.load().await.unwrap().activations, [all, tight, tool]);
 }
 
-pub async fn an_activation_keeps_its_id_and_its_beginning_when_it_is_replaced(adapter: impl Adapter) {
+pub async fn an_activation_keeps_its_id_and_its_beginning_when_it_is_replaced(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let first = activation("acme", "one", "demo.*", true);
     store.put_activations(std::slice::from_ref(&first)).await.unwrap();
@@ -215,7 +219,7 @@ pub async fn an_activation_keeps_its_id_and_its_beginning_when_it_is_replaced(ad
     assert_eq!(store.load().await.unwrap().activations, [expected]);
 }
 
-pub async fn two_tenants_do_not_see_each_other(adapter: impl Adapter) {
+pub async fn two_tenants_do_not_see_each_other(adapter: impl StoreAdapter) {
     let store = adapter.access();
     store.put_agents(&[agent("acme", "one"), agent("zeta", "one")]).await.unwrap();
     let (theirs, ours) = (activation("acme", "one", "demo.*", true), activation("zeta", "one", "demo.*", false));
@@ -248,7 +252,7 @@ pub async fn two_tenants_do_not_see_each_other(adapter: impl Adapter) {
     );
 }
 
-pub async fn only_the_next_version_of_policies_is_added(adapter: impl Adapter) {
+pub async fn only_the_next_version_of_policies_is_added(adapter: impl StoreAdapter) {
     let store = adapter.access();
     for owner in [None, Some("acme")] {
         for (version, next) in [
@@ -274,7 +278,7 @@ pub async fn only_the_next_version_of_policies_is_added(adapter: impl Adapter) {
     );
 }
 
-pub async fn one_of_many_concurrent_versions_wins(adapter: impl Adapter) {
+pub async fn one_of_many_concurrent_versions_wins(adapter: impl StoreAdapter) {
     let store = adapter.access();
     store.add_policies(&policies(Some("acme"), 1, "first")).await.unwrap();
     let authors: Vec<_> = (0..32)
@@ -295,7 +299,7 @@ pub async fn one_of_many_concurrent_versions_wins(adapter: impl Adapter) {
     assert_eq!(store.policy_history(Some(&"acme".parse().unwrap()), 10).await.unwrap().len(), 2);
 }
 
-pub async fn the_history_is_newest_first_and_limited(adapter: impl Adapter) {
+pub async fn the_history_is_newest_first_and_limited(adapter: impl StoreAdapter) {
     let store = adapter.access();
     for version in 1..=12 {
         store.add_policies(&policies(Some("acme"), version, &format!("version {version}"))).await.unwrap().unwrap();
@@ -310,7 +314,7 @@ pub async fn the_history_is_newest_first_and_limited(adapter: impl Adapter) {
     assert_eq!(store.policy_history(Some(&acme), 1).await.unwrap(), [policies(Some("acme"), 12, "version 12")]);
 }
 
-pub async fn a_revocation_keeps_the_later_time(adapter: impl Adapter) {
+pub async fn a_revocation_keeps_the_later_time(adapter: impl StoreAdapter) {
     let store = adapter.access();
     for what in [of_subject("acme", "did:key:zOne"), of_token("token-1")] {
         // Two of the times have different numbers of digits.
@@ -329,7 +333,7 @@ pub async fn a_revocation_keeps_the_later_time(adapter: impl Adapter) {
     }
 }
 
-pub async fn a_revocation_is_of_the_issuers_it_was_said_of_and_once_of_all_stays_of_all(adapter: impl Adapter) {
+pub async fn a_revocation_is_of_the_issuers_it_was_said_of_and_once_of_all_stays_of_all(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let of = |issuer: &str| Revocation {
         issuers: RevokedIssuers::only(issuer),
@@ -351,7 +355,7 @@ pub async fn a_revocation_is_of_the_issuers_it_was_said_of_and_once_of_all_stays
     }
 }
 
-pub async fn a_revocation_whose_end_is_known_is_forgotten_after_it(adapter: impl Adapter) {
+pub async fn a_revocation_whose_end_is_known_is_forgotten_after_it(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let ending = |token: &str, at: i64, end: Option<i64>| Revocation {
         needless_from: end.map(UnixMillis),
@@ -360,8 +364,8 @@ pub async fn a_revocation_whose_end_is_known_is_forgotten_after_it(adapter: impl
     let kept = async || {
         let state = store.load().await.unwrap();
         let ends = state.revocations.into_iter().map(|kept| match kept.what {
-            Revoked::Token(_, token) => (token, kept.needless_from.map(|end| end.0)),
-            Revoked::Subject(_, subject) => (subject.to_string(), kept.needless_from.map(|end| end.0)),
+            RevokedTokens::Token(_, token) => (token, kept.needless_from.map(|end| end.0)),
+            RevokedTokens::Subject(_, subject) => (subject.to_string(), kept.needless_from.map(|end| end.0)),
         });
         ends.collect::<Vec<_>>()
     };
@@ -386,7 +390,7 @@ pub async fn a_revocation_whose_end_is_known_is_forgotten_after_it(adapter: impl
     assert_eq!(kept().await, [one(), endless()], "what has no known end stays for good");
 }
 
-pub async fn a_call_is_counted_against_every_budget_or_none(adapter: impl Adapter) {
+pub async fn a_call_is_counted_against_every_budget_or_none(adapter: impl StoreAdapter) {
     let store = adapter.access();
     assert_eq!(spend(&store, &[]).await, Ok(()));
     assert_eq!(spend(&store, &[("never", 0)]).await, Err("never".to_owned()));
@@ -410,7 +414,7 @@ pub async fn a_call_is_counted_against_every_budget_or_none(adapter: impl Adapte
     assert_eq!(spend(&store, &[("twice", 3)]).await, Ok(()));
 }
 
-pub async fn concurrent_spending_never_exceeds_the_maximum(adapter: impl Adapter) {
+pub async fn concurrent_spending_never_exceeds_the_maximum(adapter: impl StoreAdapter) {
     const MAXIMUM: u64 = 25;
     let store = adapter.access();
     let calls: Vec<_> = (0..100)
@@ -427,7 +431,7 @@ pub async fn concurrent_spending_never_exceeds_the_maximum(adapter: impl Adapter
     assert!(spend(&store, &[("token", MAXIMUM)]).await.is_err());
 }
 
-pub async fn concurrent_spending_of_a_chain_counts_all_or_none(adapter: impl Adapter) {
+pub async fn concurrent_spending_of_a_chain_counts_all_or_none(adapter: impl StoreAdapter) {
     // Ten children share a parent that has room for fewer calls than they have together.
     const PARENT: u64 = 30;
     const CHILD: u64 = 5;
@@ -457,7 +461,7 @@ pub async fn concurrent_spending_of_a_chain_counts_all_or_none(adapter: impl Ada
     }
 }
 
-pub async fn the_epoch_rises_with_every_change_and_with_nothing_else(adapter: impl Adapter) {
+pub async fn the_epoch_rises_with_every_change_and_with_nothing_else(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let mut epochs = vec![
         store.load().await.unwrap().epoch,
@@ -477,7 +481,7 @@ pub async fn the_epoch_rises_with_every_change_and_with_nothing_else(adapter: im
     assert_eq!(store.load().await.unwrap().epoch, last);
 }
 
-pub async fn concurrent_changes_get_epochs_of_their_own(adapter: impl Adapter) {
+pub async fn concurrent_changes_get_epochs_of_their_own(adapter: impl StoreAdapter) {
     const CHANGES: usize = 64;
     let store = adapter.access();
     let changes: Vec<_> = (0..CHANGES)
@@ -502,7 +506,7 @@ pub async fn concurrent_changes_get_epochs_of_their_own(adapter: impl Adapter) {
     assert_eq!(epochs.last().copied(), Some(store.load().await.unwrap().epoch));
 }
 
-pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn everything_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = adapter.access();
     let documented = AgentRecord { document: Some("{}".to_owned()), ..agent("acme", "one") };
     let active = activation("acme", "one", "demo.*", true);
@@ -526,7 +530,7 @@ pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
     assert!(store.put_tenants(&[tenant("zeta")]).await.unwrap() > epoch);
 }
 
-pub async fn hostile_text_is_kept_as_it_is(adapter: impl Adapter) {
+pub async fn hostile_text_is_kept_as_it_is(adapter: impl StoreAdapter) {
     let store = adapter.access();
     let hostile = "';DROP/**/TABLE\"access_tenants\";--ümläut工具🧰%_\\";
     let record = TenantRecord { name: format!("{hostile} \u{0}\n"), ..tenant(hostile) };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::record_archive::{
-    Appended, ArchivePlace, ArchiveQuery, ArchiveRecord, ArchiveTable, EndedCall, InvocationQuery, MONTHS_AHEAD, Month,
-    RecordArchive, Retention, moment_of,
+    AppendOutcome, ArchivePlace, ArchiveQuery, ArchiveRecord, ArchiveTable, EndedCall, InvocationQuery, MONTHS_AHEAD,
+    Month, RecordArchive, Retention, moment_of,
 };
 use uuid::Uuid;
 
@@ -42,7 +42,7 @@ macro_rules! archive_suite {
 }
 
 /// An archive under test.
-pub type Archive = Arc<dyn RecordArchive>;
+pub type ArchiveUnderTest = Arc<dyn RecordArchive>;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -71,16 +71,16 @@ pub fn record(seq: u64, at: &str, tenant: &str) -> ArchiveRecord {
     }
 }
 
-async fn bring(archive: &Archive, log: &str, records: &[ArchiveRecord]) {
+async fn bring(archive: &ArchiveUnderTest, log: &str, records: &[ArchiveRecord]) {
     let written = u64::try_from(records.len()).unwrap();
-    assert_eq!(archive.append(log, records).await.unwrap(), Appended::Written(written));
+    assert_eq!(archive.append(log, records).await.unwrap(), AppendOutcome::Written(written));
 }
 
 fn all() -> ArchiveQuery {
     ArchiveQuery { limit: 100, ..ArchiveQuery::default() }
 }
 
-async fn found(archive: &Archive, query: ArchiveQuery) -> Vec<(String, u64)> {
+async fn found(archive: &ArchiveUnderTest, query: ArchiveQuery) -> Vec<(String, u64)> {
     let page = archive.search(&query).await.unwrap();
     page.records.into_iter().map(|record| (record.place.log, record.place.seq)).collect()
 }
@@ -104,44 +104,44 @@ fn calls_of(tenant: &str) -> InvocationQuery {
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_fresh_archive_has_nothing(archive: Archive) {
+pub async fn a_fresh_archive_has_nothing(archive: ArchiveUnderTest) {
     assert_eq!(archive.reached("aa").await.unwrap(), 0);
     let page = archive.search(&all()).await.unwrap();
     assert!(page.records.is_empty() && page.next.is_none());
     assert!(archive.invocations(&calls_of("acme")).await.unwrap().calls.is_empty());
     let id = Uuid::from_u128(1).to_string().parse().unwrap();
     assert_eq!(archive.invocation(&"acme".parse().unwrap(), id).await.unwrap(), None);
-    assert_eq!(archive.append("aa", &[]).await.unwrap(), Appended::Written(0));
+    assert_eq!(archive.append("aa", &[]).await.unwrap(), AppendOutcome::Written(0));
     assert_eq!(archive.stats().await.unwrap().records, 0);
 }
 
-pub async fn what_is_brought_again_is_written_once(archive: Archive) {
+pub async fn what_is_brought_again_is_written_once(archive: ArchiveUnderTest) {
     let records: Vec<_> = (0..5).map(|seq| record(seq, "2027-01-15", "acme")).collect();
     bring(&archive, "aa", &records[..3]).await;
-    assert_eq!(archive.append("aa", &records[..3]).await.unwrap(), Appended::Written(0));
-    assert_eq!(archive.append("aa", &records[1..]).await.unwrap(), Appended::Written(2));
+    assert_eq!(archive.append("aa", &records[..3]).await.unwrap(), AppendOutcome::Written(0));
+    assert_eq!(archive.append("aa", &records[1..]).await.unwrap(), AppendOutcome::Written(2));
     assert_eq!(archive.reached("aa").await.unwrap(), 5);
     assert_eq!(found(&archive, all()).await.len(), 5);
     assert_eq!(archive.invocations(&calls_of("acme")).await.unwrap().calls.len(), 5);
     assert_eq!(archive.stats().await.unwrap().records, 5);
 }
 
-pub async fn a_gap_writes_nothing_and_says_where_to_go_on(archive: Archive) {
+pub async fn a_gap_writes_nothing_and_says_where_to_go_on(archive: ArchiveUnderTest) {
     let late = [record(4, "2027-01-15", "acme")];
-    assert_eq!(archive.append("aa", &late).await.unwrap(), Appended::Gap { expected: 0 });
+    assert_eq!(archive.append("aa", &late).await.unwrap(), AppendOutcome::Gap { expected: 0 });
     bring(&archive, "aa", &[record(0, "2027-01-15", "acme")]).await;
-    assert_eq!(archive.append("aa", &late).await.unwrap(), Appended::Gap { expected: 1 });
+    assert_eq!(archive.append("aa", &late).await.unwrap(), AppendOutcome::Gap { expected: 1 });
     assert_eq!(found(&archive, all()).await, names(&[("aa", 0)]));
 }
 
-pub async fn records_of_all_logs_are_found_newest_first(archive: Archive) {
+pub async fn records_of_all_logs_are_found_newest_first(archive: ArchiveUnderTest) {
     bring(&archive, "aa", &[record(0, "2027-01-15", "acme"), record(1, "2027-01-17", "acme")]).await;
     bring(&archive, "bb", &[record(0, "2027-01-16", "acme"), record(1, "2027-01-17", "zeta")]).await;
     assert_eq!(found(&archive, all()).await, names(&[("bb", 1), ("aa", 1), ("bb", 0), ("aa", 0)]));
     assert_eq!(archive.stats().await.unwrap().logs, 2);
 }
 
-pub async fn pages_have_every_record_once(archive: Archive) {
+pub async fn pages_have_every_record_once(archive: ArchiveUnderTest) {
     // The same moment for all: only the rest of the place tells them apart.
     for log in ["aa", "bb", "cc"] {
         bring(&archive, log, &(0..7).map(|seq| record(seq, "2027-01-15", "acme")).collect::<Vec<_>>()).await;
@@ -173,7 +173,7 @@ pub async fn pages_have_every_record_once(archive: Archive) {
     assert_eq!(seen, 21);
 }
 
-pub async fn everything_asked_for_must_hold(archive: Archive) {
+pub async fn everything_asked_for_must_hold(archive: ArchiveUnderTest) {
     let mut other = record(1, "2027-02-15T08:00:00.000Z", "acme");
     other.tool = Some("mail.send".to_owned());
     other.subject = Some("agent-2".to_owned());
@@ -197,7 +197,7 @@ pub async fn everything_asked_for_must_hold(archive: Archive) {
     }
 }
 
-pub async fn another_tenant_sees_nothing_of_it(archive: Archive) {
+pub async fn another_tenant_sees_nothing_of_it(archive: ArchiveUnderTest) {
     let nobodys = ArchiveRecord { tenant: None, ..record(2, "2027-01-17", "x") };
     bring(&archive, "aa", &[record(0, "2027-01-15", "acme"), record(1, "2027-01-16", "zeta"), nobodys]).await;
     let of = |tenant: &str| ArchiveQuery { tenant: Some(tenant.parse().unwrap()), ..all() };
@@ -211,7 +211,7 @@ pub async fn another_tenant_sees_nothing_of_it(archive: Archive) {
     assert_eq!(archive.invocations(&calls_of("zeta")).await.unwrap().calls.len(), 1);
 }
 
-pub async fn ended_calls_are_found_by_what_they_were(archive: Archive) {
+pub async fn ended_calls_are_found_by_what_they_were(archive: ArchiveUnderTest) {
     let mut failed = record(1, "2027-01-16", "acme");
     failed.subject = Some("agent-2".to_owned());
     failed.tool = Some("mail.send".to_owned());
@@ -249,7 +249,7 @@ pub async fn ended_calls_are_found_by_what_they_were(archive: Archive) {
     assert_eq!((call.place.seq, call.ended.code.as_deref()), (3, Some("E3401")));
 }
 
-pub async fn a_batch_over_a_month_boundary_is_in_both_months(archive: Archive) {
+pub async fn a_batch_over_a_month_boundary_is_in_both_months(archive: ArchiveUnderTest) {
     let records = [
         record(0, "2027-01-31T23:59:59.999Z", "acme"),
         record(1, "2027-02-01T00:00:00.000Z", "acme"),
@@ -265,7 +265,7 @@ pub async fn a_batch_over_a_month_boundary_is_in_both_months(archive: Archive) {
     assert_eq!(found(&archive, all()).await, names(&[("aa", 1)]));
 }
 
-pub async fn months_are_made_ahead_once(archive: Archive) {
+pub async fn months_are_made_ahead_once(archive: ArchiveUnderTest) {
     let now = moment_of("2027-11-30T23:59").unwrap();
     let months = u64::from(MONTHS_AHEAD) + 1;
     assert_eq!(archive.provide(now).await.unwrap(), 2 * months);
@@ -283,7 +283,7 @@ pub async fn months_are_made_ahead_once(archive: Archive) {
     assert_eq!(made, ["2027-11", "2027-12", "2028-01", "2028-02"]);
 }
 
-pub async fn retention_drops_whole_months_and_what_was_dropped_does_not_return(archive: Archive) {
+pub async fn retention_drops_whole_months_and_what_was_dropped_does_not_return(archive: ArchiveUnderTest) {
     let months: Vec<String> = (1..=12).map(|month| format!("2027-{month:02}")).chain(["2028-01".to_owned()]).collect();
     let records: Vec<_> =
         (0_u64..).zip(&months).map(|(seq, month)| record(seq, &format!("{month}-15"), "acme")).collect();
@@ -297,14 +297,14 @@ pub async fn retention_drops_whole_months_and_what_was_dropped_does_not_return(a
     assert_eq!(archive.retain(&kept, now).await.unwrap(), []);
     assert_eq!(found(&archive, all()).await.len(), 7);
     assert_eq!(archive.invocations(&calls_of("acme")).await.unwrap().calls.len(), 13, "calls are kept for ever");
-    assert_eq!(archive.append("aa", &records).await.unwrap(), Appended::Written(0));
+    assert_eq!(archive.append("aa", &records).await.unwrap(), AppendOutcome::Written(0));
     assert_eq!(found(&archive, all()).await.len(), 7);
     let kept = Retention { audit: None, invocations: Some(DAY) };
     assert_eq!(archive.retain(&kept, now).await.unwrap().len(), 12);
     assert_eq!(archive.invocations(&calls_of("acme")).await.unwrap().calls.len(), 1);
 }
 
-pub async fn texts_come_back_as_they_were(archive: Archive) {
+pub async fn texts_come_back_as_they_were(archive: ArchiveUnderTest) {
     let odd = "a\0b\u{10}'; DROP TABLE audit_records; --";
     let mut strange = record(0, "2027-01-15", "acme");
     strange.subject = Some(odd.to_owned());

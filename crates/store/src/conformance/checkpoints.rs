@@ -10,13 +10,13 @@ use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
 use kernel::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, Promoted, Saved, SealedCheckpoint,
-    attempt_fence,
+    CheckpointEnding, CheckpointHead, CheckpointId, CheckpointStore, LIST_MAX, ListPage, PromoteOutcome, SaveOutcome,
+    SealedCheckpoint, attempt_fence,
 };
 use kernel::ports::clock::UnixMillis;
 use policy::CallOwner;
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases of `CheckpointStore` against one adapter.
 #[macro_export]
@@ -104,7 +104,7 @@ fn micro(n: u128, base: Option<u128>) -> SealedCheckpoint {
 }
 
 async fn keep(store: &Store, checkpoint: &SealedCheckpoint, span: Option<Duration>) {
-    assert_eq!(store.save(checkpoint, Some(0), span).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(checkpoint, Some(0), span).await.unwrap(), SaveOutcome::Kept);
 }
 
 async fn listed(store: &Store) -> Vec<CheckpointId> {
@@ -118,11 +118,11 @@ async fn chain(store: &Store, n: u128) -> Vec<CheckpointId> {
     chain.into_iter().map(|one| one.head.id).collect()
 }
 
-async fn settle(store: &Store, ending: Ending) {
+async fn settle(store: &Store, ending: CheckpointEnding) {
     store.settle(&tenant("acme"), invocation(1), &owner(), None, ending).await.unwrap();
 }
 
-async fn promoted(store: &Store, n: u128, span: Duration, if_idle: bool) -> Promoted {
+async fn promoted(store: &Store, n: u128, span: Duration, if_idle: bool) -> PromoteOutcome {
     store.promote(&tenant("acme"), invocation(1), id(n), span, if_idle).await.unwrap()
 }
 
@@ -138,7 +138,7 @@ async fn pruned(store: &Store) -> usize {
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn every_member_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn every_member_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let mut all = vec![micro(1, None), micro(2, Some(1)), sealed(3, CheckpointKind::Macro, None)];
     all.push(sealed(4, CheckpointKind::Named, None));
     all.push(SealedCheckpoint { payload: Vec::new().into(), ..micro(5, None) });
@@ -158,18 +158,18 @@ pub async fn every_member_survives_a_reopening(mut adapter: impl Adapter) {
     assert!(newest.expires_at.is_some());
 }
 
-pub async fn the_same_one_may_be_saved_again_and_another_may_not_take_its_id(adapter: impl Adapter) {
+pub async fn the_same_one_may_be_saved_again_and_another_may_not_take_its_id(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     keep(&store, &micro(2, None), Some(HOUR)).await;
     keep(&store, &micro(1, None), Some(HOUR)).await;
     assert_eq!(listed(&store).await, [id(2), id(1)], "saving it again changes nothing");
     let other = SealedCheckpoint { seal: Digest::of_bytes(b"other"), ..micro(1, None) };
-    assert_eq!(store.save(&other, Some(0), None).await.unwrap(), Saved::Foreign);
+    assert_eq!(store.save(&other, Some(0), None).await.unwrap(), SaveOutcome::Foreign);
     assert_eq!(store.chain(&tenant("acme"), id(1)).await.unwrap(), [micro(1, None)]);
 }
 
-pub async fn the_newest_is_listed_first_and_lists_have_pages(adapter: impl Adapter) {
+pub async fn the_newest_is_listed_first_and_lists_have_pages(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     for n in 1..=7 {
         keep(&store, &micro(n, None), Some(HOUR)).await;
@@ -186,7 +186,7 @@ pub async fn the_newest_is_listed_first_and_lists_have_pages(adapter: impl Adapt
     assert!(store.list(&tenant("acme"), invocation(2), ListPage { after: None, limit: 3 }).await.unwrap().is_empty());
 }
 
-pub async fn what_is_over_is_gone_but_still_a_base(adapter: impl Adapter) {
+pub async fn what_is_over_is_gone_but_still_a_base(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(NONE)).await;
     keep(&store, &micro(2, Some(1)), Some(HOUR)).await;
@@ -197,17 +197,17 @@ pub async fn what_is_over_is_gone_but_still_a_base(adapter: impl Adapter) {
     assert_eq!(chain(&store, 2).await, [id(2), id(1)]);
 }
 
-pub async fn a_base_that_is_not_there_is_told(adapter: impl Adapter) {
+pub async fn a_base_that_is_not_there_is_told(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
-    assert_eq!(store.save(&micro(2, Some(1)), Some(0), None).await.unwrap(), Saved::BaseGone);
+    assert_eq!(store.save(&micro(2, Some(1)), Some(0), None).await.unwrap(), SaveOutcome::BaseGone);
     let mut elsewhere = micro(1, None);
     elsewhere.head.invocation = invocation(2);
     keep(&store, &elsewhere, Some(HOUR)).await;
-    assert_eq!(store.save(&micro(2, Some(1)), Some(0), None).await.unwrap(), Saved::BaseGone);
+    assert_eq!(store.save(&micro(2, Some(1)), Some(0), None).await.unwrap(), SaveOutcome::BaseGone);
     assert!(listed(&store).await.is_empty());
 }
 
-pub async fn an_invocation_has_one_owner_and_one_tool(adapter: impl Adapter) {
+pub async fn an_invocation_has_one_owner_and_one_tool(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     let (mut other_owner, mut same_name, mut other_tool) = (micro(2, None), micro(4, None), micro(3, None));
@@ -215,20 +215,23 @@ pub async fn an_invocation_has_one_owner_and_one_tool(adapter: impl Adapter) {
     same_name.head.owner = format!("agent-2 {}", owner()).parse().unwrap();
     other_tool.head.tool = "demo.other".parse().unwrap();
     for foreign in [other_owner, same_name, other_tool] {
-        assert_eq!(store.save(&foreign, Some(0), Some(HOUR)).await.unwrap(), Saved::Foreign);
+        assert_eq!(store.save(&foreign, Some(0), Some(HOUR)).await.unwrap(), SaveOutcome::Foreign);
     }
-    store.settle(&tenant("acme"), invocation(1), &"agent-2".parse().unwrap(), None, Ending::Completed).await.unwrap();
+    store
+        .settle(&tenant("acme"), invocation(1), &"agent-2".parse().unwrap(), None, CheckpointEnding::Completed)
+        .await
+        .unwrap();
     assert_eq!(listed(&store).await, [id(1)], "who does not own it does not end it");
 }
 
-pub async fn who_was_fenced_out_saves_nothing(adapter: impl Adapter) {
+pub async fn who_was_fenced_out_saves_nothing(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
-    assert_eq!(store.save(&micro(2, None), Some(7), Some(HOUR)).await.unwrap(), Saved::Kept);
-    assert_eq!(store.save(&micro(3, None), Some(6), Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(store.save(&micro(2, None), Some(7), Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
+    assert_eq!(store.save(&micro(3, None), Some(6), Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
     // Who is of no attempt is not refused, and keeps nobody else out.
-    assert_eq!(store.save(&micro(4, None), None, Some(HOUR)).await.unwrap(), Saved::Kept);
-    assert_eq!(store.save(&micro(5, None), Some(7), Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(4, None), None, Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
+    assert_eq!(store.save(&micro(5, None), Some(7), Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     assert_eq!(listed(&store).await, [id(5), id(4), id(2), id(1)]);
 }
 
@@ -236,28 +239,28 @@ async fn claimed(store: &Store, fence: Option<u64>, span: Duration) -> Option<u6
     store.claim(&tenant("acme"), invocation(1), fence, span).await.unwrap()
 }
 
-pub async fn who_takes_an_invocation_over_fences_out_before_it_saves(adapter: impl Adapter) {
+pub async fn who_takes_an_invocation_over_fences_out_before_it_saves(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     assert_eq!(claimed(&store, Some(1), HOUR).await, Some(1));
-    assert_eq!(store.save(&micro(1, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(1, None), Some(1), Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     // Its lease is not asked about: who has the higher number was given the work.
     assert_eq!(claimed(&store, Some(2), HOUR).await, Some(2));
-    assert_eq!(store.save(&micro(2, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(store.save(&micro(2, None), Some(1), Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
     assert_eq!(claimed(&store, Some(1), HOUR).await, None, "it is told when it says that it runs");
     assert_eq!(claimed(&store, Some(1), NONE).await, None, "and ends nothing");
-    assert_eq!(store.save(&micro(3, None), Some(2), Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(3, None), Some(2), Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     assert_eq!(listed(&store).await, [id(3), id(1)]);
     // What it saved is gone, and its number is still known.
     for n in [1, 3] {
         assert!(store.delete(&tenant("acme"), invocation(1), id(n)).await.unwrap());
     }
     pruned(&store).await;
-    assert_eq!(store.save(&micro(4, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(store.save(&micro(4, None), Some(1), Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
     let elsewhere = store.claim(&tenant("other"), invocation(1), Some(1), HOUR).await.unwrap();
     assert_eq!(elsewhere, Some(1), "numbers are of one tenant and one invocation");
 }
 
-pub async fn what_runs_is_known_to_everybody_until_it_ends(adapter: impl Adapter) {
+pub async fn what_runs_is_known_to_everybody_until_it_ends(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     let runs = || async { store.is_claimed(&tenant("acme"), invocation(1)).await.unwrap() };
     assert!(!runs().await);
@@ -273,26 +276,26 @@ pub async fn what_runs_is_known_to_everybody_until_it_ends(adapter: impl Adapter
     assert_eq!(claimed(&store, None, HOUR).await, Some(4));
 }
 
-pub async fn an_attempt_that_was_silent_for_too_long_is_fenced_out_by_the_next(adapter: impl Adapter) {
+pub async fn an_attempt_that_was_silent_for_too_long_is_fenced_out_by_the_next(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     // Neither belongs to a job. The first says nothing for longer than it said it would run.
     let first = claimed(&store, None, NONE).await;
-    assert_eq!(store.save(&micro(1, None), first, Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(1, None), first, Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     let second = claimed(&store, None, HOUR).await;
     assert!(second > first, "{first:?} {second:?}");
-    assert_eq!(store.save(&micro(2, None), second, Some(HOUR)).await.unwrap(), Saved::Kept);
-    assert_eq!(store.save(&micro(3, None), first, Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(store.save(&micro(2, None), second, Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
+    assert_eq!(store.save(&micro(3, None), first, Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
     assert_eq!(claimed(&store, first, HOUR).await, None, "it hears so when it says that it runs");
     // Nor does its end take away, or keep, what is the other's now.
-    for ending in [Ending::Completed, Ending::Failed { keep: NONE }] {
+    for ending in [CheckpointEnding::Completed, CheckpointEnding::Failed { keep: NONE }] {
         store.settle(&tenant("acme"), invocation(1), &owner(), first, ending).await.unwrap();
         assert_eq!(listed(&store).await, [id(2), id(1)], "{ending:?}");
     }
-    store.settle(&tenant("acme"), invocation(1), &owner(), second, Ending::Completed).await.unwrap();
+    store.settle(&tenant("acme"), invocation(1), &owner(), second, CheckpointEnding::Completed).await.unwrap();
     assert!(listed(&store).await.is_empty());
 }
 
-pub async fn the_attempts_of_a_job_come_after_every_call_under_its_id(adapter: impl Adapter) {
+pub async fn the_attempts_of_a_job_come_after_every_call_under_its_id(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     let mut before = None;
     for token in 1..4 {
@@ -310,23 +313,23 @@ pub async fn the_attempts_of_a_job_come_after_every_call_under_its_id(adapter: i
     }
 }
 
-pub async fn what_was_rolled_back_is_not_saved_over_by_who_was_there_before(adapter: impl Adapter) {
+pub async fn what_was_rolled_back_is_not_saved_over_by_who_was_there_before(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     let silent = claimed(&store, None, HOUR).await;
     for n in [1, 2] {
-        assert_eq!(store.save(&micro(n, None), silent, Some(HOUR)).await.unwrap(), Saved::Kept);
+        assert_eq!(store.save(&micro(n, None), silent, Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     }
-    assert_eq!(promoted(&store, 1, HOUR, true).await, Promoted::Running);
+    assert_eq!(promoted(&store, 1, HOUR, true).await, PromoteOutcome::Running);
     assert_eq!(listed(&store).await, [id(2), id(1)]);
     assert_eq!(claimed(&store, silent, NONE).await, silent);
-    assert_eq!(promoted(&store, 1, HOUR, true).await, Promoted::Newest);
-    assert_eq!(store.save(&micro(3, None), silent, Some(HOUR)).await.unwrap(), Saved::Fenced);
-    store.settle(&tenant("acme"), invocation(1), &owner(), silent, Ending::Completed).await.unwrap();
+    assert_eq!(promoted(&store, 1, HOUR, true).await, PromoteOutcome::Newest);
+    assert_eq!(store.save(&micro(3, None), silent, Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
+    store.settle(&tenant("acme"), invocation(1), &owner(), silent, CheckpointEnding::Completed).await.unwrap();
     assert_eq!(listed(&store).await, [id(1), id(2)]);
     // Who knows that nobody runs does not ask; what was said by somebody who is gone counts no more.
     let gone = claimed(&store, None, HOUR).await;
-    assert_eq!(promoted(&store, 2, HOUR, false).await, Promoted::Newest);
-    assert_eq!(store.save(&micro(4, None), gone, Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(promoted(&store, 2, HOUR, false).await, PromoteOutcome::Newest);
+    assert_eq!(store.save(&micro(4, None), gone, Some(HOUR)).await.unwrap(), SaveOutcome::Fenced);
     assert!(!store.is_claimed(&tenant("acme"), invocation(1)).await.unwrap());
     // An invocation that nobody ever claimed is rolled back like any other.
     let unclaimed = |n: u128| {
@@ -338,10 +341,10 @@ pub async fn what_was_rolled_back_is_not_saved_over_by_who_was_there_before(adap
         keep(&store, &unclaimed(n), Some(HOUR)).await;
     }
     let promoted = store.promote(&tenant("acme"), invocation(2), id(5), HOUR, true).await.unwrap();
-    assert_eq!(promoted, Promoted::Newest);
+    assert_eq!(promoted, PromoteOutcome::Newest);
 }
 
-pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {
+pub async fn other_tenants_see_and_change_nothing(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     keep(&store, &micro(2, None), Some(HOUR)).await;
@@ -349,12 +352,12 @@ pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {
     assert!(store.chain(&other, id(1)).await.unwrap().is_empty());
     assert!(store.list(&other, invocation(1), ListPage { after: None, limit: 9 }).await.unwrap().is_empty());
     let promoted = store.promote(&other, invocation(1), id(1), HOUR, true).await.unwrap();
-    assert_eq!(promoted, Promoted::NotThere);
+    assert_eq!(promoted, PromoteOutcome::NotThere);
     assert!(!store.delete(&other, invocation(1), id(1)).await.unwrap());
     let promoted = store.promote(&tenant("acme"), invocation(2), id(1), HOUR, true).await.unwrap();
-    assert_eq!(promoted, Promoted::NotThere);
+    assert_eq!(promoted, PromoteOutcome::NotThere);
     assert!(!store.delete(&tenant("acme"), invocation(2), id(1)).await.unwrap());
-    store.settle(&other, invocation(1), &owner(), None, Ending::Completed).await.unwrap();
+    store.settle(&other, invocation(1), &owner(), None, CheckpointEnding::Completed).await.unwrap();
     assert_eq!(listed(&store).await, [id(2), id(1)]);
     // The same invocation id in another tenant is another invocation.
     let mut same = micro(9, None);
@@ -364,23 +367,23 @@ pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {
     assert_eq!(listed(&store).await, [id(2), id(1)]);
 }
 
-pub async fn success_takes_the_micro_ones_and_only_those(adapter: impl Adapter) {
+pub async fn success_takes_the_micro_ones_and_only_those(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     keep(&store, &sealed(2, CheckpointKind::Macro, None), Some(HOUR)).await;
     keep(&store, &micro(3, Some(2)), Some(HOUR)).await;
     keep(&store, &micro(4, Some(3)), Some(HOUR)).await;
     keep(&store, &sealed(5, CheckpointKind::Named, None), None).await;
-    settle(&store, Ending::Completed).await;
+    settle(&store, CheckpointEnding::Completed).await;
     assert_eq!(listed(&store).await, [id(5), id(2)]);
     assert_eq!(pruned(&store).await, 0, "nothing is left of them");
 }
 
-pub async fn success_leaves_what_others_are_based_on(adapter: impl Adapter) {
+pub async fn success_leaves_what_others_are_based_on(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     keep(&store, &sealed(2, CheckpointKind::Macro, Some(1)), Some(HOUR)).await;
-    settle(&store, Ending::Completed).await;
+    settle(&store, CheckpointEnding::Completed).await;
     assert_eq!(listed(&store).await, [id(2)]);
     assert_eq!(chain(&store, 2).await, [id(2), id(1)]);
     assert!(store.delete(&tenant("acme"), invocation(1), id(2)).await.unwrap());
@@ -388,13 +391,13 @@ pub async fn success_leaves_what_others_are_based_on(adapter: impl Adapter) {
     assert_eq!(chain(&store, 2).await, []);
 }
 
-pub async fn failure_keeps_the_newest_micro_one_and_the_macro_ones(adapter: impl Adapter) {
+pub async fn failure_keeps_the_newest_micro_one_and_the_macro_ones(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
     keep(&store, &sealed(2, CheckpointKind::Macro, None), Some(HOUR * 2_160)).await;
     keep(&store, &micro(3, None), Some(HOUR)).await;
     keep(&store, &sealed(4, CheckpointKind::Named, None), None).await;
-    settle(&store, Ending::Failed { keep: HOUR * 720 }).await;
+    settle(&store, CheckpointEnding::Failed { keep: HOUR * 720 }).await;
     let list = store.list(&tenant("acme"), invocation(1), ListPage { after: None, limit: 9 }).await.unwrap();
     let ends: Vec<_> = list.iter().map(|one| (one.head.id, one.expires_at)).collect();
     let [(four, None), (three, Some(newest)), (two, Some(durable)), (one, Some(older))] = ends[..] else {
@@ -406,28 +409,28 @@ pub async fn failure_keeps_the_newest_micro_one_and_the_macro_ones(adapter: impl
     assert!(between > HOUR * 700 && between < HOUR * 720, "{between:?}");
 }
 
-pub async fn a_promoted_one_is_the_newest_and_what_was_newest_is_kept(adapter: impl Adapter) {
+pub async fn a_promoted_one_is_the_newest_and_what_was_newest_is_kept(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     for n in 1..=3 {
         keep(&store, &micro(n, None), Some(HOUR)).await;
     }
-    assert_eq!(promoted(&store, 1, HOUR * 2_000, true).await, Promoted::Newest);
+    assert_eq!(promoted(&store, 1, HOUR * 2_000, true).await, PromoteOutcome::Newest);
     let list = store.list(&tenant("acme"), invocation(1), ListPage { after: None, limit: 9 }).await.unwrap();
     assert_eq!(list.iter().map(|one| one.head.id).collect::<Vec<_>>(), [id(1), id(3), id(2)]);
     let ends: Vec<_> = list.iter().filter_map(|one| one.expires_at).collect();
     assert_eq!(ends[0], ends[1]);
     assert!(ends[0].since(ends[2]) > HOUR * 1_000);
     let next = claimed(&store, None, NONE).await;
-    assert_eq!(store.save(&micro(4, None), next, Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(4, None), next, Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
     assert_eq!(listed(&store).await, [id(4), id(1), id(3), id(2)], "what is saved next is newer");
-    assert_eq!(store.save(&micro(5, None), next, Some(NONE)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(5, None), next, Some(NONE)).await.unwrap(), SaveOutcome::Kept);
     for n in [5, 6] {
-        assert_eq!(promoted(&store, n, HOUR, true).await, Promoted::NotThere, "{n}");
+        assert_eq!(promoted(&store, n, HOUR, true).await, PromoteOutcome::NotThere, "{n}");
     }
     assert_eq!(listed(&store).await, [id(4), id(1), id(3), id(2)]);
 }
 
-pub async fn a_deleted_one_is_gone_and_its_room_is_freed_later(adapter: impl Adapter) {
+pub async fn a_deleted_one_is_gone_and_its_room_is_freed_later(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &sealed(1, CheckpointKind::Named, None), None).await;
     keep(&store, &micro(2, Some(1)), Some(HOUR)).await;
@@ -437,7 +440,7 @@ pub async fn a_deleted_one_is_gone_and_its_room_is_freed_later(adapter: impl Ada
     assert_eq!(chain(&store, 2).await, [id(2), id(1)]);
 }
 
-pub async fn pruning_goes_in_batches_from_the_top_of_chains(adapter: impl Adapter) {
+pub async fn pruning_goes_in_batches_from_the_top_of_chains(adapter: impl StoreAdapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(NONE)).await;
     keep(&store, &micro(2, Some(1)), Some(NONE)).await;

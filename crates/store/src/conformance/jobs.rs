@@ -7,12 +7,13 @@ use std::time::Duration;
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobFilter, JobKey,
-    JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
+    AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
+    JobFilter, JobKey, JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, RenewOutcome,
+    TakeRules, WriteOutcome,
 };
 use serde_json::{Value, json};
 
-use super::Adapter;
+use super::StoreAdapter;
 
 mod queue;
 
@@ -111,22 +112,22 @@ fn job(of: &str, number: u128) -> NewJob {
     }
 }
 
-async fn ready(adapter: &impl Adapter) -> Store {
+async fn ready(adapter: &impl StoreAdapter) -> Store {
     let store = adapter.jobs();
     store.enlist(owner(1), LEASE, false).await.unwrap();
     store
 }
 
 async fn put(store: &Store, job: NewJob) {
-    assert_eq!(store.enqueue(job).await.unwrap(), Enqueued::New);
+    assert_eq!(store.enqueue(job).await.unwrap(), EnqueueOutcome::New);
 }
 
 /// The ids of what is taken, and the fence of each.
-async fn take(store: &Store, by: OwnerId, rules: TakeRules) -> Vec<(JobKey, Fence)> {
+async fn take(store: &Store, by: OwnerId, rules: TakeRules) -> Vec<(JobKey, FencingToken)> {
     store.take(by, rules).await.unwrap().jobs.into_iter().map(|job| (job.record.key, job.fence)).collect()
 }
 
-async fn take_one(store: &Store) -> (JobKey, Fence) {
+async fn take_one(store: &Store) -> (JobKey, FencingToken) {
     take(store, owner(1), TakeRules { most: 1, ..WIDE }).await.pop().unwrap()
 }
 
@@ -138,29 +139,29 @@ fn error() -> Value {
     json!({ "code": "E3401" })
 }
 
-fn failed() -> End {
-    End::Failed { error: error(), key: DedupeKey::Kept }
+fn failed() -> AttemptEnd {
+    AttemptEnd::Failed { error: error(), key: DedupeKey::Kept }
 }
 
-fn dead() -> End {
-    End::Dead { error: error(), key: DedupeKey::Kept }
+fn dead() -> AttemptEnd {
+    AttemptEnd::Dead { error: error(), key: DedupeKey::Kept }
 }
 
-fn cancelled() -> End {
-    End::Cancelled { error: error(), key: DedupeKey::Kept }
+fn cancelled() -> AttemptEnd {
+    AttemptEnd::Cancelled { error: error(), key: DedupeKey::Kept }
 }
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl Adapter) {
+pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     assert_eq!(state(&store, &key("local", 1)).await, JobState::Queued);
     let taken = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
     assert_eq!((taken.payload, taken.record.attempts), (json!({ "number": "1" }), 1));
     assert_eq!(take(&store, owner(1), WIDE).await, []);
-    let done = store.finish(&taken.record.key, taken.fence, End::Done(json!({ "words": 2 }))).await.unwrap();
-    assert_eq!(done, Written::Kept(JobState::Done));
+    let done = store.finish(&taken.record.key, taken.fence, AttemptEnd::Done(json!({ "words": 2 }))).await.unwrap();
+    assert_eq!(done, WriteOutcome::Kept(JobState::Done));
     let found = store.find(&key("local", 1)).await.unwrap().unwrap();
     assert_eq!((found.record.state, found.result), (JobState::Done, Some(json!({ "words": 2 }))));
     assert!(found.record.ended_at.is_some());
@@ -171,14 +172,14 @@ pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl
     assert_eq!(store.events(&key("local", 1), 3, 100).await.unwrap(), []);
 }
 
-pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: impl Adapter) {
+pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (held, fence) = take_one(&store).await;
     assert!(store.rewrite_payload(&held, &json!("another writing")).await.unwrap());
     assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("another writing"));
-    let end = End::DoneKeeping { result: json!({ "words": 2 }), payload: json!(null) };
-    assert_eq!(store.finish(&held, fence, end).await.unwrap(), Written::Kept(JobState::Done));
+    let end = AttemptEnd::DoneKeeping { result: json!({ "words": 2 }), payload: json!(null) };
+    assert_eq!(store.finish(&held, fence, end).await.unwrap(), WriteOutcome::Kept(JobState::Done));
     let found = store.find(&held).await.unwrap().unwrap();
     assert_eq!((found.payload, found.result), (json!(null), Some(json!({ "words": 2 }))));
     assert!(!store.rewrite_payload(&held, &json!("back")).await.unwrap(), "nothing is kept of it");
@@ -190,9 +191,9 @@ pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: i
     assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("sealed"));
 }
 
-pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    let dedupe = Some(Dedupe { key: "it's \"quoted\" \u{202e}".into(), window: HOUR });
+    let dedupe = Some(JobDedupe { key: "it's \"quoted\" \u{202e}".into(), window: HOUR });
     put(&store, NewJob { dedupe, priority: JobPriority::near(9), ..job("local", 1) }).await;
     put(&store, NewJob { delay: HOUR, ..job("acme", 2) }).await;
     let (taken, fence) = take_one(&store).await;
@@ -206,12 +207,12 @@ pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl Adapt
     assert_eq!([store.find(&key("local", 1)).await.unwrap(), store.find(&key("acme", 2)).await.unwrap()], before);
     assert_eq!(store.events(&key("local", 1), 0, 100).await.unwrap(), events);
     assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 1 });
-    let done = store.finish(&taken, fence, End::Done(json!(null))).await.unwrap();
-    assert_eq!(done, Written::Kept(JobState::Done), "the lease is still good");
+    let done = store.finish(&taken, fence, AttemptEnd::Done(json!(null))).await.unwrap();
+    assert_eq!(done, WriteOutcome::Kept(JobState::Done), "the lease is still good");
     assert_eq!(store.find(&key("local", 1)).await.unwrap().unwrap().result, Some(json!(null)), "null is a result");
 }
 
-pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence(adapter: impl Adapter) {
+pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     put(&store, job("local", 2)).await;
@@ -219,11 +220,11 @@ pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_ne
     store.enlist(owner(2), LEASE * 10, false).await.unwrap();
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "its owner is alive");
     adapter.clock().step(LEASE - SECOND);
-    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Alive { cancel: vec![] });
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), RenewOutcome::Alive { cancel: vec![] });
     adapter.clock().step(LEASE - SECOND);
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "it has said so");
     adapter.clock().step(SECOND * 2);
-    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), RenewOutcome::Lapsed);
     assert_eq!(take(&store, owner(1), WIDE).await, [], "a lapsed owner takes nothing");
     let over = store.take_over(owner(2), 10).await.unwrap();
     assert_eq!(over.len(), 1);
@@ -231,27 +232,30 @@ pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_ne
     assert!(new > old);
     assert_eq!(over.first().unwrap().record.attempts, 1, "the attempt was counted when it began");
     for write in [
-        store.finish(&first, old, End::Done(json!("late"))).await.unwrap(),
+        store.finish(&first, old, AttemptEnd::Done(json!("late"))).await.unwrap(),
         store.report(&first, old, Some(50.0), None).await.unwrap(),
     ] {
-        assert_eq!(write, Written::Fenced);
+        assert_eq!(write, WriteOutcome::Fenced);
     }
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "it is in good hands");
-    assert_eq!(store.finish(&first, new, End::Done(json!("once"))).await.unwrap(), Written::Kept(JobState::Done));
+    assert_eq!(
+        store.finish(&first, new, AttemptEnd::Done(json!("once"))).await.unwrap(),
+        WriteOutcome::Kept(JobState::Done)
+    );
     assert_eq!(store.find(&first).await.unwrap().unwrap().result, Some(json!("once")));
 }
 
-pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl Adapter) {
+pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     take_one(&store).await;
     store.enlist(owner(2), LEASE, true).await.unwrap();
-    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), RenewOutcome::Lapsed);
     assert_eq!(store.take_over(owner(2), 10).await.unwrap().len(), 1);
-    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), Renewed::Alive { cancel: vec![] });
+    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), RenewOutcome::Alive { cancel: vec![] });
 }
 
-pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl Adapter) {
+pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     store.enlist(owner(2), LEASE, false).await.unwrap();
     put(&store, job("local", 1)).await;
@@ -260,22 +264,22 @@ pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl Adapter) {
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), []);
     store.resign(owner(1)).await.unwrap();
     assert_eq!(take(&store, owner(1), WIDE).await, [], "who has left takes nothing");
-    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), RenewOutcome::Lapsed);
     let followed = store.take_over(owner(2), 10).await.unwrap();
     assert_eq!(followed.iter().map(|job| job.record.key.clone()).collect::<Vec<_>>(), std::slice::from_ref(&held));
-    assert_eq!(store.finish(&held, fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
+    assert_eq!(store.finish(&held, fence, AttemptEnd::Done(json!(1))).await.unwrap(), WriteOutcome::Fenced);
     // Nobody is ended by it but whoever asked, and once is enough.
     store.resign(owner(1)).await.unwrap();
     store.resign(owner(9)).await.unwrap();
-    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), Renewed::Alive { cancel: Vec::new() });
+    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), RenewOutcome::Alive { cancel: Vec::new() });
 }
 
-pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Adapter) {
+pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
-    let retry = End::Retry { error: error(), after: SECOND * 5 };
-    assert_eq!(store.finish(&key, fence, retry).await.unwrap(), Written::Kept(JobState::Delayed));
+    let retry = AttemptEnd::Retry { error: error(), after: SECOND * 5 };
+    assert_eq!(store.finish(&key, fence, retry).await.unwrap(), WriteOutcome::Kept(JobState::Delayed));
     assert_eq!(store.find(&key).await.unwrap().unwrap().record.error, Some(error()));
     assert_eq!(take(&store, owner(1), WIDE).await, []);
     adapter.clock().step(SECOND * 5);
@@ -288,22 +292,22 @@ pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Adapt
     assert_eq!(kinds, ["queued", "started", "retry", "started", "dead"]);
 }
 
-pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapter: impl Adapter) {
+pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
-    assert_eq!(store.finish(&key, fence, End::HandBack).await.unwrap(), Written::Kept(JobState::Queued));
+    assert_eq!(store.finish(&key, fence, AttemptEnd::HandBack).await.unwrap(), WriteOutcome::Kept(JobState::Queued));
     let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
     assert_eq!(again.record.attempts, 1);
-    assert_eq!(store.finish(&key, fence, End::HandBack).await.unwrap(), Written::Fenced);
+    assert_eq!(store.finish(&key, fence, AttemptEnd::HandBack).await.unwrap(), WriteOutcome::Fenced);
 }
 
-pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(adapter: impl Adapter) {
+pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
-    let back = |after| End::PutBack { error: error(), after };
-    assert_eq!(store.finish(&key, fence, back(SECOND * 5)).await.unwrap(), Written::Kept(JobState::Delayed));
+    let back = |after| AttemptEnd::PutBack { error: error(), after };
+    assert_eq!(store.finish(&key, fence, back(SECOND * 5)).await.unwrap(), WriteOutcome::Kept(JobState::Delayed));
     let record = store.find(&key).await.unwrap().unwrap().record;
     assert_eq!((record.attempts, record.error), (0, Some(error())), "it says why it waits");
     assert_eq!(take(&store, owner(1), WIDE).await, []);
@@ -312,17 +316,20 @@ pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(a
     let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
     assert_eq!(again.record.attempts, 1);
     assert!(again.fence > fence);
-    assert_eq!(store.finish(&key, fence, back(SECOND)).await.unwrap(), Written::Fenced);
-    assert_eq!(store.finish(&key, again.fence, back(Duration::ZERO)).await.unwrap(), Written::Kept(JobState::Queued));
+    assert_eq!(store.finish(&key, fence, back(SECOND)).await.unwrap(), WriteOutcome::Fenced);
+    assert_eq!(
+        store.finish(&key, again.fence, back(Duration::ZERO)).await.unwrap(),
+        WriteOutcome::Kept(JobState::Queued)
+    );
     let last = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
-    store.finish(&key, last.fence, End::Done(json!(1))).await.unwrap();
+    store.finish(&key, last.fence, AttemptEnd::Done(json!(1))).await.unwrap();
     let detail = store.find(&key).await.unwrap().unwrap();
     assert_eq!((detail.record.attempts, detail.record.error), (1, None));
     let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, ["queued", "started", "put_back", "started", "put_back", "started", "done"]);
 }
 
-pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl Adapter) {
+pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in [1, 2] {
         put(&store, NewJob { delay: HOUR, ..job("local", number) }).await;
@@ -333,12 +340,15 @@ pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl Adapter
     let (taken, fence) = take_one(&store).await;
     assert_eq!(taken, key("local", 2));
     store.hasten(&taken).await.unwrap();
-    assert_eq!(store.finish(&taken, fence, End::Done(json!(1))).await.unwrap(), Written::Kept(JobState::Done));
+    assert_eq!(
+        store.finish(&taken, fence, AttemptEnd::Done(json!(1))).await.unwrap(),
+        WriteOutcome::Kept(JobState::Done)
+    );
     store.hasten(&taken).await.unwrap();
     assert_eq!(take(&store, owner(1), WIDE).await, [], "the other one waits for its time");
 }
 
-pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl Adapter) {
+pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for (number, delay, level) in [(1, Duration::ZERO, 3), (2, HOUR, 6), (3, Duration::ZERO, 9)] {
         put(&store, NewJob { delay, priority: JobPriority::near(level), ..job("local", number) }).await;
@@ -359,7 +369,7 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
         assert_eq!(asked, CancelAsked::Now(JobState::Running));
     }
     let heard = store.renew(owner(1), LEASE).await.unwrap();
-    assert_eq!(heard, Renewed::Alive { cancel: vec![running.clone()] });
+    assert_eq!(heard, RenewOutcome::Alive { cancel: vec![running.clone()] });
     store.finish(&running, fence, cancelled()).await.unwrap();
     assert_eq!(store.ask_cancel(&running, "x", error()).await.unwrap(), CancelAsked::Now(JobState::Cancelled));
     let events = store.events(&running, 0, 100).await.unwrap();
@@ -367,51 +377,51 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
     assert_eq!(store.ask_cancel(&key("local", 9), "x", error()).await.unwrap(), CancelAsked::Unknown);
 }
 
-pub async fn an_interruption_costs_no_try_and_was_begun_all_the_same(adapter: impl Adapter) {
+pub async fn an_interruption_costs_no_try_and_was_begun_all_the_same(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     for interruptions in 1..=2 {
         let (key, fence) = take_one(&store).await;
-        let end = End::Interrupted { error: error() };
-        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Kept(JobState::Queued));
+        let end = AttemptEnd::Interrupted { error: error() };
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), WriteOutcome::Kept(JobState::Queued));
         let record = store.find(&key).await.unwrap().unwrap().record;
         assert_eq!((record.attempts, record.interruptions, record.tries()), (interruptions, interruptions, 0));
         assert_eq!(record.error, Some(error()), "it says why it waits");
     }
     let (key, fence) = take_one(&store).await;
-    store.finish(&key, fence, End::Retry { error: error(), after: Duration::ZERO }).await.unwrap();
+    store.finish(&key, fence, AttemptEnd::Retry { error: error(), after: Duration::ZERO }).await.unwrap();
     let record = store.find(&key).await.unwrap().unwrap().record;
     assert_eq!((record.attempts, record.interruptions, record.tries()), (3, 2, 1));
     let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, ["queued", "started", "interrupted", "started", "interrupted", "started", "retry"]);
 }
 
-pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl Adapter) {
+pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for (number, end) in [
-        (1, End::Retry { error: error(), after: SECOND }),
-        (2, End::HandBack),
-        (3, End::PutBack { error: error(), after: SECOND }),
-        (4, End::Interrupted { error: error() }),
+        (1, AttemptEnd::Retry { error: error(), after: SECOND }),
+        (2, AttemptEnd::HandBack),
+        (3, AttemptEnd::PutBack { error: error(), after: SECOND }),
+        (4, AttemptEnd::Interrupted { error: error() }),
     ] {
         put(&store, job("local", number)).await;
         let (key, fence) = take_one(&store).await;
         store.ask_cancel(&key, "x", error()).await.unwrap();
-        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Kept(JobState::Cancelled));
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), WriteOutcome::Kept(JobState::Cancelled));
     }
     assert_eq!(store.counts().await.unwrap(), JobCounts::default());
 }
 
-pub async fn an_ended_job_never_changes(adapter: impl Adapter) {
+pub async fn an_ended_job_never_changes(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
-    store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+    store.finish(&key, fence, AttemptEnd::Done(json!(1))).await.unwrap();
     let before = store.find(&key).await.unwrap();
-    for end in [End::Done(json!(2)), failed(), End::HandBack, dead(), cancelled()] {
-        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Fenced);
+    for end in [AttemptEnd::Done(json!(2)), failed(), AttemptEnd::HandBack, dead(), cancelled()] {
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), WriteOutcome::Fenced);
     }
-    assert_eq!(store.report(&key, fence, Some(1.0), None).await.unwrap(), Written::Fenced);
+    assert_eq!(store.report(&key, fence, Some(1.0), None).await.unwrap(), WriteOutcome::Fenced);
     assert_eq!(store.ask_cancel(&key, "late", error()).await.unwrap(), CancelAsked::Now(JobState::Done));
     adapter.clock().step(LEASE * 2);
     store.enlist(owner(2), LEASE, true).await.unwrap();
@@ -420,21 +430,21 @@ pub async fn an_ended_job_never_changes(adapter: impl Adapter) {
     assert_eq!(store.events(&key, 0, 100).await.unwrap().len(), 3);
 }
 
-pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut adapter: impl Adapter) {
+pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    let dedupe = || Some(Dedupe { key: "k".into(), window: HOUR });
+    let dedupe = || Some(JobDedupe { key: "k".into(), window: HOUR });
     let other = json!({ "code": "E3404" });
     let found = FoundResult { result: json!({ "words": 2 }), payload: json!("kept") };
     for (number, found) in [(1, Ok(found)), (2, Err(other.clone()))] {
         let of = if number == 1 { "local" } else { "acme" };
         put(&store, NewJob { dedupe: dedupe(), ..job(of, number) }).await;
         let (key, fence) = take_one(&store).await;
-        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Fenced, "it runs");
+        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), WriteOutcome::Fenced, "it runs");
         store.finish(&key, fence, failed()).await.unwrap();
-        assert_eq!(store.resolve(&key, &other, found.clone()).await.unwrap(), Written::Fenced, "another error");
+        assert_eq!(store.resolve(&key, &other, found.clone()).await.unwrap(), WriteOutcome::Fenced, "another error");
         let state = if found.is_ok() { JobState::Done } else { JobState::Failed };
-        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Kept(state));
-        assert_eq!(store.resolve(&key, &error(), found).await.unwrap(), Written::Fenced, "once");
+        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), WriteOutcome::Kept(state));
+        assert_eq!(store.resolve(&key, &error(), found).await.unwrap(), WriteOutcome::Fenced, "once");
     }
     drop(store);
     adapter.reopen().await;
@@ -454,12 +464,12 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
         assert_eq!(told, ["queued", "started", "failed", "resolved"]);
     }
     let again = store.enqueue(NewJob { dedupe: dedupe(), ..job("local", 1) }).await.unwrap();
-    assert!(matches!(again, Enqueued::Existing { .. }), "what was done keeps its key: {again:?}");
+    assert!(matches!(again, EnqueueOutcome::Existing { .. }), "what was done keeps its key: {again:?}");
     put(&store, NewJob { dedupe: dedupe(), ..job("acme", 3) }).await;
     assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 0 });
 }
 
-pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapter: impl Adapter) {
+pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
@@ -483,23 +493,23 @@ pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapt
     assert!(all.array_windows().all(|[left, right]| left.seq < right.seq));
 }
 
-pub async fn adopted_work_is_a_running_job(adapter: impl Adapter) {
+pub async fn adopted_work_is_a_running_job(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let full = QueueBounds { per_flow: 0, per_tenant: 0, total: 0 };
     let adopted = store.adopt(NewJob { bounds: full, ..job("local", 1) }, owner(1)).await.unwrap();
-    assert_eq!(adopted, Adopted::Running(Fence(1)));
-    let fence = Fence(1);
+    assert_eq!(adopted, AdoptOutcome::Running(FencingToken(1)));
+    let fence = FencingToken(1);
     assert_eq!(state(&store, &key("local", 1)).await, JobState::Running);
     let again = store.adopt(job("local", 1), owner(1)).await.unwrap();
-    assert_eq!(again, Adopted::Existing { id: uuid(1), same: true });
+    assert_eq!(again, AdoptOutcome::Existing { id: uuid(1), same: true });
     assert_eq!(take(&store, owner(1), WIDE).await, []);
     adapter.clock().step(LEASE * 2);
     store.enlist(owner(2), LEASE, true).await.unwrap();
     assert_eq!(store.take_over(owner(2), 1).await.unwrap().len(), 1, "its process is gone");
-    assert_eq!(store.finish(&key("local", 1), fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
+    assert_eq!(store.finish(&key("local", 1), fence, AttemptEnd::Done(json!(1))).await.unwrap(), WriteOutcome::Fenced);
 }
 
-pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
+pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in 0..7 {
         let of = if number % 2 == 0 { "local" } else { "acme" };
@@ -535,9 +545,9 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
     assert_eq!(store.list(&JobFilter::default(), None, 100).await.unwrap().jobs.len(), 7);
 }
 
-pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(adapter: impl Adapter) {
+pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    let ends = [End::Done(json!(1)), failed(), dead(), cancelled()];
+    let ends = [AttemptEnd::Done(json!(1)), failed(), dead(), cancelled()];
     for (number, end) in (1..).zip(ends) {
         put(&store, job("local", number)).await;
         let (key, fence) = take_one(&store).await;
@@ -556,7 +566,7 @@ pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(
     assert_eq!(store.prune(HOUR, HOUR * 4, 100).await.unwrap(), 1);
 }
 
-pub async fn a_foreign_tenant_sees_nothing(adapter: impl Adapter) {
+pub async fn a_foreign_tenant_sees_nothing(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     put(&store, job("local", 1)).await;
     let foreign = key("acme", 1);
@@ -564,11 +574,11 @@ pub async fn a_foreign_tenant_sees_nothing(adapter: impl Adapter) {
     assert_eq!(store.events(&foreign, 0, 100).await.unwrap(), []);
     assert_eq!(store.ask_cancel(&foreign, "x", error()).await.unwrap(), CancelAsked::Unknown);
     let (_, fence) = take_one(&store).await;
-    assert_eq!(store.finish(&foreign, fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
-    assert_eq!(store.report(&foreign, fence, None, None).await.unwrap(), Written::Fenced);
+    assert_eq!(store.finish(&foreign, fence, AttemptEnd::Done(json!(1))).await.unwrap(), WriteOutcome::Fenced);
+    assert_eq!(store.report(&foreign, fence, None, None).await.unwrap(), WriteOutcome::Fenced);
 }
 
-pub async fn counts_follow_every_move(adapter: impl Adapter) {
+pub async fn counts_follow_every_move(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let counts = async |waiting, running| {
         assert_eq!(store.counts().await.unwrap(), JobCounts { waiting, running });
@@ -579,13 +589,13 @@ pub async fn counts_follow_every_move(adapter: impl Adapter) {
     counts(2, 0).await;
     let (key, fence) = take_one(&store).await;
     counts(1, 1).await;
-    store.finish(&key, fence, End::Retry { error: error(), after: SECOND }).await.unwrap();
+    store.finish(&key, fence, AttemptEnd::Retry { error: error(), after: SECOND }).await.unwrap();
     counts(2, 0).await;
     adapter.clock().step(SECOND);
     let taken = take(&store, owner(1), WIDE).await;
     counts(0, 2).await;
     for (key, fence) in taken {
-        store.finish(&key, fence, End::HandBack).await.unwrap();
+        store.finish(&key, fence, AttemptEnd::HandBack).await.unwrap();
     }
     counts(2, 0).await;
     for (of, number) in [("local", 1), ("acme", 2)] {

@@ -14,15 +14,17 @@ use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::job_store::{Adopted, Dedupe, Enqueued, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds};
+use kernel::ports::job_store::{
+    AdoptOutcome, EnqueueOutcome, JobDedupe, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds,
+};
 use kernel::ports::ledger::{
-    Begun, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, QueuedAct, Resolved, Settled,
-    Settlement,
+    BeginOutcome, EntryFilter, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, OwnerId, QueuedAct,
+    ResolveOutcome, SettleOutcome, Settlement,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases of `Ledger` against one adapter.
 #[macro_export]
@@ -97,15 +99,15 @@ fn end(state: EntryState) -> Settlement {
     Settlement { state, outcome: json!({ "why": state.as_str() }) }
 }
 
-async fn open(adapter: &impl Adapter) -> Arc<dyn Ledger> {
+async fn open(adapter: &impl StoreAdapter) -> Arc<dyn Ledger> {
     let ledger = adapter.ledger();
     ledger.renew(owner(1), LEASE).await.unwrap();
     ledger
 }
 
-async fn fresh(ledger: &Arc<dyn Ledger>, intent: Intent) -> Fence {
+async fn fresh(ledger: &Arc<dyn Ledger>, intent: Intent) -> FencingToken {
     match ledger.begin(intent).await.unwrap() {
-        Begun::Fresh(fence) => fence,
+        BeginOutcome::Fresh(fence) => fence,
         other => panic!("{other:?}"),
     }
 }
@@ -134,7 +136,7 @@ fn act(number: u128, key: &str, amount: u64) -> (Intent, NewJob) {
         priority: JobPriority::near(5),
         delay: Duration::ZERO,
         attempts_max: 1,
-        dedupe: Some(Dedupe { key: dedupe_key, window: DAY }),
+        dedupe: Some(JobDedupe { key: dedupe_key, window: DAY }),
         act: intent.key.clone().map(|key| LedgerAct { tool: intent.tool.clone(), key, parameters: digest }),
         bounds: QueueBounds { per_flow: 10, per_tenant: 10, total: 10 },
     };
@@ -144,15 +146,15 @@ fn act(number: u128, key: &str, amount: u64) -> (Intent, NewJob) {
 // ------------------------------------------------------------------------------------------------------------- queue
 
 /// LEDGER-5.
-pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: impl Adapter) {
+pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: impl StoreAdapter) {
     let (ledger, jobs) = (open(&adapter).await, adapter.jobs());
     let (job_call, job) = act(1, "k", 5);
-    assert_eq!(jobs.enqueue(job.clone()).await.unwrap(), Enqueued::New);
+    assert_eq!(jobs.enqueue(job.clone()).await.unwrap(), EnqueueOutcome::New);
     let begin = async |number, amount| ledger.begin(act(number, "k", amount).0).await.unwrap();
     // More than once, because a first claim may go with others.
     for _ in 0..2 {
-        assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true, ended: false });
-        assert_eq!(begin(3, 6).await, Begun::Queued { job: id(1), same: false, ended: false });
+        assert_eq!(begin(2, 5).await, BeginOutcome::Queued { job: id(1), same: true, ended: false });
+        assert_eq!(begin(3, 6).await, BeginOutcome::Queued { job: id(1), same: false, ended: false });
     }
     assert_eq!(ledger.find(&"acme".parse().unwrap(), id(2)).await.unwrap(), None, "nothing was written");
     fresh(&ledger, act(4, "other", 5).0).await;
@@ -160,48 +162,48 @@ pub async fn a_key_for_which_a_job_has_not_ended_begins_no_other_call(adapter: i
     fresh(&ledger, elsewhere).await;
     // The job itself begins, and is found in the ledger from then on.
     let fence = fresh(&ledger, job_call).await;
-    assert!(matches!(begin(2, 5).await, Begun::Held(entry) if entry.intent.invocation == id(1)));
-    assert_eq!(begin(3, 6).await, Begun::OtherParameters { invocation: id(1) });
-    assert_eq!(ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
-    assert_eq!(begin(2, 5).await, Begun::Queued { job: id(1), same: true, ended: false }, "it is tried again");
+    assert!(matches!(begin(2, 5).await, BeginOutcome::Held(entry) if entry.intent.invocation == id(1)));
+    assert_eq!(begin(3, 6).await, BeginOutcome::OtherParameters { invocation: id(1) });
+    assert_eq!(ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap(), SettleOutcome::Kept);
+    assert_eq!(begin(2, 5).await, BeginOutcome::Queued { job: id(1), same: true, ended: false }, "it is tried again");
     jobs.ask_cancel(&job.key, "", json!({})).await.unwrap();
     fresh(&ledger, act(2, "k", 5).0).await;
 }
 
 /// JOB-10.
-pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: impl Adapter) {
+pub async fn a_job_whose_key_a_call_holds_is_entered_only_as_that_call(adapter: impl StoreAdapter) {
     let (ledger, jobs) = (open(&adapter).await, adapter.jobs());
     jobs.enlist(owner(1), LEASE, false).await.unwrap();
     let fence = fresh(&ledger, act(1, "k", 5).0).await;
     let enter = async |number, amount| jobs.enqueue(act(number, "k", amount).1).await.unwrap();
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true });
-    assert_eq!(enter(3, 6).await, Enqueued::Claimed { id: id(1), same: false });
+    assert_eq!(enter(2, 5).await, EnqueueOutcome::Claimed { id: id(1), same: true });
+    assert_eq!(enter(3, 6).await, EnqueueOutcome::Claimed { id: id(1), same: false });
     let adopted = jobs.adopt(act(2, "k", 5).1, owner(1)).await.unwrap();
-    assert_eq!(adopted, Adopted::Claimed { id: id(1), same: true });
-    assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), Settled::Kept);
-    assert_eq!(enter(2, 5).await, Enqueued::Claimed { id: id(1), same: true }, "it is done");
-    assert_eq!(enter(1, 5).await, Enqueued::New, "the same act under its own id");
-    assert_eq!(enter(2, 5).await, Enqueued::Existing { id: id(1), same: true });
+    assert_eq!(adopted, AdoptOutcome::Claimed { id: id(1), same: true });
+    assert_eq!(ledger.settle(id(1), fence, done(json!({}))).await.unwrap(), SettleOutcome::Kept);
+    assert_eq!(enter(2, 5).await, EnqueueOutcome::Claimed { id: id(1), same: true }, "it is done");
+    assert_eq!(enter(1, 5).await, EnqueueOutcome::New, "the same act under its own id");
+    assert_eq!(enter(2, 5).await, EnqueueOutcome::Existing { id: id(1), same: true });
     // What failed clean, or is over, holds nothing.
     let fence = fresh(&ledger, act(7, "l", 5).0).await;
-    assert_eq!(ledger.settle(id(7), fence, end(EntryState::FailedClean)).await.unwrap(), Settled::Kept);
-    assert_eq!(jobs.enqueue(act(8, "l", 6).1).await.unwrap(), Enqueued::New);
+    assert_eq!(ledger.settle(id(7), fence, end(EntryState::FailedClean)).await.unwrap(), SettleOutcome::Kept);
+    assert_eq!(jobs.enqueue(act(8, "l", 6).1).await.unwrap(), EnqueueOutcome::New);
     let fence = fresh(&ledger, act(9, "m", 5).0).await;
-    assert_eq!(ledger.settle(id(9), fence, done(json!({}))).await.unwrap(), Settled::Kept);
+    assert_eq!(ledger.settle(id(9), fence, done(json!({}))).await.unwrap(), SettleOutcome::Kept);
     adapter.clock().step(DAY + LEASE);
-    assert_eq!(jobs.enqueue(act(10, "m", 6).1).await.unwrap(), Enqueued::New);
+    assert_eq!(jobs.enqueue(act(10, "m", 6).1).await.unwrap(), EnqueueOutcome::New);
 }
 
-pub async fn a_fresh_ledger_is_empty(adapter: impl Adapter) {
+pub async fn a_fresh_ledger_is_empty(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     assert!(ledger.list(&EntryFilter::default(), 10).await.unwrap().is_empty());
     assert!(ledger.lapsed(10).await.unwrap().is_empty());
     assert_eq!(ledger.find(&"acme".parse().unwrap(), id(1)).await.unwrap(), None);
     assert_eq!(ledger.prune(10).await.unwrap(), 0);
-    assert_eq!(ledger.settle(id(1), Fence(1), done(Value::Null)).await.unwrap(), Settled::Fenced);
+    assert_eq!(ledger.settle(id(1), FencingToken(1), done(Value::Null)).await.unwrap(), SettleOutcome::Fenced);
 }
 
-pub async fn a_key_is_reserved_once_however_many_ask_at_once(adapter: impl Adapter) {
+pub async fn a_key_is_reserved_once_however_many_ask_at_once(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let asking = (1..=100).map(|number| {
         let ledger = Arc::clone(&ledger);
@@ -210,8 +212,8 @@ pub async fn a_key_is_reserved_once_however_many_ask_at_once(adapter: impl Adapt
     let mut fresh = 0;
     for asked in asking.collect::<Vec<_>>() {
         match asked.await.unwrap() {
-            Begun::Fresh(_) => fresh += 1,
-            Begun::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
+            BeginOutcome::Fresh(_) => fresh += 1,
+            BeginOutcome::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
             other => panic!("{other:?}"),
         }
     }
@@ -219,7 +221,7 @@ pub async fn a_key_is_reserved_once_however_many_ask_at_once(adapter: impl Adapt
     assert_eq!(ledger.list(&EntryFilter::default(), 200).await.unwrap().len(), 1, "who came second left nothing");
 }
 
-pub async fn the_same_key_is_another_one_for_another_tenant_tool_or_scope(adapter: impl Adapter) {
+pub async fn the_same_key_is_another_one_for_another_tenant_tool_or_scope(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     fresh(&ledger, intent(1, Some("k"))).await;
     fresh(&ledger, Intent { tenant: "other".parse().unwrap(), ..intent(2, Some("k")) }).await;
@@ -231,39 +233,39 @@ pub async fn the_same_key_is_another_one_for_another_tenant_tool_or_scope(adapte
     fresh(&ledger, intent(7, None)).await;
 }
 
-pub async fn the_same_key_with_other_parameters_is_a_conflict(adapter: impl Adapter) {
+pub async fn the_same_key_with_other_parameters_is_a_conflict(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, Some("k"))).await;
     let other = || Intent { parameters: canonical::digest(&json!({ "amount": 6 })), ..intent(2, Some("k")) };
-    let conflict = Begun::OtherParameters { invocation: id(1) };
+    let conflict = BeginOutcome::OtherParameters { invocation: id(1) };
     assert_eq!(ledger.begin(other()).await.unwrap(), conflict, "while it runs");
     ledger.settle(id(1), fence, done(json!(1))).await.unwrap();
     assert_eq!(ledger.begin(other()).await.unwrap(), conflict, "and after");
 }
 
-pub async fn a_done_call_answers_its_key_until_the_window_has_passed(adapter: impl Adapter) {
+pub async fn a_done_call_answers_its_key_until_the_window_has_passed(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let clock = adapter.clock();
     for (number, outcome) in [(1, Value::Null), (2, json!({})), (3, json!([])), (4, json!({ "ok": true }))] {
         let key = format!("k{number}");
         let fence = fresh(&ledger, intent(number, Some(&key))).await;
-        assert_eq!(ledger.settle(id(number), fence, done(outcome.clone())).await.unwrap(), Settled::Kept);
-        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
+        assert_eq!(ledger.settle(id(number), fence, done(outcome.clone())).await.unwrap(), SettleOutcome::Kept);
+        let BeginOutcome::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
         assert_eq!((entry.state, entry.outcome), (EntryState::Done, Some(outcome)), "also what is empty");
     }
     clock.step(DAY - Duration::from_secs(1));
     ledger.renew(owner(1), LEASE).await.unwrap();
-    assert!(matches!(ledger.begin(intent(200, Some("k4"))).await.unwrap(), Begun::Held(_)));
+    assert!(matches!(ledger.begin(intent(200, Some("k4"))).await.unwrap(), BeginOutcome::Held(_)));
     clock.step(Duration::from_secs(2));
     fresh(&ledger, intent(201, Some("k4"))).await;
 }
 
-pub async fn the_key_of_a_done_call_can_be_freed_and_of_no_other(adapter: impl Adapter) {
+pub async fn the_key_of_a_done_call_can_be_freed_and_of_no_other(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let tenant = intent(1, None).tenant;
     let fence = fresh(&ledger, intent(1, Some("k"))).await;
     let holder = async |number: u128| match ledger.begin(intent(number, Some("k"))).await.unwrap() {
-        Begun::Held(entry) => entry.intent.invocation,
+        BeginOutcome::Held(entry) => entry.intent.invocation,
         other => panic!("{other:?}"),
     };
     ledger.release(&tenant, id(1)).await.unwrap();
@@ -283,36 +285,37 @@ pub async fn the_key_of_a_done_call_can_be_freed_and_of_no_other(adapter: impl A
     assert_eq!(holder(6).await, id(4), "nobody knows what became of it");
 }
 
-pub async fn a_call_that_failed_clean_frees_its_key_for_another(adapter: impl Adapter) {
+pub async fn a_call_that_failed_clean_frees_its_key_for_another(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, Some("k"))).await;
     ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap();
     let other = canonical::digest(&json!({ "amount": 6 }));
     fresh(&ledger, Intent { parameters: other, ..intent(2, Some("k")) }).await;
-    let Begun::Held(entry) = ledger.begin(Intent { parameters: other, ..intent(3, Some("k")) }).await.unwrap() else {
+    let BeginOutcome::Held(entry) = ledger.begin(Intent { parameters: other, ..intent(3, Some("k")) }).await.unwrap()
+    else {
         panic!()
     };
     assert_eq!(entry.intent.invocation, id(2));
     assert_eq!(state(&ledger, 1).await, EntryState::FailedClean, "the first is remembered as it was");
 }
 
-pub async fn a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence(adapter: impl Adapter) {
+pub async fn a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let first = fresh(&ledger, intent(1, Some("k"))).await;
     ledger.settle(id(1), first, end(EntryState::FailedClean)).await.unwrap();
     let second = fresh(&ledger, intent(1, Some("k"))).await;
     assert!(second > first);
-    assert_eq!(ledger.settle(id(1), first, done(json!("late"))).await.unwrap(), Settled::Fenced);
-    assert_eq!(ledger.settle(id(1), second, done(json!("right"))).await.unwrap(), Settled::Kept);
-    let Begun::Held(entry) = ledger.begin(intent(2, Some("k"))).await.unwrap() else { panic!() };
+    assert_eq!(ledger.settle(id(1), first, done(json!("late"))).await.unwrap(), SettleOutcome::Fenced);
+    assert_eq!(ledger.settle(id(1), second, done(json!("right"))).await.unwrap(), SettleOutcome::Kept);
+    let BeginOutcome::Held(entry) = ledger.begin(intent(2, Some("k"))).await.unwrap() else { panic!() };
     assert_eq!(entry.outcome, Some(json!("right")));
     assert!(
-        matches!(ledger.begin(intent(1, Some("k"))).await.unwrap(), Begun::Held(_)),
+        matches!(ledger.begin(intent(1, Some("k"))).await.unwrap(), BeginOutcome::Held(_)),
         "what is done does not begin again"
     );
 }
 
-pub async fn an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it(adapter: impl Adapter) {
+pub async fn an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let tenant = "acme".parse().unwrap();
     for (number, verdict) in [(1, EntryState::Done), (2, EntryState::FailedClean)] {
@@ -321,57 +324,64 @@ pub async fn an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_i
         ledger.settle(id(number), fence, end(EntryState::Unknown)).await.unwrap();
         adapter.clock().step(DAY * 3);
         ledger.renew(owner(1), LEASE).await.unwrap();
-        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
+        let BeginOutcome::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
         assert_eq!(entry.state, EntryState::Unknown);
         let foreign = "other".parse().unwrap();
         let resolve = |tenant, number| ledger.resolve(tenant, id(number), end(verdict));
-        assert_eq!(resolve(&foreign, number).await.unwrap(), Resolved::NotFound);
-        assert_eq!(resolve(&tenant, number).await.unwrap(), Resolved::Done);
-        assert_eq!(resolve(&tenant, number).await.unwrap(), Resolved::NotUnknown(verdict));
-        assert_eq!(resolve(&tenant, 999).await.unwrap(), Resolved::NotFound);
+        assert_eq!(resolve(&foreign, number).await.unwrap(), ResolveOutcome::NotFound);
+        assert_eq!(resolve(&tenant, number).await.unwrap(), ResolveOutcome::Done);
+        assert_eq!(resolve(&tenant, number).await.unwrap(), ResolveOutcome::NotUnknown(verdict));
+        assert_eq!(resolve(&tenant, 999).await.unwrap(), ResolveOutcome::NotFound);
         let again = ledger.begin(intent(200 + number, Some(&key))).await.unwrap();
-        assert_eq!(matches!(again, Begun::Fresh(_)), verdict == EntryState::FailedClean, "{again:?}");
+        assert_eq!(matches!(again, BeginOutcome::Fresh(_)), verdict == EntryState::FailedClean, "{again:?}");
     }
 }
 
-pub async fn what_is_settled_is_settled_once_and_by_the_right_fence(adapter: impl Adapter) {
+pub async fn what_is_settled_is_settled_once_and_by_the_right_fence(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, None)).await;
-    assert_eq!(ledger.settle(id(1), Fence(fence.0 + 1), done(json!(0))).await.unwrap(), Settled::Fenced);
+    assert_eq!(ledger.settle(id(1), FencingToken(fence.0 + 1), done(json!(0))).await.unwrap(), SettleOutcome::Fenced);
     let settling = (0..20).map(|number| {
         let ledger = Arc::clone(&ledger);
         tokio::spawn(async move { ledger.settle(id(1), fence, done(json!(number))).await.unwrap() })
     });
     let mut kept = 0;
     for settled in settling.collect::<Vec<_>>() {
-        kept += usize::from(settled.await.unwrap() == Settled::Kept);
+        kept += usize::from(settled.await.unwrap() == SettleOutcome::Kept);
     }
     assert_eq!(kept, 1);
 }
 
-pub async fn a_settlement_whose_answer_was_lost_may_be_said_again(adapter: impl Adapter) {
+pub async fn a_settlement_whose_answer_was_lost_may_be_said_again(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     for (number, state) in (1..).zip([EntryState::Done, EntryState::FailedClean, EntryState::Unknown]) {
         let fence = fresh(&ledger, intent(number, Some(&"long".repeat(2_000 + state.as_str().len())))).await;
         let said = |outcome: Value| Settlement { state, outcome };
         let paid = json!({ "paid": 5, "to": "ann\u{0}" });
-        assert_eq!(ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(), Settled::Kept);
+        assert_eq!(ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(), SettleOutcome::Kept);
         let tenant = "acme".parse().unwrap();
         let before = ledger.find(&tenant, id(number)).await.unwrap();
         adapter.clock().step(Duration::from_secs(1));
-        assert_eq!(ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(), Settled::Kept, "{state:?}");
+        assert_eq!(
+            ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(),
+            SettleOutcome::Kept,
+            "{state:?}"
+        );
         assert_eq!(ledger.find(&tenant, id(number)).await.unwrap(), before, "saying it again changes nothing");
-        assert_eq!(ledger.settle(id(number), fence, said(json!("not paid"))).await.unwrap(), Settled::Fenced);
+        assert_eq!(ledger.settle(id(number), fence, said(json!("not paid"))).await.unwrap(), SettleOutcome::Fenced);
         for other in EntryState::ALL.into_iter().filter(|other| *other != state && *other != EntryState::InFlight) {
             let otherwise = Settlement { state: other, outcome: paid.clone() };
-            assert_eq!(ledger.settle(id(number), fence, otherwise).await.unwrap(), Settled::Fenced, "{other:?}");
+            assert_eq!(ledger.settle(id(number), fence, otherwise).await.unwrap(), SettleOutcome::Fenced, "{other:?}");
         }
-        assert_eq!(ledger.settle(id(number), Fence(fence.0 + 1), said(paid)).await.unwrap(), Settled::Fenced);
+        assert_eq!(
+            ledger.settle(id(number), FencingToken(fence.0 + 1), said(paid)).await.unwrap(),
+            SettleOutcome::Fenced
+        );
         assert_eq!(ledger.find(&tenant, id(number)).await.unwrap(), before);
     }
 }
 
-pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter) {
+pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, None)).await;
     let strangers = || {
@@ -386,25 +396,25 @@ pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter)
         ]
     };
     for stranger in strangers() {
-        assert_eq!(ledger.begin(stranger).await.unwrap(), Begun::IdTaken);
+        assert_eq!(ledger.begin(stranger).await.unwrap(), BeginOutcome::IdTaken);
     }
     ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap();
     for stranger in strangers() {
-        assert_eq!(ledger.begin(stranger).await.unwrap(), Begun::IdTaken, "also when it failed clean");
+        assert_eq!(ledger.begin(stranger).await.unwrap(), BeginOutcome::IdTaken, "also when it failed clean");
     }
     let handed_on = || Intent { caller: "boss agent".parse().unwrap(), ..intent(2, None) };
     fresh(&ledger, handed_on()).await;
-    let Begun::Held(entry) = ledger.begin(handed_on()).await.unwrap() else { panic!("it is the same call") };
+    let BeginOutcome::Held(entry) = ledger.begin(handed_on()).await.unwrap() else { panic!("it is the same call") };
     assert_eq!(entry.intent.caller.as_str(), "boss agent");
     let plain = Intent { caller: "agent".parse().unwrap(), ..intent(2, None) };
-    assert_eq!(ledger.begin(plain).await.unwrap(), Begun::IdTaken);
+    assert_eq!(ledger.begin(plain).await.unwrap(), BeginOutcome::IdTaken);
 }
 
-pub async fn the_same_call_under_its_own_id_is_told_what_became_of_it(adapter: impl Adapter) {
+pub async fn the_same_call_under_its_own_id_is_told_what_became_of_it(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, None)).await;
     let told = async || match ledger.begin(intent(1, None)).await.unwrap() {
-        Begun::Held(entry) => (entry.intent.invocation, entry.state),
+        BeginOutcome::Held(entry) => (entry.intent.invocation, entry.state),
         other => panic!("{other:?}"),
     };
     assert_eq!(told().await, (id(1), EntryState::InFlight));
@@ -412,7 +422,7 @@ pub async fn the_same_call_under_its_own_id_is_told_what_became_of_it(adapter: i
     assert_eq!(told().await, (id(1), EntryState::Unknown));
 }
 
-pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not(adapter: impl Adapter) {
+pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, Some("k"))).await;
     fresh(&ledger, intent(2, None)).await;
@@ -421,10 +431,10 @@ pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not
     let lapsed = ledger.lapsed(10).await.unwrap();
     assert_eq!(lapsed.iter().map(|entry| entry.intent.invocation).collect::<Vec<_>>(), [id(1), id(2)], "oldest first");
     assert_eq!(ledger.lapsed(1).await.unwrap().len(), 1);
-    assert_eq!(ledger.settle(id(1), fence, end(EntryState::Unknown)).await.unwrap(), Settled::Kept);
+    assert_eq!(ledger.settle(id(1), fence, end(EntryState::Unknown)).await.unwrap(), SettleOutcome::Kept);
     assert_eq!(
         ledger.settle(id(1), fence, done(json!(1))).await.unwrap(),
-        Settled::Fenced,
+        SettleOutcome::Fenced,
         "its owner comes back late"
     );
     ledger.renew(owner(1), LEASE).await.unwrap();
@@ -433,16 +443,16 @@ pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not
     assert_eq!(ledger.lapsed(10).await.unwrap().len(), 1);
 }
 
-pub async fn a_lapsed_owner_begins_nothing_until_it_renews(adapter: impl Adapter) {
+pub async fn a_lapsed_owner_begins_nothing_until_it_renews(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
-    assert_eq!(ledger.begin(Intent { owner: owner(9), ..intent(1, None) }).await.unwrap(), Begun::OwnerLapsed);
+    assert_eq!(ledger.begin(Intent { owner: owner(9), ..intent(1, None) }).await.unwrap(), BeginOutcome::OwnerLapsed);
     adapter.clock().step(LEASE);
-    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::OwnerLapsed);
+    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), BeginOutcome::OwnerLapsed);
     ledger.renew(owner(1), LEASE).await.unwrap();
     fresh(&ledger, intent(1, None)).await;
 }
 
-pub async fn a_wall_clock_that_jumps_ends_no_window_and_no_lease(adapter: impl Adapter) {
+pub async fn a_wall_clock_that_jumps_ends_no_window_and_no_lease(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let clock = adapter.clock();
     let fence = fresh(&ledger, intent(1, Some("k"))).await;
@@ -451,13 +461,13 @@ pub async fn a_wall_clock_that_jumps_ends_no_window_and_no_lease(adapter: impl A
     let noon = clock.now();
     for wrong in [UnixMillis(0), noon.plus(DAY * 400), UnixMillis(noon.0 - 86_400_000)] {
         clock.jump(wrong);
-        assert!(matches!(ledger.begin(intent(3, Some("k"))).await.unwrap(), Begun::Held(_)));
+        assert!(matches!(ledger.begin(intent(3, Some("k"))).await.unwrap(), BeginOutcome::Held(_)));
         assert!(ledger.lapsed(10).await.unwrap().is_empty());
         assert_eq!(ledger.prune(10).await.unwrap(), 0);
     }
 }
 
-pub async fn settled_calls_are_forgotten_after_their_window_and_others_never(adapter: impl Adapter) {
+pub async fn settled_calls_are_forgotten_after_their_window_and_others_never(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let ends = [None, Some(EntryState::Done), Some(EntryState::FailedClean), Some(EntryState::Unknown)];
     for (number, state) in (1..).zip(ends) {
@@ -475,7 +485,7 @@ pub async fn settled_calls_are_forgotten_after_their_window_and_others_never(ada
     assert_eq!(left, [EntryState::Unknown, EntryState::InFlight]);
 }
 
-pub async fn calls_are_listed_newest_first_by_tenant_and_state_in_pages(adapter: impl Adapter) {
+pub async fn calls_are_listed_newest_first_by_tenant_and_state_in_pages(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     for number in 1..=6 {
         let tenant = if number % 2 == 0 { "acme" } else { "other" }.parse().unwrap();
@@ -497,7 +507,7 @@ pub async fn calls_are_listed_newest_first_by_tenant_and_state_in_pages(adapter:
     assert_eq!(listed(EntryFilter { tenant: acme, state: unknown, before: Some(id(6)) }, 10).await, [4]);
 }
 
-pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn everything_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let running = intent(1, Some("k"));
     fresh(&ledger, running.clone()).await;
@@ -512,21 +522,22 @@ pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
     let lapsed = ledger.lapsed(10).await.unwrap();
     assert_eq!(lapsed.len(), 1);
     assert_eq!(lapsed.first().unwrap().intent, running);
-    let Begun::Held(entry) = ledger.begin(Intent { owner: owner(2), ..intent(3, Some("l")) }).await.unwrap() else {
+    let BeginOutcome::Held(entry) = ledger.begin(Intent { owner: owner(2), ..intent(3, Some("l")) }).await.unwrap()
+    else {
         panic!()
     };
     assert_eq!(entry.outcome, Some(json!({ "paid": 5 })));
     assert!(entry.settled_at.is_some_and(|at| at >= entry.begun_at));
 }
 
-pub async fn hostile_keys_are_kept_as_they_are(adapter: impl Adapter) {
+pub async fn hostile_keys_are_kept_as_they_are(adapter: impl StoreAdapter) {
     let ledger = open(&adapter).await;
     let keys = ["'; DROP TABLE ledger; --", "\u{0}\u{202e}", "ключ", "a:b", "a", "%", "_"];
     for (number, key) in (1..).zip(keys) {
         fresh(&ledger, intent(number, Some(key))).await;
     }
     for (number, key) in (1..).zip(keys) {
-        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(key))).await.unwrap() else { panic!() };
+        let BeginOutcome::Held(entry) = ledger.begin(intent(100 + number, Some(key))).await.unwrap() else { panic!() };
         assert_eq!(entry.intent.invocation, id(number));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, QuarantineChange, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, QuarantineChange, StoredVersion, ToolQuarantine};
 use kernel::registry::Lifecycle;
 
-use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
+use super::{AnyStore, StoreAdapter, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// All cases of `RegistryStore` against one adapter.
 #[macro_export]
@@ -57,15 +57,15 @@ async fn only(store: &Arc<dyn AnyStore>) -> StoredVersion {
     versions.pop().unwrap()
 }
 
-pub async fn an_empty_store_loads_nothing(adapter: impl Adapter) {
+pub async fn an_empty_store_loads_nothing(adapter: impl StoreAdapter) {
     assert!(adapter.store().load().await.unwrap().is_empty());
 }
 
-pub async fn what_was_published_is_loaded_as_it_was(adapter: impl Adapter) {
+pub async fn what_was_published_is_loaded_as_it_was(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let mut version = sample("demo.sample", "1.2.3-rc.1+linux");
     version.lifecycle = deprecated();
-    assert_eq!(store.publish(version.clone()).await.unwrap(), Published::New);
+    assert_eq!(store.publish(version.clone()).await.unwrap(), PublishOutcome::New);
     let stored = only(&store).await;
     assert_eq!((&stored.tool, stored.version.to_string().as_str()), (&version.tool, "1.2.3-rc.1+linux"));
     assert_eq!((stored.manifest, stored.digest), (version.manifest, version.digest));
@@ -73,40 +73,40 @@ pub async fn what_was_published_is_loaded_as_it_was(adapter: impl Adapter) {
     assert_eq!((stored.published_at, stored.published_by), (version.published_at, version.published_by));
 }
 
-pub async fn the_same_content_again_is_the_same(adapter: impl Adapter) {
+pub async fn the_same_content_again_is_the_same(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let first = sample("demo.sample", "1.0.0");
-    assert_eq!(store.publish(first.clone()).await.unwrap(), Published::New);
+    assert_eq!(store.publish(first.clone()).await.unwrap(), PublishOutcome::New);
     let again =
         StoredVersion { published_by: "somebody-else".parse().unwrap(), lifecycle: deprecated(), ..first.clone() };
-    assert_eq!(store.publish(again).await.unwrap(), Published::Same);
+    assert_eq!(store.publish(again).await.unwrap(), PublishOutcome::Same);
     let stored = only(&store).await;
     assert_eq!((stored.published_by, stored.lifecycle), (first.published_by, first.lifecycle));
 }
 
-pub async fn other_content_is_refused_and_changes_nothing(adapter: impl Adapter) {
+pub async fn other_content_is_refused_and_changes_nothing(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let first = sample("demo.sample", "1.0.0");
     store.publish(first.clone()).await.unwrap();
     let other = new_version(sample_manifest("demo.sample", "1.0.0", "Another tool", "Does what others do."));
     let answer = store.publish(other).await.unwrap();
-    assert_eq!(answer, Published::Different { published: first.digest });
+    assert_eq!(answer, PublishOutcome::Different { published: first.digest });
     assert_eq!(only(&store).await.manifest, first.manifest);
 }
 
-pub async fn build_metadata_does_not_make_another_version(adapter: impl Adapter) {
+pub async fn build_metadata_does_not_make_another_version(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let first = sample("demo.sample", "1.0.0+a");
     store.publish(first.clone()).await.unwrap();
     let answer = store.publish(sample("demo.sample", "1.0.0+b")).await.unwrap();
-    assert_eq!(answer, Published::Different { published: first.digest });
+    assert_eq!(answer, PublishOutcome::Different { published: first.digest });
     let plain: Version = "1.0.0".parse().unwrap();
     let moved = store.change_lifecycle(&first.tenant, &first.tool, &plain, &first.lifecycle, &removed()).await.unwrap();
     assert_eq!(moved, LifecycleChange::Done);
     assert_eq!(only(&store).await.version.to_string(), "1.0.0+a");
 }
 
-pub async fn one_of_many_concurrent_publications_is_new(adapter: impl Adapter) {
+pub async fn one_of_many_concurrent_publications_is_new(adapter: impl StoreAdapter) {
     const PUBLISHERS: usize = 64;
     let store = adapter.store();
     let publishers: Vec<_> = (0..PUBLISHERS)
@@ -124,14 +124,14 @@ pub async fn one_of_many_concurrent_publications_is_new(adapter: impl Adapter) {
     let stored = only(&store).await.digest;
     for (digest, answer) in answers {
         if digest == stored {
-            assert_eq!(answer, Published::New);
+            assert_eq!(answer, PublishOutcome::New);
         } else {
-            assert_eq!(answer, Published::Different { published: stored });
+            assert_eq!(answer, PublishOutcome::Different { published: stored });
         }
     }
 }
 
-pub async fn many_tools_published_at_once_all_arrive(adapter: impl Adapter) {
+pub async fn many_tools_published_at_once_all_arrive(adapter: impl StoreAdapter) {
     const TOOLS: usize = 100;
     let store = adapter.store();
     let publishers: Vec<_> = (0..TOOLS)
@@ -141,13 +141,13 @@ pub async fn many_tools_published_at_once_all_arrive(adapter: impl Adapter) {
         })
         .collect();
     for publisher in publishers {
-        assert_eq!(publisher.await.unwrap(), Published::New);
+        assert_eq!(publisher.await.unwrap(), PublishOutcome::New);
     }
     let expected: Vec<String> = (0..TOOLS).map(|number| format!("demo.sample_{number:03} 1.0.0")).collect();
     assert_eq!(listed(&store).await, expected);
 }
 
-pub async fn versions_are_loaded_by_precedence(adapter: impl Adapter) {
+pub async fn versions_are_loaded_by_precedence(adapter: impl StoreAdapter) {
     let store = adapter.store();
     for version in ["1.10.0", "1.9.0", "2.0.0", "2.0.0-rc.11", "2.0.0-rc.2", "2.0.0-alpha", "10.0.0"] {
         store.publish(sample("demo.sample", version)).await.unwrap();
@@ -170,7 +170,7 @@ pub async fn versions_are_loaded_by_precedence(adapter: impl Adapter) {
     );
 }
 
-pub async fn a_lifecycle_moves_only_from_what_it_is(adapter: impl Adapter) {
+pub async fn a_lifecycle_moves_only_from_what_it_is(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
@@ -188,7 +188,7 @@ pub async fn a_lifecycle_moves_only_from_what_it_is(adapter: impl Adapter) {
     assert_eq!(only(&store).await.lifecycle, Lifecycle::default());
 }
 
-pub async fn one_of_two_concurrent_changes_wins(adapter: impl Adapter) {
+pub async fn one_of_two_concurrent_changes_wins(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
@@ -207,7 +207,7 @@ pub async fn one_of_two_concurrent_changes_wins(adapter: impl Adapter) {
     }
 }
 
-pub async fn unknown_versions_have_no_lifecycle(adapter: impl Adapter) {
+pub async fn unknown_versions_have_no_lifecycle(adapter: impl StoreAdapter) {
     let store = adapter.store();
     store.publish(sample("demo.sample", "1.0.0")).await.unwrap();
     for (tool, version) in [("demo.sample", "1.0.1"), ("demo.other", "1.0.0"), ("sample", "1.0.0")] {
@@ -225,7 +225,7 @@ pub async fn unknown_versions_have_no_lifecycle(adapter: impl Adapter) {
     }
 }
 
-pub async fn answered_writes_survive_a_reopening(mut adapter: impl Adapter) {
+pub async fn answered_writes_survive_a_reopening(mut adapter: impl StoreAdapter) {
     let version = sample("demo.sample", "1.0.0");
     let store = adapter.store();
     store.publish(version.clone()).await.unwrap();
@@ -238,11 +238,11 @@ pub async fn answered_writes_survive_a_reopening(mut adapter: impl Adapter) {
     let store = adapter.store();
     let stored = only(&store).await;
     assert_eq!((stored.manifest, stored.lifecycle), (version.manifest.clone(), deprecated()));
-    assert_eq!(store.publish(version).await.unwrap(), Published::Same);
-    assert_eq!(store.publish(sample("demo.sample", "1.0.1")).await.unwrap(), Published::New);
+    assert_eq!(store.publish(version).await.unwrap(), PublishOutcome::Same);
+    assert_eq!(store.publish(sample("demo.sample", "1.0.1")).await.unwrap(), PublishOutcome::New);
 }
 
-pub async fn removed_versions_stay_published(adapter: impl Adapter) {
+pub async fn removed_versions_stay_published(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
@@ -250,11 +250,11 @@ pub async fn removed_versions_stay_published(adapter: impl Adapter) {
         .change_lifecycle(&version.tenant, &version.tool, &version.version, &version.lifecycle, &removed())
         .await
         .unwrap();
-    assert_eq!(store.publish(version).await.unwrap(), Published::Same);
+    assert_eq!(store.publish(version).await.unwrap(), PublishOutcome::Same);
     assert_eq!(only(&store).await.lifecycle, removed());
 }
 
-pub async fn hostile_text_is_kept_as_data(adapter: impl Adapter) {
+pub async fn hostile_text_is_kept_as_data(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let description = "Robert'); DROP TABLE tool_versions;-- \u{0} \"quoted\" ümläut 工具 🧰 \u{202e}";
     let version = new_version(sample_manifest("demo.sample", "1.0.0", "'; DELETE FROM x", description));
@@ -262,18 +262,18 @@ pub async fn hostile_text_is_kept_as_data(adapter: impl Adapter) {
     assert_eq!(only(&store).await.manifest, version.manifest);
 }
 
-pub async fn tenants_have_the_same_id_without_hearing_of_each_other(mut adapter: impl Adapter) {
+pub async fn tenants_have_the_same_id_without_hearing_of_each_other(mut adapter: impl StoreAdapter) {
     let store = adapter.store();
     let theirs = ["local", "acme", "zeta", "ACME"]
         .map(|tenant| new_version_of(tenant, sample_manifest("demo.sample", "1.0.0", "A sample tool", tenant)));
     for version in &theirs {
-        assert_eq!(store.publish(version.clone()).await.unwrap(), Published::New, "{}", version.tenant);
+        assert_eq!(store.publish(version.clone()).await.unwrap(), PublishOutcome::New, "{}", version.tenant);
     }
     for version in &theirs {
-        assert_eq!(store.publish(version.clone()).await.unwrap(), Published::Same, "{}", version.tenant);
+        assert_eq!(store.publish(version.clone()).await.unwrap(), PublishOutcome::Same, "{}", version.tenant);
     }
     let other = new_version_of("acme", theirs[0].manifest.clone());
-    assert_eq!(store.publish(other).await.unwrap(), Published::Different { published: theirs[1].digest });
+    assert_eq!(store.publish(other).await.unwrap(), PublishOutcome::Different { published: theirs[1].digest });
     drop(store);
     adapter.reopen().await;
     let loaded = adapter.store().load().await.unwrap();
@@ -281,7 +281,7 @@ pub async fn tenants_have_the_same_id_without_hearing_of_each_other(mut adapter:
     assert_eq!(loaded, [("ACME", "ACME"), ("acme", "acme"), ("local", "local"), ("zeta", "zeta")]);
 }
 
-pub async fn a_lifecycle_is_changed_for_one_tenant_only(adapter: impl Adapter) {
+pub async fn a_lifecycle_is_changed_for_one_tenant_only(adapter: impl StoreAdapter) {
     let store = adapter.store();
     let shared = sample("demo.sample", "1.0.0");
     store.publish(shared.clone()).await.unwrap();
@@ -296,13 +296,13 @@ pub async fn a_lifecycle_is_changed_for_one_tenant_only(adapter: impl Adapter) {
     assert_eq!(states, [(acme, removed()), (TenantId::home(), Lifecycle::default())]);
 }
 
-pub async fn a_sound_store_answers_pings(adapter: impl Adapter) {
+pub async fn a_sound_store_answers_pings(adapter: impl StoreAdapter) {
     adapter.store().ping().await.unwrap();
     adapter.store().ping().await.unwrap();
 }
 
-pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter: impl Adapter) {
-    let held = |tenant: &str, reason: &str| Quarantine {
+pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter: impl StoreAdapter) {
+    let held = |tenant: &str, reason: &str| ToolQuarantine {
         tenant: tenant.parse().unwrap(),
         tool: "demo.sample".parse().unwrap(),
         reason: reason.to_owned(),
@@ -327,10 +327,10 @@ pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter:
     assert_eq!(store.quarantines().await.unwrap(), [held("acme", "of another tenant")]);
 }
 
-pub async fn a_quarantine_of_the_installation_yields_to_the_installation_alone(mut adapter: impl Adapter) {
+pub async fn a_quarantine_of_the_installation_yields_to_the_installation_alone(mut adapter: impl StoreAdapter) {
     let (home, acme) = (TenantId::home(), "acme".parse::<TenantId>().unwrap());
     let tool = "demo.sample".parse().unwrap();
-    let held = |by_tenant: &TenantId, reason: &str| Quarantine {
+    let held = |by_tenant: &TenantId, reason: &str| ToolQuarantine {
         tenant: acme.clone(),
         tool: "demo.sample".parse().unwrap(),
         reason: reason.to_owned(),

@@ -7,7 +7,7 @@ use contract::ids::TenantId;
 use contract::manifest::{LifecycleState, Manifest};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoredVersion;
-use kernel::registry::{Lifecycle, Notice};
+use kernel::registry::{Lifecycle, LifecycleNotice};
 use serde_json::json;
 
 /// When all samples are published.
@@ -51,7 +51,7 @@ pub fn deprecated() -> Lifecycle {
     let later = |days: u64| PUBLISHED_AT.plus(Duration::from_secs(days * 86_400));
     Lifecycle {
         recorded: LifecycleState::Deprecated,
-        notice: Some(Notice {
+        notice: Some(LifecycleNotice {
             deprecated_at: later(1),
             sunset_at: later(91),
             removal_at: later(181),

@@ -5,11 +5,11 @@ use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
 use kernel::ports::upstream_store::ServerRecord;
-use kernel::ports::webhook_store::{DeliveryId, EventKind, NewDelivery, Target};
+use kernel::ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery};
 use kernel::ports::workflow_runs::{NewRun, RunEnd};
 use serde_json::json;
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases against one adapter.
 #[macro_export]
@@ -35,7 +35,7 @@ fn id(number: u64) -> InvocationId {
 }
 
 /// A run that ended well, one that failed, a delivery and a server.
-async fn filled<A: Adapter>(adapter: &A)
+async fn filled<A: StoreAdapter>(adapter: &A)
 where
     A::Store: SealedTexts,
 {
@@ -54,7 +54,7 @@ where
         let delivery = NewDelivery {
             tenant: tenant(),
             id: DeliveryId(id(number).0),
-            target: Target::Callback { url: "https://a.example".into(), secret: "s".into() },
+            target: DeliveryTarget::Callback { url: "https://a.example".into(), secret: "s".into() },
             event: EventKind::Test,
             invocation: None,
             body: body.into(),
@@ -71,7 +71,7 @@ where
     adapter.upstreams().put_server(&server, &[]).await.unwrap();
 }
 
-pub async fn what_stands_in_clear_is_found_and_what_is_sealed_or_nothing_is_not<A: Adapter>(adapter: A)
+pub async fn what_stands_in_clear_is_found_and_what_is_sealed_or_nothing_is_not<A: StoreAdapter>(adapter: A)
 where
     A::Store: SealedTexts,
 {
@@ -90,7 +90,7 @@ where
     assert_eq!(adapter.whole().clear_texts(TextPlace::DeliveryBody, "tol").await.unwrap(), []);
 }
 
-pub async fn a_text_is_replaced_once_and_only_while_it_is_the_one_that_was_read<A: Adapter>(adapter: A)
+pub async fn a_text_is_replaced_once_and_only_while_it_is_the_one_that_was_read<A: StoreAdapter>(adapter: A)
 where
     A::Store: SealedTexts,
 {

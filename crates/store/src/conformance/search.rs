@@ -8,7 +8,7 @@ use contract::manifest::Manifest;
 use kernel::registry::Lifecycle;
 use serde_json::json;
 
-use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
+use super::{AnyStore, StoreAdapter, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// All cases of `ToolSearch` against one adapter.
 #[macro_export]
@@ -67,7 +67,7 @@ async fn check(store: &Arc<dyn AnyStore>, cases: &[(&str, &str)]) {
     }
 }
 
-pub async fn a_publication_is_found_as_soon_as_it_is_answered(adapter: impl Adapter) {
+pub async fn a_publication_is_found_as_soon_as_it_is_answered(adapter: impl StoreAdapter) {
     let store = adapter.store();
     // Words that no correction could take for each other.
     for letter in 'a'..='q' {
@@ -79,7 +79,7 @@ pub async fn a_publication_is_found_as_soon_as_it_is_answered(adapter: impl Adap
     }
 }
 
-pub async fn every_field_can_be_found(adapter: impl Adapter) {
+pub async fn every_field_can_be_found(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let mut manifest =
@@ -109,7 +109,7 @@ pub async fn every_field_can_be_found(adapter: impl Adapter) {
     }
 }
 
-pub async fn names_are_found_however_they_are_written(adapter: impl Adapter) {
+pub async fn names_are_found_however_they_are_written(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     check(
@@ -126,7 +126,7 @@ pub async fn names_are_found_however_they_are_written(adapter: impl Adapter) {
     .await;
 }
 
-pub async fn a_word_in_the_name_says_more_than_one_in_a_parameter(adapter: impl Adapter) {
+pub async fn a_word_in_the_name_says_more_than_one_in_a_parameter(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let mut manifest = sample_manifest("aaa_tool", "1.0.0", "Other thing", "Does things nobody asks for.");
@@ -136,7 +136,7 @@ pub async fn a_word_in_the_name_says_more_than_one_in_a_parameter(adapter: impl 
     assert_eq!(found(&store, "weather").await, ["weather_forecast", "aaa_tool"]);
 }
 
-pub async fn misspelled_and_unfinished_words_are_found(adapter: impl Adapter) {
+pub async fn misspelled_and_unfinished_words_are_found(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     check(
@@ -152,7 +152,7 @@ pub async fn misspelled_and_unfinished_words_are_found(adapter: impl Adapter) {
     .await;
 }
 
-pub async fn a_request_of_several_sentences_finds_a_tool_for_each(adapter: impl Adapter) {
+pub async fn a_request_of_several_sentences_finds_a_tool_for_each(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let query = "First tell me the temperature and the rain in Lisbon. Then exchange 20 dollars to euros! \
@@ -163,7 +163,7 @@ pub async fn a_request_of_several_sentences_finds_a_tool_for_each(adapter: impl 
     assert_eq!(best, ["currency_converter", "mail.send_message", "weather_forecast"]);
 }
 
-pub async fn the_newest_searchable_version_is_what_is_found(adapter: impl Adapter) {
+pub async fn the_newest_searchable_version_is_what_is_found(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let text = |animal: &str| format!("Feeds the {animal} in the morning.");
@@ -181,7 +181,7 @@ pub async fn the_newest_searchable_version_is_what_is_found(adapter: impl Adapte
     assert!(found(&store, "ostrich").await.is_empty());
 }
 
-pub async fn tools_vanish_when_sunset_or_removed_and_come_back_when_restored(adapter: impl Adapter) {
+pub async fn tools_vanish_when_sunset_or_removed_and_come_back_when_restored(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let (tool, version) = ("weather_forecast".parse().unwrap(), "1.0.0".parse().unwrap());
@@ -198,7 +198,7 @@ pub async fn tools_vanish_when_sunset_or_removed_and_come_back_when_restored(ada
     assert!(found(&store, "unseen").await.is_empty());
 }
 
-pub async fn the_index_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn the_index_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let before = store.search(&TenantId::home(), "exchange dollars", 10).await.unwrap();
@@ -208,7 +208,7 @@ pub async fn the_index_survives_a_reopening(mut adapter: impl Adapter) {
     assert_eq!(before.len(), 1);
 }
 
-pub async fn equal_scores_are_ordered_by_tool(adapter: impl Adapter) {
+pub async fn equal_scores_are_ordered_by_tool(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     for tool in ["twin.ccc", "twin.aaa", "twin.eee", "twin.bbb", "twin.ddd"] {
@@ -224,7 +224,7 @@ pub async fn equal_scores_are_ordered_by_tool(adapter: impl Adapter) {
     assert_eq!(store.search(&TenantId::home(), "looks", 10).await.unwrap(), hits);
 }
 
-pub async fn limits_are_kept(adapter: impl Adapter) {
+pub async fn limits_are_kept(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let query = "send weather words currency status";
@@ -233,7 +233,7 @@ pub async fn limits_are_kept(adapter: impl Adapter) {
     assert_eq!(store.search(&TenantId::home(), query, usize::MAX).await.unwrap().len(), 5);
 }
 
-pub async fn queries_without_words_find_nothing(adapter: impl Adapter) {
+pub async fn queries_without_words_find_nothing(adapter: impl StoreAdapter) {
     let store = adapter.store();
     assert!(found(&store, "anything").await.is_empty());
     publish_trades(&store).await;
@@ -242,7 +242,7 @@ pub async fn queries_without_words_find_nothing(adapter: impl Adapter) {
     }
 }
 
-pub async fn hostile_queries_are_data(adapter: impl Adapter) {
+pub async fn hostile_queries_are_data(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let long = "weather ".repeat(20_000);
@@ -282,7 +282,7 @@ async fn publish_as(store: &Arc<dyn AnyStore>, tenant: &str, tool: &str, descrip
     store.publish(new_version_of(tenant, manifest)).await.unwrap();
 }
 
-pub async fn a_tenant_finds_its_own_tools_and_the_shared_ones(mut adapter: impl Adapter) {
+pub async fn a_tenant_finds_its_own_tools_and_the_shared_ones(mut adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     for (tenant, tool) in [("acme", "acme_painter"), ("zeta", "zeta_painter"), ("local", "home_painter")] {
@@ -307,7 +307,7 @@ pub async fn a_tenant_finds_its_own_tools_and_the_shared_ones(mut adapter: impl 
     }
 }
 
-pub async fn a_tenants_own_tool_is_found_in_the_place_of_the_shared_one(adapter: impl Adapter) {
+pub async fn a_tenants_own_tool_is_found_in_the_place_of_the_shared_one(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     publish_as(&store, "acme", "painter", "Paints the giraffe.").await;
@@ -327,7 +327,7 @@ pub async fn a_tenants_own_tool_is_found_in_the_place_of_the_shared_one(adapter:
     assert_eq!(store.search(&acme, "walrus", 1).await.unwrap().len(), 1);
 }
 
-pub async fn words_of_other_tenants_neither_complete_nor_correct(adapter: impl Adapter) {
+pub async fn words_of_other_tenants_neither_complete_nor_correct(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     // Were these words known to all, they would be taken as they are, or be the nearest, or the first to begin so.
@@ -343,7 +343,7 @@ pub async fn words_of_other_tenants_neither_complete_nor_correct(adapter: impl A
     assert_eq!(found_by(&store, "acme", "forcast").await, ["weather_forecast"]);
 }
 
-pub async fn words_of_other_scripts_are_found(adapter: impl Adapter) {
+pub async fn words_of_other_scripts_are_found(adapter: impl StoreAdapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     for (tool, name, description) in [

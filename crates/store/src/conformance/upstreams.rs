@@ -9,12 +9,12 @@ use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };
 use serde_json::{Value, json};
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases of `UpstreamStore` against one adapter.
 #[macro_export]
@@ -55,9 +55,9 @@ fn server(of: &str, name: &str, spec: Value) -> ServerRecord {
     ServerRecord { tenant: tenant(of), name: name.into(), spec, added_at: NOON, added_by: "admin".parse().unwrap() }
 }
 
-fn definition(text: &str) -> Definition {
+fn definition(text: &str) -> ToolDefinition {
     let value = json!({ "name": text, "inputSchema": { "type": "object" } });
-    Definition { digest: canonical::digest(&value), value }
+    ToolDefinition { digest: canonical::digest(&value), value }
 }
 
 fn pin(of: &str, server: &str, upstream_tool: &str, tool: &str) -> PinRecord {
@@ -76,7 +76,7 @@ fn pin(of: &str, server: &str, upstream_tool: &str, tool: &str) -> PinRecord {
     }
 }
 
-async fn with_server(adapter: &impl Adapter, of: &str, name: &str) -> Store {
+async fn with_server(adapter: &impl StoreAdapter, of: &str, name: &str) -> Store {
     let store = adapter.upstreams();
     put_server(&store, &server(of, name, json!({}))).await;
     store
@@ -106,12 +106,12 @@ async fn put(store: &Store, of: &str, server: &str, pins: &[PinRecord]) -> PinsP
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_fresh_store_has_no_servers_and_no_pins(adapter: impl Adapter) {
+pub async fn a_fresh_store_has_no_servers_and_no_pins(adapter: impl StoreAdapter) {
     assert_eq!(adapter.upstreams().load().await.unwrap(), UpstreamState::default());
     assert!(!adapter.upstreams().remove_server(&tenant("local"), "files").await.unwrap());
 }
 
-pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adapter) {
+pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let pins = [pin("local", "files", "read", "files.read")];
     assert_eq!(put(&store, "local", "files", &pins).await, PinsPut::Kept);
@@ -120,7 +120,7 @@ pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adap
     assert_eq!(store.load().await.unwrap(), UpstreamState { servers: vec![changed], pins: pins.to_vec() });
 }
 
-pub async fn a_server_is_put_only_beside_those_that_were_read(adapter: impl Adapter) {
+pub async fn a_server_is_put_only_beside_those_that_were_read(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     with_server(&adapter, "acme", "files").await;
     let (mail, before) = (server("local", "mail", json!({})), store.load().await.unwrap());
@@ -142,7 +142,7 @@ pub async fn a_server_is_put_only_beside_those_that_were_read(adapter: impl Adap
     assert_eq!(store.put_server(&calendar, &others).await.unwrap(), ServerPut::Kept, "in any order");
 }
 
-pub async fn of_servers_that_are_put_at_once_one_is_kept(adapter: impl Adapter) {
+pub async fn of_servers_that_are_put_at_once_one_is_kept(adapter: impl StoreAdapter) {
     let store = adapter.upstreams();
     let puts = (0..8).map(|n| {
         let store = Arc::clone(&store);
@@ -155,7 +155,7 @@ pub async fn of_servers_that_are_put_at_once_one_is_kept(adapter: impl Adapter) 
     assert_eq!((kept, store.load().await.unwrap().servers.len()), (1, 1));
 }
 
-pub async fn two_tenants_may_call_a_server_the_same(adapter: impl Adapter) {
+pub async fn two_tenants_may_call_a_server_the_same(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     put_server(&store, &server("acme", "files", json!({ "a": 1 }))).await;
     assert_eq!(put(&store, "acme", "files", &[pin("acme", "files", "read", "files.read")]).await, PinsPut::Kept);
@@ -166,7 +166,7 @@ pub async fn two_tenants_may_call_a_server_the_same(adapter: impl Adapter) {
     assert_eq!(left.pins.first().unwrap().tenant, tenant("local"));
 }
 
-pub async fn pins_are_replaced_by_tenant_server_and_tool(adapter: impl Adapter) {
+pub async fn pins_are_replaced_by_tenant_server_and_tool(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let first = pin("local", "files", "read", "files.read");
     let second = pin("local", "files", "write", "files.write");
@@ -176,7 +176,7 @@ pub async fn pins_are_replaced_by_tenant_server_and_tool(adapter: impl Adapter) 
     assert_eq!(store.load().await.unwrap().pins, [held, second]);
 }
 
-pub async fn a_pin_is_not_written_over_by_what_was_judged_before_it(adapter: impl Adapter) {
+pub async fn a_pin_is_not_written_over_by_what_was_judged_before_it(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let change = |read: Option<&PinRecord>, pin: &PinRecord| PinChange { read: read.cloned(), pin: pin.clone() };
     let first = pin("local", "files", "read", "files.read");
@@ -200,14 +200,14 @@ pub async fn a_pin_is_not_written_over_by_what_was_judged_before_it(adapter: imp
     assert_eq!(store.load().await.unwrap().pins, [held, other]);
 }
 
-pub async fn pins_without_their_server_are_not_kept(adapter: impl Adapter) {
+pub async fn pins_without_their_server_are_not_kept(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     assert_eq!(put(&store, "local", "gone", &[pin("local", "gone", "read", "gone.read")]).await, PinsPut::ServerGone);
     assert_eq!(put(&store, "acme", "files", &[pin("acme", "files", "read", "files.read")]).await, PinsPut::ServerGone);
     assert_eq!(store.load().await.unwrap().pins, []);
 }
 
-pub async fn pins_are_kept_together_or_not_at_all(adapter: impl Adapter) {
+pub async fn pins_are_kept_together_or_not_at_all(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let pins = [pin("local", "files", "read", "files.read"), pin("local", "files", "Read", "files.read")];
     let changes = pins.map(|pin| PinChange { read: None, pin });
@@ -215,7 +215,7 @@ pub async fn pins_are_kept_together_or_not_at_all(adapter: impl Adapter) {
     assert_eq!(store.load().await.unwrap().pins, [], "two tools with one name");
 }
 
-pub async fn a_server_takes_its_pins_with_it_and_no_others(adapter: impl Adapter) {
+pub async fn a_server_takes_its_pins_with_it_and_no_others(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let other = with_server(&adapter, "local", "mail").await;
     assert_eq!(put(&store, "local", "files", &[pin("local", "files", "read", "files.read")]).await, PinsPut::Kept);
@@ -226,7 +226,7 @@ pub async fn a_server_takes_its_pins_with_it_and_no_others(adapter: impl Adapter
     assert_eq!(store.load().await.unwrap().pins, [stays]);
 }
 
-pub async fn every_state_and_every_member_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn every_state_and_every_member_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     let pins: Vec<PinRecord> = PinState::ALL
         .into_iter()
@@ -257,7 +257,7 @@ pub async fn every_state_and_every_member_survives_a_reopening(mut adapter: impl
     assert_eq!(state.servers, [server("local", "files", json!({}))]);
 }
 
-pub async fn hostile_names_are_kept_as_they_are(adapter: impl Adapter) {
+pub async fn hostile_names_are_kept_as_they_are(adapter: impl StoreAdapter) {
     let store = with_server(&adapter, "local", "files").await;
     for (index, name) in
         ["'; DROP TABLE upstream_pins; --", "ä\u{202e}b", "\n", "x".repeat(5_000).as_str()].into_iter().enumerate()

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use contract::cost::Component;
+use contract::cost::CostComponent;
 use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::health::VersionKey;
-use kernel::health::alerts::Rule;
+use kernel::health::alerts::AlertRule;
 use kernel::latency::Latencies;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::health_store::HealthRecord;
@@ -22,7 +22,7 @@ use kernel::ports::usage_store::{
 use kernel::ports::version_use::{Hour, HourOfUse};
 use uuid::Uuid;
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases of `UsageStore` and `HealthStore` against one adapter.
 #[macro_export]
@@ -85,7 +85,7 @@ fn calls(calls: u64) -> UsageSum {
     }
 }
 
-fn cost(currency: &str, component: Component, amount: &str) -> CostLine {
+fn cost(currency: &str, component: CostComponent, amount: &str) -> CostLine {
     CostLine { currency: currency.parse().unwrap(), component, amount: amount.parse().unwrap() }
 }
 
@@ -118,7 +118,7 @@ async fn total(store: &dyn UsageStore, query: &UsageQuery) -> u64 {
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_fresh_store_has_no_use(adapter: impl Adapter) {
+pub async fn a_fresh_store_has_no_use(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let page = store.usage(&asked("local", ALL)).await.unwrap();
     assert!(page.groups.is_empty() && !page.more);
@@ -129,9 +129,9 @@ pub async fn a_fresh_store_has_no_use(adapter: impl Adapter) {
     assert!(adapter.health().health(10).await.unwrap().is_empty());
 }
 
-pub async fn rows_are_added_up_and_a_batch_counts_once(adapter: impl Adapter) {
+pub async fn rows_are_added_up_and_a_batch_counts_once(adapter: impl StoreAdapter) {
     let store = adapter.usage();
-    let line = || vec![cost("USD", Component::Token, "0.00000014")];
+    let line = || vec![cost("USD", CostComponent::Token, "0.00000014")];
     let first = batch(1, vec![(key("local", DAY, "demo.echo", "one", None), calls(2), line())]);
     let later = UsageSum { last_at: UnixMillis(NOON.0 + 5), ..calls(3) };
     let second = batch(2, vec![(key("local", DAY, "demo.echo", "one", None), later, line())]);
@@ -145,10 +145,10 @@ pub async fn rows_are_added_up_and_a_batch_counts_once(adapter: impl Adapter) {
     assert_eq!((group.sum.cpu_millicore_seconds, group.sum.network_bytes, group.sum.tokens), (8, 10, 12));
     assert_eq!(group.sum.last_at, UnixMillis(NOON.0 + 5));
     assert_eq!((group.day, group.user.as_ref()), (Some(DAY), None));
-    assert_eq!(group.costs, [cost("USD", Component::Token, "0.00000028")]);
+    assert_eq!(group.costs, [cost("USD", CostComponent::Token, "0.00000028")]);
 }
 
-pub async fn groups_are_made_by_what_is_asked_for(adapter: impl Adapter) {
+pub async fn groups_are_made_by_what_is_asked_for(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let rows = [
         (key("local", DAY, "demo.echo", "one", Some("ann")), calls(1)),
@@ -156,7 +156,7 @@ pub async fn groups_are_made_by_what_is_asked_for(adapter: impl Adapter) {
         (key("local", DAY, "demo.mail", "one", Some("bob")), calls(4)),
         (key("local", DAY.before(1), "demo.echo", "one", Some("ann")), calls(8)),
     ];
-    let rows = rows.map(|(key, sum)| (key, sum, vec![cost("USD", Component::Compute, "1")]));
+    let rows = rows.map(|(key, sum)| (key, sum, vec![cost("USD", CostComponent::Compute, "1")]));
     store.add_usage(&batch(1, rows.to_vec())).await.unwrap();
     let counts = async |query: UsageQuery| {
         let page = store.usage(&query).await.unwrap();
@@ -182,12 +182,12 @@ pub async fn groups_are_made_by_what_is_asked_for(adapter: impl Adapter) {
     assert!(counts(UsageQuery { tool: Some("demo.none".parse().unwrap()), ..all() }).await.is_empty());
 }
 
-pub async fn pages_have_every_group_once_with_its_own_costs(adapter: impl Adapter) {
+pub async fn pages_have_every_group_once_with_its_own_costs(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let rows = (0_u64..25).map(|number| {
         let day = Day(DAY.0 + i64::try_from(number % 5).unwrap());
         let key = key("local", day, &format!("tool_{}", number / 5), "one", None);
-        (key, calls(number + 1), vec![cost("USD", Component::ExternalApi, &(number + 1).to_string())])
+        (key, calls(number + 1), vec![cost("USD", CostComponent::ExternalApi, &(number + 1).to_string())])
     });
     store.add_usage(&batch(1, rows.collect())).await.unwrap();
     let (mut seen, mut skip) = (Vec::new(), 0);
@@ -203,12 +203,12 @@ pub async fn pages_have_every_group_once_with_its_own_costs(adapter: impl Adapte
     }
     assert_eq!(seen.len(), 25);
     for group in &seen {
-        assert_eq!(group.costs, [cost("USD", Component::ExternalApi, &group.sum.calls.to_string())]);
+        assert_eq!(group.costs, [cost("USD", CostComponent::ExternalApi, &group.sum.calls.to_string())]);
     }
     assert!(seen.windows(2).all(|pair| (pair[0].day, &pair[0].tool) < (pair[1].day, &pair[1].tool)));
 }
 
-pub async fn another_tenant_sees_nothing_of_it(adapter: impl Adapter) {
+pub async fn another_tenant_sees_nothing_of_it(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let mut mine = batch(1, vec![(key("acme", DAY, "demo.echo", "one", None), calls(1), Vec::new())]);
     let tool = |name: &str| name.parse().unwrap();
@@ -225,13 +225,13 @@ pub async fn another_tenant_sees_nothing_of_it(adapter: impl Adapter) {
     }
 }
 
-pub async fn money_is_added_exactly_and_by_currency(adapter: impl Adapter) {
+pub async fn money_is_added_exactly_and_by_currency(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     for number in 0..50_u128 {
         let costs = vec![
-            cost("USD", Component::Token, "0.000000000001"),
-            cost("USD", Component::Compute, "123456789.000000999999"),
-            cost("EUR", Component::Token, "0.1"),
+            cost("USD", CostComponent::Token, "0.000000000001"),
+            cost("USD", CostComponent::Compute, "123456789.000000999999"),
+            cost("EUR", CostComponent::Token, "0.1"),
         ];
         store
             .add_usage(&batch(number, vec![(key("local", DAY, "demo.echo", "one", None), calls(1), costs)]))
@@ -239,15 +239,15 @@ pub async fn money_is_added_exactly_and_by_currency(adapter: impl Adapter) {
             .unwrap();
     }
     let expected = [
-        cost("EUR", Component::Token, "5"),
-        cost("USD", Component::Compute, "6172839450.00004999995"),
-        cost("USD", Component::Token, "0.00000000005"),
+        cost("EUR", CostComponent::Token, "5"),
+        cost("USD", CostComponent::Compute, "6172839450.00004999995"),
+        cost("USD", CostComponent::Token, "0.00000000005"),
     ];
     assert_eq!(store.usage(&asked("local", NONE)).await.unwrap().groups[0].costs, expected);
     assert_eq!(store.tool_usage(&tenant("local"), ever(), 10).await.unwrap()[0].costs, expected);
 }
 
-pub async fn tools_have_their_times_and_their_agents(adapter: impl Adapter) {
+pub async fn tools_have_their_times_and_their_agents(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let mut latencies = Latencies::default();
     (0..100).for_each(|_| latencies.note(Duration::from_millis(10)));
@@ -274,7 +274,7 @@ pub async fn tools_have_their_times_and_their_agents(adapter: impl Adapter) {
     assert_eq!(store.tool_usage(&tenant("local"), first_day, 1).await.unwrap()[0].sum.calls, 9);
 }
 
-pub async fn pairs_and_wishes_are_counted_over_days(adapter: impl Adapter) {
+pub async fn pairs_and_wishes_are_counted_over_days(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let tool = |name: &str| name.parse().unwrap();
     for number in 0..3_u128 {
@@ -298,7 +298,7 @@ pub async fn pairs_and_wishes_are_counted_over_days(adapter: impl Adapter) {
     );
 }
 
-pub async fn old_days_are_forgotten_and_others_stay(adapter: impl Adapter) {
+pub async fn old_days_are_forgotten_and_others_stay(adapter: impl StoreAdapter) {
     let store = adapter.usage();
     let mut rows = Vec::new();
     for age in 0..10 {
@@ -311,9 +311,12 @@ pub async fn old_days_are_forgotten_and_others_stay(adapter: impl Adapter) {
     assert_eq!(total(&*store, &asked("local", ALL)).await, 5);
 }
 
-pub async fn use_survives_a_reopening(mut adapter: impl Adapter) {
-    let rows =
-        vec![(key("local", DAY, "demo.echo", "one", Some("ann")), calls(3), vec![cost("USD", Component::Token, "2")])];
+pub async fn use_survives_a_reopening(mut adapter: impl StoreAdapter) {
+    let rows = vec![(
+        key("local", DAY, "demo.echo", "one", Some("ann")),
+        calls(3),
+        vec![cost("USD", CostComponent::Token, "2")],
+    )];
     adapter.usage().add_usage(&batch(1, rows.clone())).await.unwrap();
     adapter.reopen().await;
     let store = adapter.usage();
@@ -321,14 +324,14 @@ pub async fn use_survives_a_reopening(mut adapter: impl Adapter) {
     assert_eq!(total(&*store, &asked("local", ALL)).await, 3);
 }
 
-pub async fn the_health_of_a_version_is_replaced_and_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn the_health_of_a_version_is_replaced_and_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let record = |tool: &str, at: i64| HealthRecord {
         key: VersionKey { tenant: tenant("local"), tool: tool.parse().unwrap(), version: Version::new(1, 2, 3) },
         score: Some(0.75),
         calls: 12,
         baseline_p99_ms: 41.5,
         baseline_windows: 7,
-        raised: vec![(Rule::ToolDegraded, NOON), (Rule::OutputSchemaViolation, UnixMillis(7))],
+        raised: vec![(AlertRule::ToolDegraded, NOON), (AlertRule::OutputSchemaViolation, UnixMillis(7))],
         at: UnixMillis(at),
     };
     adapter.health().keep_health(&[record("aaa", 1), record("bbb", 2)]).await.unwrap();
@@ -340,7 +343,7 @@ pub async fn the_health_of_a_version_is_replaced_and_survives_a_reopening(mut ad
     assert_eq!(adapter.health().health(1).await.unwrap().len(), 1);
 }
 
-pub async fn calls_of_versions_that_end_are_added_up_by_the_hour_and_reported_by_one(mut adapter: impl Adapter) {
+pub async fn calls_of_versions_that_end_are_added_up_by_the_hour_and_reported_by_one(mut adapter: impl StoreAdapter) {
     let used = |tool: &str, hour: i64, calls: u64| HourOfUse {
         version: VersionKey {
             tenant: tenant("acme"),

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
-use kernel::ports::registry_store::Published;
+use kernel::ports::registry_store::PublishOutcome;
 use kernel::ports::vector_store::{
-    Among, BATCH_MAX, Embedding, NEAREST_MAX, Nearest, Neighbour, SPACES_MAX, Space, TOOLS_MAX, VectorError,
-    VectorRecord, VectorStore, WIDTH_MAX,
+    BATCH_MAX, Embedding, NEAREST_MAX, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, TOOLS_MAX, VectorError,
+    VectorRecord, VectorSpace, VectorStore, WIDTH_MAX,
 };
 
-use super::{Adapter, new_version_of, sample_manifest};
+use super::{StoreAdapter, new_version_of, sample_manifest};
 
 /// All cases of `VectorStore` against one adapter.
 #[macro_export]
@@ -65,8 +65,8 @@ fn digest(text: &str) -> Digest {
     Digest::of_bytes(text.as_bytes())
 }
 
-fn space() -> Space {
-    Space::new("test-model", WIDTH).unwrap()
+fn space() -> VectorSpace {
+    VectorSpace::new("test-model", WIDTH).unwrap()
 }
 
 /// Numbers between -1 and 1 that look random and are the same each time.
@@ -100,7 +100,7 @@ fn record(number: u64, embedding: Embedding) -> VectorRecord {
     VectorRecord { tool: tool(number), digest: digest(&number.to_string()), embedding }
 }
 
-async fn opened(adapter: &impl Adapter) -> Store {
+async fn opened(adapter: &impl StoreAdapter) -> Store {
     let store = adapter.vectors();
     store.open_space(&space()).await.unwrap();
     store
@@ -116,7 +116,7 @@ async fn fill(store: &Store, of: &str, seeds: impl Iterator<Item = u64>) {
 
 async fn nearest(store: &Store, of: &str, to: &Embedding, limit: usize) -> Vec<Neighbour> {
     let tenant = tenant(of);
-    store.nearest(&space(), Nearest { tenant: &tenant, to, among: Among::Visible, limit }).await.unwrap()
+    store.nearest(&space(), NearestQuery { tenant: &tenant, to, among: NeighbourScope::Visible, limit }).await.unwrap()
 }
 
 fn tools(found: &[Neighbour]) -> Vec<&str> {
@@ -131,19 +131,19 @@ fn measured(seeds: impl Iterator<Item = u64>, to: &Embedding, limit: usize) -> V
     all
 }
 
-async fn publish(adapter: &impl Adapter, of: &str, name: &str) {
+async fn publish(adapter: &impl StoreAdapter, of: &str, name: &str) {
     let manifest = sample_manifest(name, "1.0.0", "A sample", "Does what samples do.");
-    assert_eq!(adapter.store().publish(new_version_of(of, manifest)).await.unwrap(), Published::New);
+    assert_eq!(adapter.store().publish(new_version_of(of, manifest)).await.unwrap(), PublishOutcome::New);
 }
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_fresh_store_has_no_spaces_and_refuses_what_needs_one(adapter: impl Adapter) {
+pub async fn a_fresh_store_has_no_spaces_and_refuses_what_needs_one(adapter: impl StoreAdapter) {
     let (store, acme, to) = (adapter.vectors(), tenant("acme"), embedding(1));
     assert_eq!(store.spaces().await.unwrap(), []);
     assert!(!store.drop_space(&space()).await.unwrap());
     assert_eq!(store.remove(&acme, &[tool(1)]).await.unwrap(), 0);
-    let asked = Nearest { tenant: &acme, to: &to, among: Among::Visible, limit: 1 };
+    let asked = NearestQuery { tenant: &acme, to: &to, among: NeighbourScope::Visible, limit: 1 };
     for refused in [
         store.put(&space(), &acme, &[record(1, embedding(1))]).await.err(),
         store.missing(&space(), &acme, &[(tool(1), digest("1"))]).await.err(),
@@ -153,7 +153,7 @@ pub async fn a_fresh_store_has_no_spaces_and_refuses_what_needs_one(adapter: imp
     }
 }
 
-pub async fn a_space_is_opened_once_however_often_and_there_are_not_too_many(adapter: impl Adapter) {
+pub async fn a_space_is_opened_once_however_often_and_there_are_not_too_many(adapter: impl StoreAdapter) {
     let store = adapter.vectors();
     let opening = (0..8).map(|_| {
         let store = Arc::clone(&store);
@@ -164,16 +164,16 @@ pub async fn a_space_is_opened_once_however_often_and_there_are_not_too_many(ada
     }
     assert_eq!(store.spaces().await.unwrap().len(), 1);
     for number in 1..SPACES_MAX {
-        store.open_space(&Space::new(&format!("other-{number}"), 3).unwrap()).await.unwrap();
+        store.open_space(&VectorSpace::new(&format!("other-{number}"), 3).unwrap()).await.unwrap();
     }
-    let refused = store.open_space(&Space::new("one-more", 3).unwrap()).await.unwrap_err();
+    let refused = store.open_space(&VectorSpace::new("one-more", 3).unwrap()).await.unwrap_err();
     assert!(matches!(refused, VectorError::TooManySpaces), "{refused}");
     store.open_space(&space()).await.unwrap();
     assert!(store.drop_space(&space()).await.unwrap());
-    store.open_space(&Space::new("one-more", 3).unwrap()).await.unwrap();
+    store.open_space(&VectorSpace::new("one-more", 3).unwrap()).await.unwrap();
 }
 
-pub async fn a_few_vectors_are_found_as_by_measuring_all(adapter: impl Adapter) {
+pub async fn a_few_vectors_are_found_as_by_measuring_all(adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     fill(&store, "acme", 0..200).await;
     for seed in 1000..1020 {
@@ -186,7 +186,7 @@ pub async fn a_few_vectors_are_found_as_by_measuring_all(adapter: impl Adapter) 
     }
 }
 
-pub async fn nearly_all_of_the_nearest_are_found_among_thousands(adapter: impl Adapter) {
+pub async fn nearly_all_of_the_nearest_are_found_among_thousands(adapter: impl StoreAdapter) {
     const QUESTIONS: u64 = 40;
     let store = opened(&adapter).await;
     fill(&store, "acme", 0..THOUSANDS).await;
@@ -203,7 +203,7 @@ pub async fn nearly_all_of_the_nearest_are_found_among_thousands(adapter: impl A
     assert_eq!(nearest(&store, "acme", &embedding(1), NEAREST_MAX).await.len(), NEAREST_MAX);
 }
 
-pub async fn a_small_tenant_among_thousands_finds_all_of_its_own(adapter: impl Adapter) {
+pub async fn a_small_tenant_among_thousands_finds_all_of_its_own(adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     fill(&store, "acme", 0..THOUSANDS).await;
     // The very same directions, and far away from what is asked for.
@@ -213,7 +213,7 @@ pub async fn a_small_tenant_among_thousands_finds_all_of_its_own(adapter: impl A
     assert_eq!(found, measured(0..12, &embedding(2999), 50));
 }
 
-pub async fn a_tenant_finds_its_own_and_shared_tools_and_no_others(adapter: impl Adapter) {
+pub async fn a_tenant_finds_its_own_and_shared_tools_and_no_others(adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     let at = |seed| record(seed, embedding(seed));
     store.put(&space(), &tenant("local"), &[at(1), at(2)]).await.unwrap();
@@ -242,22 +242,23 @@ pub async fn a_tenant_finds_its_own_and_shared_tools_and_no_others(adapter: impl
     assert_eq!(own.first().map(|one| (one.tenant.as_str(), one.distance < 1e-6)), Some(("acme", true)));
 }
 
-pub async fn only_named_tools_are_found_if_some_are_named(adapter: impl Adapter) {
+pub async fn only_named_tools_are_found_if_some_are_named(adapter: impl StoreAdapter) {
     let (store, acme, to) = (opened(&adapter).await, tenant("acme"), embedding(50));
     fill(&store, "acme", 0..100).await;
     fill(&store, "zeta", 200..201).await;
     let named = [tool(7), tool(200), tool(3), tool(999), tool(3)];
-    let asked = Nearest { tenant: &acme, to: &to, among: Among::Tools(&named), limit: 10 };
+    let asked = NearestQuery { tenant: &acme, to: &to, among: NeighbourScope::Tools(&named), limit: 10 };
     let found = store.nearest(&space(), asked).await.unwrap();
     let found: Vec<(ToolId, f64)> = found.into_iter().map(|one| (one.tool, one.distance)).collect();
     assert_eq!(found, measured([3, 7].into_iter(), &to, 10));
-    assert_eq!(store.nearest(&space(), Nearest { among: Among::Tools(&[]), ..asked }).await.unwrap(), []);
+    assert_eq!(store.nearest(&space(), NearestQuery { among: NeighbourScope::Tools(&[]), ..asked }).await.unwrap(), []);
     let many: Vec<ToolId> = (0..=u64::try_from(TOOLS_MAX).unwrap()).map(tool).collect();
-    let refused = store.nearest(&space(), Nearest { among: Among::Tools(&many), ..asked }).await.unwrap_err();
+    let refused =
+        store.nearest(&space(), NearestQuery { among: NeighbourScope::Tools(&many), ..asked }).await.unwrap_err();
     assert!(matches!(refused, VectorError::Tools { .. }), "{refused}");
 }
 
-pub async fn equal_distances_are_ordered_by_tool(adapter: impl Adapter) {
+pub async fn equal_distances_are_ordered_by_tool(adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     // More of the same than candidates, and one that is nearer.
     let same: Vec<VectorRecord> = (0..60).rev().map(|number| record(number, embedding(1))).collect();
@@ -268,7 +269,7 @@ pub async fn equal_distances_are_ordered_by_tool(adapter: impl Adapter) {
     assert_eq!(tools(&found).get(..5), Some(&expected[..]));
 }
 
-pub async fn a_vector_takes_the_place_of_the_one_before(adapter: impl Adapter) {
+pub async fn a_vector_takes_the_place_of_the_one_before(adapter: impl StoreAdapter) {
     let (store, acme) = (opened(&adapter).await, tenant("acme"));
     store.put(&space(), &acme, &[record(1, embedding(1)), record(2, embedding(2))]).await.unwrap();
     let changed = VectorRecord { digest: digest("changed"), ..record(1, embedding(9)) };
@@ -282,8 +283,8 @@ pub async fn a_vector_takes_the_place_of_the_one_before(adapter: impl Adapter) {
     assert_eq!(store.spaces().await.unwrap().first().unwrap().vectors, 2);
 }
 
-pub async fn what_is_removed_is_gone_from_all_spaces(adapter: impl Adapter) {
-    let (store, acme, other) = (opened(&adapter).await, tenant("acme"), Space::new("other", WIDTH).unwrap());
+pub async fn what_is_removed_is_gone_from_all_spaces(adapter: impl StoreAdapter) {
+    let (store, acme, other) = (opened(&adapter).await, tenant("acme"), VectorSpace::new("other", WIDTH).unwrap());
     store.open_space(&other).await.unwrap();
     fill(&store, "acme", 0..3).await;
     fill(&store, "zeta", 0..1).await;
@@ -297,7 +298,7 @@ pub async fn what_is_removed_is_gone_from_all_spaces(adapter: impl Adapter) {
     assert!(matches!(store.remove(&acme, &many).await, Err(VectorError::Tools { .. })));
 }
 
-pub async fn what_has_no_vector_or_an_old_one_is_missing(adapter: impl Adapter) {
+pub async fn what_has_no_vector_or_an_old_one_is_missing(adapter: impl StoreAdapter) {
     let (store, acme) = (opened(&adapter).await, tenant("acme"));
     assert_eq!(store.missing(&space(), &acme, &[]).await.unwrap(), []);
     fill(&store, "acme", 0..2).await;
@@ -308,16 +309,17 @@ pub async fn what_has_no_vector_or_an_old_one_is_missing(adapter: impl Adapter) 
     assert!(matches!(store.missing(&space(), &acme, &many).await, Err(VectorError::Tools { .. })));
 }
 
-pub async fn two_models_and_two_widths_stand_side_by_side(adapter: impl Adapter) {
+pub async fn two_models_and_two_widths_stand_side_by_side(adapter: impl StoreAdapter) {
     let (store, acme) = (opened(&adapter).await, tenant("acme"));
-    let spaces = [Space::new("test-model", 5), Space::new("Test-model", WIDTH), Space::new("a'b\"c; ü", 5)];
+    let spaces =
+        [VectorSpace::new("test-model", 5), VectorSpace::new("Test-model", WIDTH), VectorSpace::new("a'b\"c; ü", 5)];
     let spaces = spaces.map(Result::unwrap);
     fill(&store, "acme", 0..5).await;
     for (number, other) in (10..).zip(&spaces) {
         store.open_space(other).await.unwrap();
         let only = record(number, Embedding::new(&numbers(number, other.width())).unwrap());
         store.put(other, &acme, std::slice::from_ref(&only)).await.unwrap();
-        let asked = Nearest { tenant: &acme, to: &only.embedding, among: Among::Visible, limit: 10 };
+        let asked = NearestQuery { tenant: &acme, to: &only.embedding, among: NeighbourScope::Visible, limit: 10 };
         assert_eq!(tools(&store.nearest(other, asked).await.unwrap()), [only.tool.as_str()]);
     }
     assert_eq!(nearest(&store, "acme", &embedding(0), 10).await.len(), 5);
@@ -326,8 +328,8 @@ pub async fn two_models_and_two_widths_stand_side_by_side(adapter: impl Adapter)
     assert_eq!(listed, [(upper, 1), (odd, 1), (narrow, 1), (space(), 5)]);
 }
 
-pub async fn a_dropped_space_takes_its_vectors_with_it_and_no_others(adapter: impl Adapter) {
-    let (store, acme, other) = (opened(&adapter).await, tenant("acme"), Space::new("other", WIDTH).unwrap());
+pub async fn a_dropped_space_takes_its_vectors_with_it_and_no_others(adapter: impl StoreAdapter) {
+    let (store, acme, other) = (opened(&adapter).await, tenant("acme"), VectorSpace::new("other", WIDTH).unwrap());
     store.open_space(&other).await.unwrap();
     fill(&store, "acme", 0..3).await;
     store.put(&other, &acme, &[record(9, embedding(9))]).await.unwrap();
@@ -340,17 +342,17 @@ pub async fn a_dropped_space_takes_its_vectors_with_it_and_no_others(adapter: im
     assert_eq!(store.spaces().await.unwrap().iter().map(|state| state.vectors).collect::<Vec<_>>(), [1, 0]);
 }
 
-pub async fn vectors_of_another_width_and_too_many_are_refused(adapter: impl Adapter) {
+pub async fn vectors_of_another_width_and_too_many_are_refused(adapter: impl StoreAdapter) {
     let (store, acme) = (opened(&adapter).await, tenant("acme"));
     let narrow = Embedding::new(&[1.0, 2.0]).unwrap();
     let refused = store.put(&space(), &acme, &[record(1, narrow.clone())]).await.unwrap_err();
     assert!(matches!(refused, VectorError::OtherWidth { expected: WIDTH, found: 2 }), "{refused}");
-    let asked = Nearest { tenant: &acme, to: &narrow, among: Among::Visible, limit: 1 };
+    let asked = NearestQuery { tenant: &acme, to: &narrow, among: NeighbourScope::Visible, limit: 1 };
     let refused = store.nearest(&space(), asked).await.unwrap_err();
     assert!(matches!(refused, VectorError::OtherWidth { .. }), "{refused}");
     let to = embedding(1);
     for limit in [0, NEAREST_MAX + 1, usize::MAX] {
-        let refused = store.nearest(&space(), Nearest { to: &to, limit, ..asked }).await.unwrap_err();
+        let refused = store.nearest(&space(), NearestQuery { to: &to, limit, ..asked }).await.unwrap_err();
         assert!(matches!(refused, VectorError::Limit { .. }), "{refused}");
     }
     let many = vec![record(1, embedding(1)); BATCH_MAX + 1];
@@ -360,27 +362,27 @@ pub async fn vectors_of_another_width_and_too_many_are_refused(adapter: impl Ada
     assert_eq!(store.spaces().await.unwrap().first().unwrap().vectors, 0);
 }
 
-pub async fn a_batch_is_kept_whole_or_not_at_all(adapter: impl Adapter) {
+pub async fn a_batch_is_kept_whole_or_not_at_all(adapter: impl StoreAdapter) {
     let (store, acme) = (opened(&adapter).await, tenant("acme"));
     let narrow = Embedding::new(&[1.0, 2.0]).unwrap();
     store.put(&space(), &acme, &[record(1, embedding(1)), record(2, narrow)]).await.unwrap_err();
     assert_eq!(nearest(&store, "acme", &embedding(1), 10).await, []);
 }
 
-pub async fn the_widest_vectors_are_kept_and_found(adapter: impl Adapter) {
-    let (store, acme, wide) = (adapter.vectors(), tenant("acme"), Space::new("wide", WIDTH_MAX).unwrap());
+pub async fn the_widest_vectors_are_kept_and_found(adapter: impl StoreAdapter) {
+    let (store, acme, wide) = (adapter.vectors(), tenant("acme"), VectorSpace::new("wide", WIDTH_MAX).unwrap());
     store.open_space(&wide).await.unwrap();
     let at = |seed| Embedding::new(&numbers(seed, WIDTH_MAX)).unwrap();
     let records: Vec<VectorRecord> = (0..20).map(|seed| record(seed, at(seed))).collect();
     store.put(&wide, &acme, &records).await.unwrap();
     let to = at(13);
-    let asked = Nearest { tenant: &acme, to: &to, among: Among::Visible, limit: 1 };
+    let asked = NearestQuery { tenant: &acme, to: &to, among: NeighbourScope::Visible, limit: 1 };
     let found = store.nearest(&wide, asked).await.unwrap();
     assert_eq!(tools(&found), ["demo.tool00013"]);
     assert!(found.first().unwrap().distance < 1e-9, "{found:?}");
 }
 
-pub async fn vectors_are_found_while_others_are_put(adapter: impl Adapter) {
+pub async fn vectors_are_found_while_others_are_put(adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     fill(&store, "acme", 0..10).await;
     let putting = (0..4_u64).map(|task| {
@@ -412,7 +414,7 @@ pub async fn vectors_are_found_while_others_are_put(adapter: impl Adapter) {
     assert_eq!(nearest(&store, "acme", &embedding(1), NEAREST_MAX).await.len(), 40);
 }
 
-pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn everything_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = opened(&adapter).await;
     fill(&store, "acme", 0..50).await;
     let before = nearest(&store, "acme", &embedding(77), 20).await;

@@ -12,13 +12,13 @@ use std::time::Duration;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::webhook_store::{
-    ATTEMPTS_KEPT_MAX, Added, Attempt, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, EventKind, NewDelivery,
-    Noted, SigningSecret, Target, WebhookId, WebhookRecord, WebhookStore,
+    ATTEMPTS_KEPT_MAX, AddOutcome, DeliveryAttempt, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState,
+    DeliveryTarget, EventKind, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunState};
+use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunState};
 use serde_json::{Value, json};
 
-use super::Adapter;
+use super::StoreAdapter;
 
 /// All cases against one adapter.
 #[macro_export]
@@ -85,24 +85,24 @@ fn delivery(of: &str, number: u64) -> NewDelivery {
     NewDelivery {
         tenant: tenant(of),
         id: delivery_id(number),
-        target: Target::Webhook(webhook_id(1)),
+        target: DeliveryTarget::Webhook(webhook_id(1)),
         event: EventKind::InvocationCompleted,
         invocation: Some(id(7)),
         body: "{\"a\":\"ä\"}".into(),
     }
 }
 
-fn attempt(round: u32, number: u32) -> Attempt {
-    Attempt { round, number, at: NOON, status: Some(500), took_ms: 12, error: Some("bad_status".into()) }
+fn attempt(round: u32, number: u32) -> DeliveryAttempt {
+    DeliveryAttempt { round, number, at: NOON, status: Some(500), took_ms: 12, error: Some("bad_status".into()) }
 }
 
-async fn with_delivery(adapter: &impl Adapter) -> Arc<dyn WebhookStore> {
+async fn with_delivery(adapter: &impl StoreAdapter) -> Arc<dyn WebhookStore> {
     let store = adapter.webhooks();
     assert!(store.add_delivery(&delivery("local", 1)).await.unwrap());
     store
 }
 
-async fn note(store: &Arc<dyn WebhookStore>, attempt: &Attempt, state: DeliveryState) -> Noted {
+async fn note(store: &Arc<dyn WebhookStore>, attempt: &DeliveryAttempt, state: DeliveryState) -> NoteOutcome {
     store.note_attempt(&tenant("local"), delivery_id(1), attempt, state).await.unwrap()
 }
 
@@ -112,7 +112,7 @@ fn of_tenant(of: &str) -> DeliveryFilter {
 
 // ------------------------------------------------------------------------------------------------------------ cases
 
-pub async fn a_subscription_is_kept_as_it_is_and_only_for_its_tenant(adapter: impl Adapter) {
+pub async fn a_subscription_is_kept_as_it_is_and_only_for_its_tenant(adapter: impl StoreAdapter) {
     let store = adapter.webhooks();
     let named = WebhookRecord {
         secret: SigningSecret::Named("hook".into()),
@@ -121,7 +121,7 @@ pub async fn a_subscription_is_kept_as_it_is_and_only_for_its_tenant(adapter: im
         ..webhook("local", 2)
     };
     for record in [&webhook("local", 1), &named, &webhook("acme", 1)] {
-        assert_eq!(store.add_webhook(record, 10).await.unwrap(), Added::Kept);
+        assert_eq!(store.add_webhook(record, 10).await.unwrap(), AddOutcome::Kept);
     }
     assert_eq!(store.webhooks(&tenant("local")).await.unwrap(), [webhook("local", 1), named]);
     assert_eq!(store.webhook(&tenant("acme"), webhook_id(1)).await.unwrap(), Some(webhook("acme", 1)));
@@ -132,16 +132,16 @@ pub async fn a_subscription_is_kept_as_it_is_and_only_for_its_tenant(adapter: im
     assert_eq!(store.webhooks(&tenant("acme")).await.unwrap(), [webhook("acme", 1)]);
 }
 
-pub async fn a_tenant_has_no_more_subscriptions_than_it_may(adapter: impl Adapter) {
+pub async fn a_tenant_has_no_more_subscriptions_than_it_may(adapter: impl StoreAdapter) {
     let store = adapter.webhooks();
-    for (number, expected) in [(1, Added::Kept), (2, Added::Kept), (3, Added::TooMany)] {
+    for (number, expected) in [(1, AddOutcome::Kept), (2, AddOutcome::Kept), (3, AddOutcome::TooMany)] {
         assert_eq!(store.add_webhook(&webhook("local", number), 2).await.unwrap(), expected);
     }
-    assert_eq!(store.add_webhook(&webhook("acme", 3), 2).await.unwrap(), Added::Kept, "others are not counted");
+    assert_eq!(store.add_webhook(&webhook("acme", 3), 2).await.unwrap(), AddOutcome::Kept, "others are not counted");
     assert_eq!(store.webhooks(&tenant("local")).await.unwrap().len(), 2);
 }
 
-pub async fn a_secret_is_replaced_once_and_the_former_stays_for_a_while(adapter: impl Adapter) {
+pub async fn a_secret_is_replaced_once_and_the_former_stays_for_a_while(adapter: impl StoreAdapter) {
     let store = adapter.webhooks();
     store.add_webhook(&webhook("local", 1), 10).await.unwrap();
     let (first, second) =
@@ -160,7 +160,7 @@ pub async fn a_secret_is_replaced_once_and_the_former_stays_for_a_while(adapter:
     assert_eq!(store.webhook(&tenant("local"), webhook_id(1)).await.unwrap(), Some(again));
 }
 
-pub async fn a_delivery_is_added_once(adapter: impl Adapter) {
+pub async fn a_delivery_is_added_once(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     let other = NewDelivery { body: "other".into(), ..delivery("local", 1) };
     assert!(!store.add_delivery(&other).await.unwrap());
@@ -171,34 +171,34 @@ pub async fn a_delivery_is_added_once(adapter: impl Adapter) {
     assert_eq!(store.delivery(&tenant("acme"), delivery_id(2)).await.unwrap(), None);
 }
 
-pub async fn attempts_count_while_a_delivery_is_pending_and_once_each(adapter: impl Adapter) {
+pub async fn attempts_count_while_a_delivery_is_pending_and_once_each(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
-    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Pending).await, Noted::Kept);
-    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Dead).await, Noted::Stale, "the same once more");
-    assert_eq!(note(&store, &attempt(2, 1), DeliveryState::Dead).await, Noted::Stale, "of another round");
-    let delivered = Attempt { status: Some(204), error: None, ..attempt(1, 2) };
-    assert_eq!(note(&store, &delivered, DeliveryState::Delivered).await, Noted::Kept);
-    assert_eq!(note(&store, &attempt(1, 3), DeliveryState::Dead).await, Noted::Stale, "it has ended");
+    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Pending).await, NoteOutcome::Kept);
+    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Dead).await, NoteOutcome::Stale, "the same once more");
+    assert_eq!(note(&store, &attempt(2, 1), DeliveryState::Dead).await, NoteOutcome::Stale, "of another round");
+    let delivered = DeliveryAttempt { status: Some(204), error: None, ..attempt(1, 2) };
+    assert_eq!(note(&store, &delivered, DeliveryState::Delivered).await, NoteOutcome::Kept);
+    assert_eq!(note(&store, &attempt(1, 3), DeliveryState::Dead).await, NoteOutcome::Stale, "it has ended");
     let foreign = store.note_attempt(&tenant("acme"), delivery_id(1), &attempt(1, 3), DeliveryState::Dead).await;
-    assert_eq!(foreign.unwrap(), Noted::Stale);
+    assert_eq!(foreign.unwrap(), NoteOutcome::Stale);
     let kept = store.attempts(&tenant("local"), delivery_id(1)).await.unwrap();
     assert_eq!(kept, [attempt(1, 1), delivered]);
     assert_eq!(store.attempts(&tenant("acme"), delivery_id(1)).await.unwrap(), []);
 }
 
-pub async fn a_body_goes_when_it_was_delivered_and_stays_when_it_was_given_up(adapter: impl Adapter) {
+pub async fn a_body_goes_when_it_was_delivered_and_stays_when_it_was_given_up(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     store.add_delivery(&delivery("local", 2)).await.unwrap();
-    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Delivered).await, Noted::Kept);
+    assert_eq!(note(&store, &attempt(1, 1), DeliveryState::Delivered).await, NoteOutcome::Kept);
     let second = store.note_attempt(&tenant("local"), delivery_id(2), &attempt(1, 1), DeliveryState::Dead).await;
-    assert_eq!(second.unwrap(), Noted::Kept);
+    assert_eq!(second.unwrap(), NoteOutcome::Kept);
     for (number, has_body) in [(1, false), (2, true)] {
         let kept = store.delivery(&tenant("local"), delivery_id(number)).await.unwrap().unwrap();
         assert_eq!((kept.body.is_some(), kept.record.ended_at.is_some()), (has_body, true));
     }
 }
 
-pub async fn what_was_given_up_is_reopened_in_a_round_of_its_own(adapter: impl Adapter) {
+pub async fn what_was_given_up_is_reopened_in_a_round_of_its_own(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     let reopen = async |of: &str| store.reopen(&tenant(of), delivery_id(1)).await.unwrap();
     assert_eq!(reopen("local").await, None, "it is pending");
@@ -207,27 +207,27 @@ pub async fn what_was_given_up_is_reopened_in_a_round_of_its_own(adapter: impl A
     let again = reopen("local").await.unwrap();
     assert_eq!((again.state, again.round, again.attempts), (DeliveryState::Pending, 2, 0));
     assert_eq!(reopen("local").await, None);
-    assert_eq!(note(&store, &attempt(1, 2), DeliveryState::Dead).await, Noted::Stale, "of the round before");
-    assert_eq!(note(&store, &attempt(2, 1), DeliveryState::Delivered).await, Noted::Kept);
+    assert_eq!(note(&store, &attempt(1, 2), DeliveryState::Dead).await, NoteOutcome::Stale, "of the round before");
+    assert_eq!(note(&store, &attempt(2, 1), DeliveryState::Delivered).await, NoteOutcome::Kept);
     assert_eq!(store.attempts(&tenant("local"), delivery_id(1)).await.unwrap().len(), 2);
 }
 
-pub async fn attempts_are_kept_up_to_their_bound(adapter: impl Adapter) {
+pub async fn attempts_are_kept_up_to_their_bound(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     for number in 1..=ATTEMPTS_KEPT_MAX + 3 {
-        assert_eq!(note(&store, &attempt(1, number), DeliveryState::Pending).await, Noted::Kept);
+        assert_eq!(note(&store, &attempt(1, number), DeliveryState::Pending).await, NoteOutcome::Kept);
     }
     let kept = store.attempts(&tenant("local"), delivery_id(1)).await.unwrap();
     assert_eq!(kept.len(), usize::try_from(ATTEMPTS_KEPT_MAX).unwrap());
     assert_eq!((kept.first().unwrap().number, kept.last().unwrap().number), (4, ATTEMPTS_KEPT_MAX + 3));
 }
 
-pub async fn deliveries_are_listed_newest_first_in_pages(adapter: impl Adapter) {
+pub async fn deliveries_are_listed_newest_first_in_pages(adapter: impl StoreAdapter) {
     let store = adapter.webhooks();
     for number in 1..=5 {
         store.add_delivery(&delivery("local", number)).await.unwrap();
     }
-    let callback = Target::Callback { url: "https://a.example".into(), secret: "hook".into() };
+    let callback = DeliveryTarget::Callback { url: "https://a.example".into(), secret: "hook".into() };
     store
         .add_delivery(&NewDelivery { target: callback.clone(), invocation: None, ..delivery("local", 6) })
         .await
@@ -249,7 +249,7 @@ pub async fn deliveries_are_listed_newest_first_in_pages(adapter: impl Adapter) 
     assert_eq!(store.deliveries(&of_tenant("nobody"), None, 10).await.unwrap(), DeliveryPage::default());
 }
 
-pub async fn one_of_many_gets_what_many_claim(adapter: impl Adapter) {
+pub async fn one_of_many_gets_what_many_claim(adapter: impl StoreAdapter) {
     let store = adapter.webhooks();
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..16 {
@@ -266,7 +266,7 @@ pub async fn one_of_many_gets_what_many_claim(adapter: impl Adapter) {
     assert!(store.claim("jwt_2", "msg_c", HOUR).await.unwrap(), "its window is over");
 }
 
-pub async fn what_has_ended_long_ago_is_forgotten(adapter: impl Adapter) {
+pub async fn what_has_ended_long_ago_is_forgotten(adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     store.add_delivery(&delivery("local", 2)).await.unwrap();
     note(&store, &attempt(1, 1), DeliveryState::Dead).await;
@@ -278,12 +278,12 @@ pub async fn what_has_ended_long_ago_is_forgotten(adapter: impl Adapter) {
     assert_eq!(store.attempts(&tenant("local"), delivery_id(1)).await.unwrap(), []);
 }
 
-pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
+pub async fn everything_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = with_delivery(&adapter).await;
     store.add_webhook(&webhook("local", 1), 10).await.unwrap();
     let (from, to) = (SigningSecret::Generated { generation: 1 }, SigningSecret::Named("hook".into()));
     let rotated = store.rotate_secret(&tenant("local"), webhook_id(1), &from, &to, HOUR).await.unwrap().unwrap();
-    let silent = Attempt { status: None, error: Some("timed_out".into()), ..attempt(1, 1) };
+    let silent = DeliveryAttempt { status: None, error: Some("timed_out".into()), ..attempt(1, 1) };
     note(&store, &silent, DeliveryState::Pending).await;
     let before = store.delivery(&tenant("local"), delivery_id(1)).await.unwrap();
     assert!(store.claim("jwt_1", "msg_1", HOUR).await.unwrap());
@@ -296,7 +296,7 @@ pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
     assert!(!store.claim("jwt_1", "msg_2", HOUR).await.unwrap());
 }
 
-pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl Adapter) {
+pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl StoreAdapter) {
     let runs = adapter.runs();
     let run = |of: &str, number: u64, key: &str| NewRun {
         tenant: tenant(of),
@@ -305,10 +305,10 @@ pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl Adapter
         idempotency_key: key.into(),
         input: json!({ "to": "a@b.example" }),
     };
-    assert_eq!(runs.begin_run(&run("local", 1, "k")).await.unwrap(), Begun::New);
-    assert_eq!(runs.begin_run(&run("local", 2, "k")).await.unwrap(), Begun::Known(id(1)));
-    assert_eq!(runs.begin_run(&run("local", 3, "other")).await.unwrap(), Begun::New);
-    assert_eq!(runs.begin_run(&run("acme", 1, "k")).await.unwrap(), Begun::New);
+    assert_eq!(runs.begin_run(&run("local", 1, "k")).await.unwrap(), RunBeginOutcome::New);
+    assert_eq!(runs.begin_run(&run("local", 2, "k")).await.unwrap(), RunBeginOutcome::Known(id(1)));
+    assert_eq!(runs.begin_run(&run("local", 3, "other")).await.unwrap(), RunBeginOutcome::New);
+    assert_eq!(runs.begin_run(&run("acme", 1, "k")).await.unwrap(), RunBeginOutcome::New);
     let end = RunEnd::Success(Value::Null);
     assert_eq!(runs.end_run(&tenant("nobody"), id(1), &end).await.unwrap(), RunEnded::Unknown);
     assert!(matches!(runs.end_run(&tenant("local"), id(1), &end).await.unwrap(), RunEnded::Now { .. }));
@@ -317,10 +317,10 @@ pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl Adapter
     assert!(matches!(runs.end_run(&tenant("local"), id(3), &failure).await.unwrap(), RunEnded::Now { .. }));
     let released = async |number: u64, key: &str| {
         runs.release_run(&tenant("local"), id(number)).await.unwrap();
-        runs.begin_run(&run("local", 4, key)).await.unwrap() == Begun::New
+        runs.begin_run(&run("local", 4, key)).await.unwrap() == RunBeginOutcome::New
     };
     assert!(!released(1, "k").await, "what succeeded stays");
-    assert_eq!(runs.begin_run(&run("local", 5, "not sent")).await.unwrap(), Begun::New);
+    assert_eq!(runs.begin_run(&run("local", 5, "not sent")).await.unwrap(), RunBeginOutcome::New);
     assert!(released(5, "not sent").await, "its key is free");
     assert!(released(4, "not sent").await, "and again");
     runs.release_run(&tenant("local"), id(4)).await.unwrap();

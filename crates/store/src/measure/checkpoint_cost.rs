@@ -12,8 +12,8 @@ use kernel::ports::clock::UnixMillis;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Failure;
-use crate::sqlite::{Options, SqliteStore};
+use super::StoreMeasureError;
+use crate::sqlite::{SqliteOptions, SqliteStore};
 
 /// Rows of the state; together about 1 MB.
 const ROWS: usize = 12_000;
@@ -26,15 +26,15 @@ pub struct CheckpointCost {
     pub rounds: u32,
     /// The state as text.
     pub content_bytes: usize,
-    pub whole: Kept,
+    pub whole: KeepCost,
     /// After a change of one percent of the rows.
-    pub one_percent: Kept,
+    pub one_percent: KeepCost,
     pub open_ms: f64,
 }
 
 /// One way to keep it.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Kept {
+pub struct KeepCost {
     pub bytes: usize,
     pub seal_ms: f64,
     pub seal_and_save_ms: f64,
@@ -49,8 +49,8 @@ struct Spans {
 }
 
 /// Saves and opens so many times, in a fresh file.
-pub async fn checkpoint_cost(file: &Path, rounds: u32) -> Result<CheckpointCost, Failure> {
-    let store = SqliteStore::open(file, &Options::default())?;
+pub async fn checkpoint_cost(file: &Path, rounds: u32) -> Result<CheckpointCost, StoreMeasureError> {
+    let store = SqliteStore::open(file, &SqliteOptions::default())?;
     let (mut whole, mut change, mut opened_in, mut content_bytes) = (Spans::default(), Spans::default(), Vec::new(), 0);
     for round in 0..rounds {
         let before = record(u128::from(round) * 2 + 1, state(0))?;
@@ -83,12 +83,12 @@ pub async fn checkpoint_cost(file: &Path, rounds: u32) -> Result<CheckpointCost,
 }
 
 impl Spans {
-    fn medians(self) -> Kept {
-        Kept { bytes: self.bytes, seal_ms: median(self.sealed), seal_and_save_ms: median(self.saved) }
+    fn medians(self) -> KeepCost {
+        KeepCost { bytes: self.bytes, seal_ms: median(self.sealed), seal_and_save_ms: median(self.saved) }
     }
 }
 
-fn record(number: u128, custom_state: Value) -> Result<CheckpointRecord, Failure> {
+fn record(number: u128, custom_state: Value) -> Result<CheckpointRecord, StoreMeasureError> {
     let head = CheckpointHead {
         id: format!("{:032x}", 0x019a_0000_0000_7000_8000_0000_0000_0000_u128 + number).parse::<CheckpointId>()?,
         tenant: "local".parse()?,

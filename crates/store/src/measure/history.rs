@@ -8,11 +8,11 @@
 
 use std::path::Path;
 
-use super::Failure;
+use super::StoreMeasureError;
 use crate::sqlite::raw_ledger::RawLedger;
 
 /// Makes the file, if it is not there, and puts so many calls into its past. Nobody may have it open.
-pub fn sqlite_history(file: &Path, calls: u32) -> Result<(), Failure> {
+pub fn sqlite_history(file: &Path, calls: u32) -> Result<(), StoreMeasureError> {
     let statements = SQLITE.replace("{calls}", &calls.to_string());
     RawLedger::open(file)?.batch(&statements)
 }
@@ -107,11 +107,12 @@ mod tests {
 
     #[test]
     fn a_database_has_the_past_it_was_given() {
-        let postgres = test_servers::Postgres::start().unwrap();
+        let postgres = test_servers::PostgresServer::start().unwrap();
         let url = postgres.database().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let store = crate::postgres::PostgresStore::open(&url, &crate::postgres::Options::default()).await.unwrap();
+            let store =
+                crate::postgres::PostgresStore::open(&url, &crate::postgres::PostgresOptions::default()).await.unwrap();
             store.close().await;
         });
         let database = url.rsplit('/').next().unwrap();

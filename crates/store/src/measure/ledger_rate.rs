@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::ports::ledger::{Begun, Ledger, Settled};
+use kernel::ports::ledger::{BeginOutcome, Ledger, SettleOutcome};
 
-use super::Failure;
+use super::StoreMeasureError;
 use super::sample_call::{OWNER, intent, settlement};
-use crate::sqlite::{Options, SqliteStore};
+use crate::sqlite::{SqliteOptions, SqliteStore};
 
 /// Longer than any round.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// Calls a second of `callers` for a while, in a fresh file.
-pub async fn ledger_rate(file: &Path, callers: usize, span: Duration) -> Result<f64, Failure> {
-    let store = Arc::new(SqliteStore::open(file, &Options::default())?);
+pub async fn ledger_rate(file: &Path, callers: usize, span: Duration) -> Result<f64, StoreMeasureError> {
+    let store = Arc::new(SqliteStore::open(file, &SqliteOptions::default())?);
     store.renew(OWNER, LEASE).await?;
     let (next, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let hands: Vec<_> =
@@ -30,13 +30,15 @@ pub async fn ledger_rate(file: &Path, callers: usize, span: Duration) -> Result<
     Ok(f64::from(calls) / taken.as_secs_f64())
 }
 
-async fn call_until(store: Arc<SqliteStore>, next: Arc<AtomicU64>, until: Instant) -> Result<u32, Failure> {
+async fn call_until(store: Arc<SqliteStore>, next: Arc<AtomicU64>, until: Instant) -> Result<u32, StoreMeasureError> {
     let mut calls = 0;
     while Instant::now() < until {
         let intent = intent(next.fetch_add(1, Ordering::Relaxed))?;
         let id = intent.invocation;
-        let Begun::Fresh(fence) = store.begin(intent).await? else { return Err("the call was begun before".into()) };
-        let Settled::Kept = store.settle(id, fence, settlement()).await? else {
+        let BeginOutcome::Fresh(fence) = store.begin(intent).await? else {
+            return Err("the call was begun before".into());
+        };
+        let SettleOutcome::Kept = store.settle(id, fence, settlement()).await? else {
             return Err("the call was settled before".into());
         };
         calls += 1;

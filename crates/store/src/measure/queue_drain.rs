@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use contract::canonical;
 use contract::ids::InvocationId;
-use kernel::ports::job_store::{End, JobKey, JobPriority, JobStore, NewJob, OwnerId, QueueBounds, TakeRules};
+use kernel::ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, OwnerId, QueueBounds, TakeRules};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Failure;
-use crate::sqlite::{Options, SqliteStore};
+use super::StoreMeasureError;
+use crate::sqlite::{SqliteOptions, SqliteStore};
 
 /// Enqueuers and drainers at once.
 const HANDS: u64 = 16;
@@ -25,14 +25,14 @@ const LEASE: Duration = Duration::from_secs(3_600);
 
 /// How it went.
 #[derive(Debug, Clone, Serialize)]
-pub struct Drained {
+pub struct DrainCost {
     pub jobs: u64,
     pub enqueued_per_second: f64,
     /// Of each part, the fullest first.
     pub per_second: Vec<f64>,
 }
 
-impl Drained {
+impl DrainCost {
     /// The rate of the first part.
     pub fn first(&self) -> f64 {
         self.per_second.first().copied().unwrap_or_default()
@@ -50,8 +50,8 @@ impl Drained {
 }
 
 /// Enqueues so many jobs in a fresh file and takes and ends them all.
-pub async fn drain(file: &Path, jobs: u64) -> Result<Drained, Failure> {
-    let store = Arc::new(SqliteStore::open(file, &Options::default())?);
+pub async fn drain(file: &Path, jobs: u64) -> Result<DrainCost, StoreMeasureError> {
+    let store = Arc::new(SqliteStore::open(file, &SqliteOptions::default())?);
     let owner = OwnerId(uuid::Uuid::from_u128(1));
     store.enlist(owner, LEASE, true).await?;
 
@@ -77,23 +77,28 @@ pub async fn drain(file: &Path, jobs: u64) -> Result<Drained, Failure> {
         per_second.push(rate(ends.load(Ordering::Relaxed) - before, start.elapsed()));
     }
     store.close().await;
-    Ok(Drained { jobs, enqueued_per_second, per_second })
+    Ok(DrainCost { jobs, enqueued_per_second, per_second })
 }
 
-async fn drain_until(store: Arc<SqliteStore>, owner: OwnerId, ends: Arc<AtomicU64>, goal: u64) -> Result<(), Failure> {
+async fn drain_until(
+    store: Arc<SqliteStore>,
+    owner: OwnerId,
+    ends: Arc<AtomicU64>,
+    goal: u64,
+) -> Result<(), StoreMeasureError> {
     while ends.load(Ordering::Relaxed) < goal {
         let rules = TakeRules { most: 4, running_per_tenant: 1_000, running_per_flow: 1_000 };
         for job in store.take(owner, rules).await?.jobs {
-            store.finish(&job.record.key, job.fence, End::Done(json!({ "ok": true }))).await?;
+            store.finish(&job.record.key, job.fence, AttemptEnd::Done(json!({ "ok": true }))).await?;
             ends.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(())
 }
 
-async fn each_hand<F>(work: impl Fn() -> F) -> Result<(), Failure>
+async fn each_hand<F>(work: impl Fn() -> F) -> Result<(), StoreMeasureError>
 where
-    F: Future<Output = Result<(), Failure>> + Send + 'static,
+    F: Future<Output = Result<(), StoreMeasureError>> + Send + 'static,
 {
     let hands: Vec<_> = (0..HANDS).map(|_| tokio::spawn(work())).collect();
     for hand in hands {
@@ -107,7 +112,7 @@ fn rate(count: u64, span: Duration) -> f64 {
     count as f64 / span.as_secs_f64()
 }
 
-fn job(number: u64) -> Result<NewJob, Failure> {
+fn job(number: u64) -> Result<NewJob, StoreMeasureError> {
     let payload =
         json!({ "request": { "tool_id": "demo.echo", "parameters": { "text": "x".repeat(200) } }, "number": number });
     let id: InvocationId = format!("01900000-0000-7000-8000-{number:012x}").parse()?;
@@ -139,7 +144,7 @@ mod tests {
         let drained = drain(&file, 100).await.unwrap();
         assert_eq!(drained.per_second.len(), 10);
         assert!(drained.enqueued_per_second > 0.0 && drained.first() >= drained.slowest(), "{drained:?}");
-        let store = SqliteStore::open(&file, &Options::default()).unwrap();
+        let store = SqliteStore::open(&file, &SqliteOptions::default()).unwrap();
         let owner = OwnerId(uuid::Uuid::from_u128(1));
         store.enlist(owner, LEASE, true).await.unwrap();
         let left =

@@ -9,7 +9,7 @@ use kernel::ports::ledger::{EntryState, IdempotencyKey, Intent, OwnerId, Settlem
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Failure;
+use super::StoreMeasureError;
 
 /// The process that makes all of them.
 pub(crate) const OWNER: OwnerId = OwnerId(Uuid::from_u128(1));
@@ -17,7 +17,7 @@ pub(crate) const OWNER: OwnerId = OwnerId(Uuid::from_u128(1));
 const WINDOW: Duration = Duration::from_hours(24);
 
 /// The call of a number. Ids grow with the number and have noise at their end, as those of the kernel do.
-pub(crate) fn intent(number: u64) -> Result<Intent, Failure> {
+pub(crate) fn intent(number: u64) -> Result<Intent, StoreMeasureError> {
     let noise = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let id = (u128::from(number) << 80) | (7 << 76) | (2 << 62) | u128::from(noise >> 2);
     Ok(Intent {

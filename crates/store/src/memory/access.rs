@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
 use kernel::ports::access_store::{
-    AccessState, AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord,
+    AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
+    TenantRecord,
 };
 use kernel::ports::registry_store::StoreError;
 
@@ -108,8 +109,8 @@ impl AccessStore for MemoryStore {
 
     async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError> {
         let key = match &revocation.what {
-            Revoked::Token(tenant, token) => ("token", tenant.clone(), token.clone()),
-            Revoked::Subject(tenant, subject) => ("subject", tenant.clone(), subject.to_string()),
+            RevokedTokens::Token(tenant, token) => ("token", tenant.clone(), token.clone()),
+            RevokedTokens::Subject(tenant, subject) => ("subject", tenant.clone(), subject.to_string()),
         };
         let mut access = self.access();
         let mut kept = revocation.clone();
@@ -124,11 +125,11 @@ impl AccessStore for MemoryStore {
         Ok(access.raised())
     }
 
-    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    async fn would_spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         Ok(counted(&self.access().spending, spendings).map(drop))
     }
 
-    async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    async fn spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         let mut access = self.access();
         let counts = match counted(&access.spending, spendings) {
             Ok(counts) => counts,
@@ -140,9 +141,12 @@ impl AccessStore for MemoryStore {
 }
 
 /// What is counted after one call more, or the first token whose budget is used up.
-fn counted<'s>(spending: &BTreeMap<String, u64>, spendings: &'s [Spending]) -> Result<BTreeMap<&'s str, u64>, String> {
+fn counted<'s>(
+    spending: &BTreeMap<String, u64>,
+    spendings: &'s [BudgetSpending],
+) -> Result<BTreeMap<&'s str, u64>, String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for Spending { token, calls_max } in spendings {
+    for BudgetSpending { token, calls_max } in spendings {
         let calls = counts.get(token.as_str()).or_else(|| spending.get(token)).copied().unwrap_or(0);
         if calls >= *calls_max {
             return Err(token.clone());

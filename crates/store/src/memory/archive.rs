@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::record_archive::{
-    ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, Appended, ArchivePage, ArchivePlace, ArchiveQuery, ArchiveRecord, ArchiveStats,
-    ArchiveTable, ArchivedRecord, InvocationPage, InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month, MonthOf,
-    RecordArchive, Retention,
+    ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, AppendOutcome, ArchivePage, ArchivePlace, ArchiveQuery, ArchiveRecord,
+    ArchiveStats, ArchiveTable, ArchivedRecord, InvocationPage, InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month,
+    MonthOf, RecordArchive, Retention,
 };
 use kernel::ports::registry_store::StoreError;
 
@@ -36,12 +36,12 @@ impl MemoryStore {
 
 #[async_trait]
 impl RecordArchive for MemoryStore {
-    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<Appended, StoreError> {
+    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<AppendOutcome, StoreError> {
         let kept = &mut *self.kept_archive();
         let expected = kept.logs.get(log).copied().unwrap_or(0);
-        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(Appended::Written(0)) };
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(AppendOutcome::Written(0)) };
         if first.seq > expected {
-            return Ok(Appended::Gap { expected });
+            return Ok(AppendOutcome::Gap { expected });
         }
         let mut written = 0;
         for record in records.iter().filter(|record| record.seq >= expected) {
@@ -56,7 +56,7 @@ impl RecordArchive for MemoryStore {
             written += 1;
         }
         kept.logs.insert(log.to_owned(), expected.max(last.seq.saturating_add(1)));
-        Ok(Appended::Written(written))
+        Ok(AppendOutcome::Written(written))
     }
 
     async fn reached(&self, log: &str) -> Result<u64, StoreError> {

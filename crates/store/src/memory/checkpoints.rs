@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CHAIN_MAX, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, ListedCheckpoint, Promoted, Saved,
-    SealedCheckpoint,
+    CHAIN_MAX, CheckpointEnding, CheckpointId, CheckpointStore, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome,
+    SaveOutcome, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -102,30 +102,30 @@ impl CheckpointStore for MemoryStore {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         let mut kept = self.kept();
         let head = &checkpoint.head;
         if let Some(row) = kept.0.iter().find(|row| row.sealed.head.id == head.id) {
-            return Ok(if row.sealed.seal == checkpoint.seal { Saved::Kept } else { Saved::Foreign });
+            return Ok(if row.sealed.seal == checkpoint.seal { SaveOutcome::Kept } else { SaveOutcome::Foreign });
         }
         let (mut rank, mut highest) = (0, 0);
         for row in kept.of(&head.tenant, head.invocation) {
             if row.sealed.head.owner != head.owner || row.sealed.head.tool != head.tool {
-                return Ok(Saved::Foreign);
+                return Ok(SaveOutcome::Foreign);
             }
             (rank, highest) = (rank.max(row.rank), highest.max(row.fence));
         }
         if fence.is_some_and(|fence| fence < highest) || kept.is_fenced(&head.tenant, head.invocation, fence) {
-            return Ok(Saved::Fenced);
+            return Ok(SaveOutcome::Fenced);
         }
         let is_there = |base| kept.of(&head.tenant, head.invocation).any(|row| row.sealed.head.id == base);
         if checkpoint.base.is_some_and(|base| !is_there(base)) {
-            return Ok(Saved::BaseGone);
+            return Ok(SaveOutcome::BaseGone);
         }
         let until = keep.map(|keep| now().plus(keep));
         let fence = fence.unwrap_or(highest);
         kept.0.push(Row { sealed: checkpoint.clone(), fence, rank: rank + 1, until });
-        Ok(Saved::Kept)
+        Ok(SaveOutcome::Kept)
     }
 
     async fn claim(
@@ -198,19 +198,19 @@ impl CheckpointStore for MemoryStore {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError> {
+    ) -> Result<PromoteOutcome, StoreError> {
         let (mut kept, now) = (self.kept(), now());
         let living = kept.of(tenant, invocation).filter(|row| !row.is_over(now));
         let Some((newest, _)) = living.map(|row| (row.sealed.head.id, row.rank)).max_by_key(|(_, rank)| *rank) else {
-            return Ok(Promoted::NotThere);
+            return Ok(PromoteOutcome::NotThere);
         };
         if !kept.of(tenant, invocation).any(|row| row.sealed.head.id == id && !row.is_over(now)) {
-            return Ok(Promoted::NotThere);
+            return Ok(PromoteOutcome::NotThere);
         }
         let key = (tenant.clone(), invocation);
         let held_until = kept.1.get(&key).map_or(UnixMillis(0), |attempt| attempt.held_until);
         if if_idle && held_until > now {
-            return Ok(Promoted::Running);
+            return Ok(PromoteOutcome::Running);
         }
         let fence = kept.next_fence(tenant, invocation);
         kept.1.insert(key, Attempt { fence, held_until: held_until.min(now) });
@@ -221,7 +221,7 @@ impl CheckpointStore for MemoryStore {
                 row.rank = top;
             }
         }
-        Ok(Promoted::Newest)
+        Ok(PromoteOutcome::Newest)
     }
 
     async fn settle(
@@ -230,7 +230,7 @@ impl CheckpointStore for MemoryStore {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError> {
         let (mut kept, now) = (self.kept(), now());
         if kept.is_fenced(tenant, invocation, fence) {
@@ -242,13 +242,13 @@ impl CheckpointStore for MemoryStore {
         let newest = micro.max_by_key(|row| row.rank).map(|row| row.sealed.head.id);
         let own = |row: &&mut Row| row.is_of(tenant, invocation) && row.sealed.head.owner == *owner;
         match ending {
-            Ending::Completed => {
+            CheckpointEnding::Completed => {
                 for row in kept.0.iter_mut().filter(own).filter(|row| is_micro(row)) {
                     row.until = row.until.map(|until| until.min(now));
                 }
                 kept.sweep(tenant, invocation, now);
             }
-            Ending::Failed { keep } => {
+            CheckpointEnding::Failed { keep } => {
                 for row in kept.0.iter_mut().filter(own) {
                     if row.sealed.head.kind == CheckpointKind::Macro || Some(row.sealed.head.id) == newest {
                         row.until = Some(now.plus(keep));

@@ -10,9 +10,9 @@ use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent,
-    JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed,
-    TakeRules, Taken, TakenJob, Written, rank,
+    AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
+    JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX,
+    PROGRESS_KEPT_MAX, RenewOutcome, TakeOutcome, TakeRules, TakenJob, WriteOutcome, rank,
 };
 use kernel::ports::ledger::Intent;
 use kernel::ports::registry_store::StoreError;
@@ -39,7 +39,7 @@ struct Job {
     flow: String,
     payload: Value,
     digest: Digest,
-    dedupe: Option<(Dedupe, UnixMillis)>,
+    dedupe: Option<(JobDedupe, UnixMillis)>,
     result: Option<Value>,
     owner: Option<OwnerId>,
     fence: u64,
@@ -79,14 +79,14 @@ impl Job {
         self.record.progress_percent = None;
         self.record.phase = None;
         self.event(now, kind, json!({ "attempt": self.record.attempts }));
-        TakenJob { record: self.record.clone(), payload: self.payload.clone(), fence: Fence(self.fence) }
+        TakenJob { record: self.record.clone(), payload: self.payload.clone(), fence: FencingToken(self.fence) }
     }
 
-    fn wait_again(&mut self, state: JobState, due: UnixMillis) -> Written {
+    fn wait_again(&mut self, state: JobState, due: UnixMillis) -> WriteOutcome {
         self.record.state = state;
         self.record.due_at = due;
         self.owner = None;
-        Written::Kept(state)
+        WriteOutcome::Kept(state)
     }
 }
 
@@ -95,7 +95,7 @@ impl Jobs {
         self.jobs.values_mut().find(|job| job.record.key == *key)
     }
 
-    fn held(&mut self, key: &JobKey, fence: Fence) -> Option<&mut Job> {
+    fn held(&mut self, key: &JobKey, fence: FencingToken) -> Option<&mut Job> {
         self.find(key).filter(|job| job.record.state == JobState::Running && job.fence == fence.0)
     }
 
@@ -159,7 +159,7 @@ impl Jobs {
             (false, true) => JobState::Queued,
             (false, false) => JobState::Delayed,
         };
-        let until = |dedupe: Dedupe| (now.plus(dedupe.window), dedupe);
+        let until = |dedupe: JobDedupe| (now.plus(dedupe.window), dedupe);
         // A flow that comes new begins behind those that wait already.
         let is_open = |job: &Job| !job.record.state.is_end() && job.flow == new.flow;
         if !self.jobs.values().any(|job| job.record.key.tenant == new.key.tenant && is_open(job)) {
@@ -248,15 +248,15 @@ impl JobStore for MemoryStore {
         Ok(())
     }
 
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
         if !kept.is_alive(now, owner) {
-            return Ok(Renewed::Lapsed);
+            return Ok(RenewOutcome::Lapsed);
         }
         kept.owners.insert(owner, now.plus(lease));
         let asked = |job: &&Job| job.owner == Some(owner) && job.record.cancel_asked.is_some();
-        Ok(Renewed::Alive { cancel: kept.jobs.values().filter(asked).map(|job| job.record.key.clone()).collect() })
+        Ok(RenewOutcome::Alive { cancel: kept.jobs.values().filter(asked).map(|job| job.record.key.clone()).collect() })
     }
 
     async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
@@ -267,42 +267,42 @@ impl JobStore for MemoryStore {
         Ok(())
     }
 
-    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+    async fn enqueue(&self, job: NewJob) -> Result<EnqueueOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
         if let Some((id, same)) = kept.existing(now, &job) {
-            return Ok(Enqueued::Existing { id, same });
+            return Ok(EnqueueOutcome::Existing { id, same });
         }
         if let Some((id, same)) = self.lines().claimed(&job, now) {
-            return Ok(Enqueued::Claimed { id, same });
+            return Ok(EnqueueOutcome::Claimed { id, same });
         }
         if kept.waiting_in(&job.key.tenant, &job.flow) >= job.bounds.per_flow
             || kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant
             || kept.waiting(None) >= job.bounds.total
         {
-            return Ok(Enqueued::Full);
+            return Ok(EnqueueOutcome::Full);
         }
         kept.insert(now, job, None).event(now, "queued", json!({}));
-        Ok(Enqueued::New)
+        Ok(EnqueueOutcome::New)
     }
 
-    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
         if let Some((id, same)) = kept.existing(now, &job) {
-            return Ok(Adopted::Existing { id, same });
+            return Ok(AdoptOutcome::Existing { id, same });
         }
         if let Some((id, same)) = self.lines().claimed(&job, now) {
-            return Ok(Adopted::Claimed { id, same });
+            return Ok(AdoptOutcome::Claimed { id, same });
         }
         kept.insert(now, job, Some(owner)).event(now, "started", json!({ "attempt": 1 }));
-        Ok(Adopted::Running(Fence(1)))
+        Ok(AdoptOutcome::Running(FencingToken(1)))
     }
 
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
-        let mut taken = Taken::default();
+        let mut taken = TakeOutcome::default();
         if !kept.is_alive(now, owner) {
             return Ok(taken);
         }
@@ -341,60 +341,60 @@ impl JobStore for MemoryStore {
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
-        let Some(job) = kept.held(key, fence) else { return Ok(Written::Fenced) };
+        let Some(job) = kept.held(key, fence) else { return Ok(WriteOutcome::Fenced) };
         let record = &mut job.record;
         record.progress_percent = percent.or(record.progress_percent);
         record.phase = phase.or_else(|| record.phase.take());
         let data = json!({ "progress_percent": record.progress_percent, "current_phase": record.phase });
         job.event(now, "progress", data);
-        Ok(Written::Kept(JobState::Running))
+        Ok(WriteOutcome::Kept(JobState::Running))
     }
 
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
-        let Some(job) = kept.held(key, fence) else { return Ok(Written::Fenced) };
+        let Some(job) = kept.held(key, fence) else { return Ok(WriteOutcome::Fenced) };
         let cancel_asked = job.record.cancel_asked.is_some();
         // JOB-8.
         let if_first = if job.record.attempts <= 1 { DedupeKey::Freed } else { DedupeKey::Kept };
         let (state, error, dedupe) = match end {
-            End::Done(result) => {
+            AttemptEnd::Done(result) => {
                 job.result = Some(result);
                 (JobState::Done, None, DedupeKey::Kept)
             }
-            End::DoneKeeping { result, payload } => {
+            AttemptEnd::DoneKeeping { result, payload } => {
                 job.result = Some(result);
                 job.payload = payload;
                 (JobState::Done, None, DedupeKey::Kept)
             }
-            End::Failed { error, key } => (JobState::Failed, Some(error), key),
-            End::Dead { error, key } => (JobState::Dead, Some(error), key),
-            End::Cancelled { error, key } => (JobState::Cancelled, Some(error), key),
-            End::Retry { error, .. } | End::Interrupted { error } if cancel_asked => {
+            AttemptEnd::Failed { error, key } => (JobState::Failed, Some(error), key),
+            AttemptEnd::Dead { error, key } => (JobState::Dead, Some(error), key),
+            AttemptEnd::Cancelled { error, key } => (JobState::Cancelled, Some(error), key),
+            AttemptEnd::Retry { error, .. } | AttemptEnd::Interrupted { error } if cancel_asked => {
                 (JobState::Cancelled, Some(error), DedupeKey::Kept)
             }
-            End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
-            End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
-            End::Retry { error, after } => {
+            AttemptEnd::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
+            AttemptEnd::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
+            AttemptEnd::Retry { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 job.event(now, "retry", json!({ "error": error, "after_ms": after_ms }));
                 job.record.error = Some(error);
                 return Ok(job.wait_again(state, now.plus(after)));
             }
-            End::Interrupted { error } => {
+            AttemptEnd::Interrupted { error } => {
                 job.record.interruptions += 1;
                 job.event(now, "interrupted", json!({ "error": error, "after_ms": 0 }));
                 job.record.error = Some(error);
                 return Ok(job.wait_again(JobState::Queued, now));
             }
-            End::PutBack { error, after } => {
+            AttemptEnd::PutBack { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 job.record.attempts = job.record.attempts.saturating_sub(1);
@@ -402,14 +402,14 @@ impl JobStore for MemoryStore {
                 job.record.error = Some(error);
                 return Ok(job.wait_again(state, now.plus(after)));
             }
-            End::HandBack => {
+            AttemptEnd::HandBack => {
                 job.record.attempts = job.record.attempts.saturating_sub(1);
                 job.event(now, "handed_back", json!({}));
                 return Ok(job.wait_again(JobState::Queued, now));
             }
         };
         job.end(now, state, error, dedupe);
-        Ok(Written::Kept(state))
+        Ok(WriteOutcome::Kept(state))
     }
 
     async fn resolve(
@@ -417,11 +417,11 @@ impl JobStore for MemoryStore {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
         let failed = |job: &&mut Job| job.record.state == JobState::Failed && job.record.error.as_ref() == Some(was);
-        let Some(job) = kept.find(key).filter(failed) else { return Ok(Written::Fenced) };
+        let Some(job) = kept.find(key).filter(failed) else { return Ok(WriteOutcome::Fenced) };
         let (state, data) = match found {
             Ok(FoundResult { result, payload }) => {
                 job.result = Some(result);
@@ -439,7 +439,7 @@ impl JobStore for MemoryStore {
         };
         job.record.state = state;
         job.event(now, "resolved", data);
-        Ok(Written::Kept(state))
+        Ok(WriteOutcome::Kept(state))
     }
 
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {

@@ -9,7 +9,8 @@ use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::NewJob;
 use kernel::ports::ledger::{
-    Begun, Entry, EntryFilter, EntryState, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+    BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
+    SettleOutcome, Settlement,
 };
 use kernel::ports::registry_store::StoreError;
 
@@ -18,7 +19,7 @@ use super::MemoryStore;
 /// A line and what only the store knows of it.
 #[derive(Debug)]
 struct Line {
-    entry: Entry,
+    entry: LedgerEntry,
     /// Another call has the key by now.
     released: bool,
     keep_until: UnixMillis,
@@ -96,53 +97,53 @@ impl Ledger for MemoryStore {
         Ok(())
     }
 
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError> {
         let now = self.time.now();
         // Before the ledger, as by everybody who locks both.
         let queue = self.jobs();
         let mut kept = self.lines();
         if !kept.is_alive(intent.owner, now) {
-            return Ok(Begun::OwnerLapsed);
+            return Ok(BeginOutcome::OwnerLapsed);
         }
         if let Some(line) = kept.holder(&intent, now) {
             let held = &line.entry;
             if held.state != EntryState::FailedClean {
                 return Ok(if held.intent.parameters == intent.parameters {
-                    Begun::Held(Box::new(held.clone()))
+                    BeginOutcome::Held(Box::new(held.clone()))
                 } else {
-                    Begun::OtherParameters { invocation: held.intent.invocation }
+                    BeginOutcome::OtherParameters { invocation: held.intent.invocation }
                 });
             }
             line.released = true;
         }
         if let Some((job, same)) = queue.to_do(&intent) {
-            return Ok(Begun::Queued { job, same, ended: false });
+            return Ok(BeginOutcome::Queued { job, same, ended: false });
         }
         let fence = match kept.lines.get(&intent.invocation).map(|line| &line.entry) {
-            None => Fence(1),
-            Some(former) if !former.intent.is_same_call(&intent) => return Ok(Begun::IdTaken),
-            Some(former) if former.state == EntryState::FailedClean => Fence(former.fence.0 + 1),
-            Some(former) => return Ok(Begun::Held(Box::new(former.clone()))),
+            None => FencingToken(1),
+            Some(former) if !former.intent.is_same_call(&intent) => return Ok(BeginOutcome::IdTaken),
+            Some(former) if former.state == EntryState::FailedClean => FencingToken(former.fence.0 + 1),
+            Some(former) => return Ok(BeginOutcome::Held(Box::new(former.clone()))),
         };
         let invocation = intent.invocation;
         let state = EntryState::InFlight;
-        let entry = Entry { intent, state, fence, begun_at: now, settled_at: None, outcome: None };
+        let entry = LedgerEntry { intent, state, fence, begun_at: now, settled_at: None, outcome: None };
         kept.lines.insert(invocation, Line { entry, released: false, keep_until: now });
-        Ok(Begun::Fresh(fence))
+        Ok(BeginOutcome::Fresh(fence))
     }
 
     async fn settle(
         &self,
         invocation: InvocationId,
-        fence: Fence,
+        fence: FencingToken,
         settlement: Settlement,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         let now = self.time.now();
         let mut kept = self.lines();
         match kept.lines.get_mut(&invocation) {
             Some(line) if line.entry.state == EntryState::InFlight && line.entry.fence == fence => {
                 end(line, settlement, now);
-                Ok(Settled::Kept)
+                Ok(SettleOutcome::Kept)
             }
             // Said again, because the answer was lost.
             Some(line)
@@ -150,28 +151,28 @@ impl Ledger for MemoryStore {
                     && line.entry.state == settlement.state
                     && line.entry.outcome.as_ref() == Some(&settlement.outcome) =>
             {
-                Ok(Settled::Kept)
+                Ok(SettleOutcome::Kept)
             }
-            _ => Ok(Settled::Fenced),
+            _ => Ok(SettleOutcome::Fenced),
         }
     }
 
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let now = self.time.now();
         let kept = self.lines();
         let in_flight = kept.lines.values().map(|line| &line.entry).filter(|entry| entry.state == EntryState::InFlight);
-        let mut lapsed: Vec<&Entry> = in_flight.filter(|entry| !kept.is_alive(entry.intent.owner, now)).collect();
+        let mut lapsed: Vec<&LedgerEntry> = in_flight.filter(|entry| !kept.is_alive(entry.intent.owner, now)).collect();
         lapsed.sort_by_key(|entry| entry.begun_at);
         Ok(lapsed.into_iter().take(most).cloned().collect())
     }
 
-    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError> {
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<LedgerEntry>, StoreError> {
         let kept = self.lines();
         let entry = kept.lines.get(&invocation).map(|line| &line.entry);
         Ok(entry.filter(|entry| entry.intent.tenant == *tenant).cloned())
     }
 
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let kept = self.lines();
         let entries = kept.lines.values().rev().map(|line| &line.entry).filter(|entry| {
             filter.tenant.as_ref().is_none_or(|tenant| *tenant == entry.intent.tenant)
@@ -186,17 +187,17 @@ impl Ledger for MemoryStore {
         tenant: &TenantId,
         invocation: InvocationId,
         settlement: Settlement,
-    ) -> Result<Resolved, StoreError> {
+    ) -> Result<ResolveOutcome, StoreError> {
         let now = self.time.now();
         let mut kept = self.lines();
         let line = kept.lines.get_mut(&invocation).filter(|line| line.entry.intent.tenant == *tenant);
         Ok(match line {
-            None => Resolved::NotFound,
+            None => ResolveOutcome::NotFound,
             Some(line) if line.entry.state == EntryState::Unknown => {
                 end(line, settlement, now);
-                Resolved::Done
+                ResolveOutcome::Done
             }
-            Some(line) => Resolved::NotUnknown(line.entry.state),
+            Some(line) => ResolveOutcome::NotUnknown(line.entry.state),
         })
     }
 

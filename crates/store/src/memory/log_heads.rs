@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use async_trait::async_trait;
-use kernel::ports::log_heads::{HEADS_MAX, HeadTold, LogHead, LogHeads};
+use kernel::ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
 use kernel::ports::registry_store::StoreError;
 
 use super::MemoryStore;
@@ -14,14 +14,14 @@ pub(super) type Heads = BTreeMap<String, LogHead>;
 
 #[async_trait]
 impl LogHeads for MemoryStore {
-    async fn tell(&self, head: &LogHead) -> Result<HeadTold, StoreError> {
+    async fn tell(&self, head: &LogHead) -> Result<HeadReport, StoreError> {
         let mut heads = self.log_heads.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(match heads.get(&head.origin) {
-            Some(kept) if kept.size == head.size && kept.root == head.root => HeadTold::Known,
-            Some(kept) if kept.size >= head.size => HeadTold::Contradicted(kept.clone()),
+            Some(kept) if kept.size == head.size && kept.root == head.root => HeadReport::Known,
+            Some(kept) if kept.size >= head.size => HeadReport::Contradicted(kept.clone()),
             _ => {
                 heads.insert(head.origin.clone(), head.clone());
-                HeadTold::Kept
+                HeadReport::Kept
             }
         })
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use contract::cost::Component;
+use contract::cost::CostComponent;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use kernel::health::VersionKey;
@@ -12,14 +12,14 @@ use kernel::latency::Latencies;
 use kernel::ports::health_store::{HealthRecord, HealthStore};
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::usage_store::{
-    ANALYTICS_MAX, CostLine, Day, Days, Pair, ToolUsage, USAGE_PAGE_MAX, UsageBatch, UsageGroup, UsageKey, UsagePage,
-    UsageQuery, UsageStore, UsageSum, Wish,
+    ANALYTICS_MAX, CostLine, Day, Days, ToolPair, ToolUsage, USAGE_PAGE_MAX, UnmetNeed, UsageBatch, UsageGroup,
+    UsageKey, UsagePage, UsageQuery, UsageStore, UsageSum,
 };
 use uuid::Uuid;
 
 use super::MemoryStore;
 
-type Costs = BTreeMap<(Currency, Component), Amount>;
+type Costs = BTreeMap<(Currency, CostComponent), Amount>;
 
 /// All of it, by what names each row.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl MemoryStore {
     }
 }
 
-fn add_costs(sum: &mut Costs, lines: impl IntoIterator<Item = ((Currency, Component), Amount)>) {
+fn add_costs(sum: &mut Costs, lines: impl IntoIterator<Item = ((Currency, CostComponent), Amount)>) {
     for (key, amount) in lines {
         let part = sum.entry(key).or_default();
         *part = part.plus(amount);
@@ -139,7 +139,7 @@ impl UsageStore for MemoryStore {
         Ok(found)
     }
 
-    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Pair>, StoreError> {
+    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolPair>, StoreError> {
         let kept = self.kept_usage();
         let mut sums: BTreeMap<(&ToolId, &ToolId), u64> = BTreeMap::new();
         for ((of, day, first, second), count) in &kept.pairs {
@@ -147,18 +147,18 @@ impl UsageStore for MemoryStore {
                 *sums.entry((first, second)).or_default() += count;
             }
         }
-        let pair = |((first, second), count): ((&ToolId, &ToolId), u64)| Pair {
+        let pair = |((first, second), count): ((&ToolId, &ToolId), u64)| ToolPair {
             first: first.clone(),
             second: second.clone(),
             count,
         };
-        let mut pairs: Vec<Pair> = sums.into_iter().map(pair).collect();
+        let mut pairs: Vec<ToolPair> = sums.into_iter().map(pair).collect();
         pairs.sort_by_key(|pair| std::cmp::Reverse(pair.count));
         pairs.truncate(most.clamp(1, ANALYTICS_MAX));
         Ok(pairs)
     }
 
-    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Wish>, StoreError> {
+    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<UnmetNeed>, StoreError> {
         let kept = self.kept_usage();
         let mut sums: BTreeMap<(&Subject, &ToolId), u64> = BTreeMap::new();
         for ((of, day, agent, tool), count) in &kept.wishes {
@@ -166,12 +166,12 @@ impl UsageStore for MemoryStore {
                 *sums.entry((agent, tool)).or_default() += count;
             }
         }
-        let wish = |((agent, tool), count): ((&Subject, &ToolId), u64)| Wish {
+        let wish = |((agent, tool), count): ((&Subject, &ToolId), u64)| UnmetNeed {
             agent: agent.clone(),
             tool: tool.clone(),
             count,
         };
-        let mut wishes: Vec<Wish> = sums.into_iter().map(wish).collect();
+        let mut wishes: Vec<UnmetNeed> = sums.into_iter().map(wish).collect();
         wishes.sort_by_key(|wish| std::cmp::Reverse(wish.count));
         wishes.truncate(most.clamp(1, ANALYTICS_MAX));
         Ok(wishes)

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use kernel::ports::vector_store::{
-    Among, Embedding, Nearest, Neighbour, SPACES_MAX, Space, SpaceState, VectorError, VectorRecord, VectorStore, batch,
-    check_nearest, check_tools, ranked,
+    Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
+    VectorStore, batch, check_nearest, check_tools, ranked,
 };
 
 use super::MemoryStore;
 
 /// What each space has of each tool.
-pub(super) type Spaces = BTreeMap<Space, BTreeMap<(TenantId, ToolId), (Digest, Embedding)>>;
+pub(super) type Spaces = BTreeMap<VectorSpace, BTreeMap<(TenantId, ToolId), (Digest, Embedding)>>;
 
 impl MemoryStore {
     fn all_spaces(&self) -> MutexGuard<'_, Spaces> {
@@ -30,7 +30,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl VectorStore for MemoryStore {
-    async fn open_space(&self, space: &Space) -> Result<(), VectorError> {
+    async fn open_space(&self, space: &VectorSpace) -> Result<(), VectorError> {
         let mut spaces = self.all_spaces();
         if !spaces.contains_key(space) && spaces.len() >= SPACES_MAX {
             return Err(VectorError::TooManySpaces);
@@ -40,18 +40,18 @@ impl VectorStore for MemoryStore {
     }
 
     async fn spaces(&self) -> Result<Vec<SpaceState>, VectorError> {
-        let state = |(space, kept): (&Space, &BTreeMap<_, _>)| SpaceState {
+        let state = |(space, kept): (&VectorSpace, &BTreeMap<_, _>)| SpaceState {
             space: space.clone(),
             vectors: u64::try_from(kept.len()).unwrap_or(u64::MAX),
         };
         Ok(self.all_spaces().iter().map(state).collect())
     }
 
-    async fn drop_space(&self, space: &Space) -> Result<bool, VectorError> {
+    async fn drop_space(&self, space: &VectorSpace) -> Result<bool, VectorError> {
         Ok(self.all_spaces().remove(space).is_some())
     }
 
-    async fn put(&self, space: &Space, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
+    async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
         let records = batch(space, records)?;
         let mut spaces = self.all_spaces();
         let kept = spaces.get_mut(space).ok_or_else(|| space.missing())?;
@@ -74,7 +74,7 @@ impl VectorStore for MemoryStore {
 
     async fn missing(
         &self,
-        space: &Space,
+        space: &VectorSpace,
         tenant: &TenantId,
         wanted: &[(ToolId, Digest)],
     ) -> Result<Vec<ToolId>, VectorError> {
@@ -87,15 +87,15 @@ impl VectorStore for MemoryStore {
         Ok(wanted.iter().filter(is_missing).map(|(tool, _)| tool.clone()).collect())
     }
 
-    async fn nearest(&self, space: &Space, asked: Nearest<'_>) -> Result<Vec<Neighbour>, VectorError> {
+    async fn nearest(&self, space: &VectorSpace, asked: NearestQuery<'_>) -> Result<Vec<Neighbour>, VectorError> {
         check_nearest(space, &asked)?;
         let (home, own) = (TenantId::home(), self.published_by(asked.tenant));
         let spaces = self.all_spaces();
         let kept = spaces.get(space).ok_or_else(|| space.missing())?;
         let is_visible = |(tenant, tool): &(TenantId, ToolId)| {
             let is_named = match asked.among {
-                Among::Visible => true,
-                Among::Tools(tools) => tools.contains(tool),
+                NeighbourScope::Visible => true,
+                NeighbourScope::Tools(tools) => tools.contains(tool),
             };
             is_named && (tenant == asked.tenant || *tenant == home && !own.contains(tool))
         };
@@ -131,7 +131,7 @@ mod tests {
             all in proptest::collection::vec(direction(), 1..40), query in direction(), limit in 1_usize..50,
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let (store, space) = (MemoryStore::new(), Space::new("model", WIDTH).unwrap());
+            let (store, space) = (MemoryStore::new(), VectorSpace::new("model", WIDTH).unwrap());
             let tenant: TenantId = "acme".parse().unwrap();
             let tool = |index: usize| format!("demo.tool{index:02}").parse::<ToolId>().unwrap();
             let found = runtime.block_on(async {
@@ -143,7 +143,7 @@ mod tests {
                 }).collect();
                 store.put(&space, &tenant, &records).await.unwrap();
                 let to = Embedding::new(&query).unwrap();
-                store.nearest(&space, Nearest { tenant: &tenant, to: &to, among: Among::Visible, limit }).await.unwrap()
+                store.nearest(&space, NearestQuery { tenant: &tenant, to: &to, among: NeighbourScope::Visible, limit }).await.unwrap()
             });
             let mut expected: Vec<f64> = all.iter().map(|numbers| cosine_distance(&query, numbers)).collect();
             expected.sort_by(f64::total_cmp);

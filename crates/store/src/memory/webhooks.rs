@@ -9,11 +9,11 @@ use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::webhook_store::{
-    ATTEMPTS_KEPT_MAX, Added, Attempt, DELIVERIES_PAGE_MAX, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
-    DeliveryRecord, DeliveryState, FormerSecret, NewDelivery, Noted, SigningSecret, Target, WebhookId, WebhookRecord,
-    WebhookStore,
+    ATTEMPTS_KEPT_MAX, AddOutcome, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId,
+    DeliveryPage, DeliveryRecord, DeliveryState, DeliveryTarget, FormerSecret, NewDelivery, NoteOutcome, SigningSecret,
+    WebhookId, WebhookRecord, WebhookStore,
 };
-use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 
 use super::MemoryStore;
 
@@ -22,14 +22,14 @@ use super::MemoryStore;
 pub(super) struct Webhooks {
     subscriptions: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
     /// By their mark, which is their place in time.
-    deliveries: BTreeMap<u64, (DeliveryDetail, Vec<Attempt>)>,
+    deliveries: BTreeMap<u64, (DeliveryDetail, Vec<DeliveryAttempt>)>,
     marks: u64,
     claims: BTreeMap<String, (String, UnixMillis)>,
     runs: BTreeMap<(TenantId, InvocationId), (RunRecord, String)>,
 }
 
 impl Webhooks {
-    fn delivery(&mut self, tenant: &TenantId, id: DeliveryId) -> Option<&mut (DeliveryDetail, Vec<Attempt>)> {
+    fn delivery(&mut self, tenant: &TenantId, id: DeliveryId) -> Option<&mut (DeliveryDetail, Vec<DeliveryAttempt>)> {
         self.deliveries.values_mut().find(|(kept, _)| kept.record.tenant == *tenant && kept.record.id == id)
     }
 }
@@ -42,13 +42,13 @@ impl MemoryStore {
 
 #[async_trait]
 impl WebhookStore for MemoryStore {
-    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, StoreError> {
         let mut kept = self.hooks();
         if kept.subscriptions.keys().filter(|(tenant, _)| *tenant == webhook.tenant).count() >= most {
-            return Ok(Added::TooMany);
+            return Ok(AddOutcome::TooMany);
         }
         kept.subscriptions.insert((webhook.tenant.clone(), webhook.id), webhook.clone());
-        Ok(Added::Kept)
+        Ok(AddOutcome::Kept)
     }
 
     async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
@@ -118,16 +118,16 @@ impl WebhookStore for MemoryStore {
         &self,
         tenant: &TenantId,
         id: DeliveryId,
-        attempt: &Attempt,
+        attempt: &DeliveryAttempt,
         state: DeliveryState,
-    ) -> Result<Noted, StoreError> {
+    ) -> Result<NoteOutcome, StoreError> {
         let mut kept = self.hooks();
         let now = self.now();
-        let Some((detail, attempts)) = kept.delivery(tenant, id) else { return Ok(Noted::Stale) };
+        let Some((detail, attempts)) = kept.delivery(tenant, id) else { return Ok(NoteOutcome::Stale) };
         let record = &mut detail.record;
         let repeated = attempts.iter().any(|known| (known.round, known.number) == (attempt.round, attempt.number));
         if record.state != DeliveryState::Pending || record.round != attempt.round || repeated {
-            return Ok(Noted::Stale);
+            return Ok(NoteOutcome::Stale);
         }
         (record.state, record.attempts) = (state, attempt.number);
         record.ended_at = (state != DeliveryState::Pending).then_some(now);
@@ -138,7 +138,7 @@ impl WebhookStore for MemoryStore {
         if attempts.len() > usize::try_from(ATTEMPTS_KEPT_MAX).unwrap_or(usize::MAX) {
             attempts.remove(0);
         }
-        Ok(Noted::Kept)
+        Ok(NoteOutcome::Kept)
     }
 
     async fn reopen(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryRecord>, StoreError> {
@@ -162,7 +162,7 @@ impl WebhookStore for MemoryStore {
         let kept = self.hooks();
         let is_wanted = |record: &DeliveryRecord| {
             record.tenant == filter.tenant
-                && filter.webhook.is_none_or(|webhook| record.target == Target::Webhook(webhook))
+                && filter.webhook.is_none_or(|webhook| record.target == DeliveryTarget::Webhook(webhook))
                 && filter.state.is_none_or(|state| record.state == state)
         };
         let range = kept.deliveries.range(..before.unwrap_or(u64::MAX)).rev();
@@ -176,7 +176,7 @@ impl WebhookStore for MemoryStore {
         Ok(page)
     }
 
-    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
         Ok(self.hooks().delivery(tenant, id).map(|(_, attempts)| attempts.clone()).unwrap_or_default())
     }
 
@@ -206,14 +206,14 @@ impl WebhookStore for MemoryStore {
 
 #[async_trait]
 impl WorkflowRuns for MemoryStore {
-    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
+    async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
         let mut kept = self.hooks();
         let NewRun { tenant, id, workflow, idempotency_key, input } = run.clone();
         let same = |(record, key): &&(RunRecord, String)| {
             record.tenant == tenant && record.workflow == workflow && *key == idempotency_key
         };
         if let Some((record, _)) = kept.runs.values().find(same) {
-            return Ok(Begun::Known(record.id));
+            return Ok(RunBeginOutcome::Known(record.id));
         }
         let record = RunRecord {
             tenant: tenant.clone(),
@@ -227,7 +227,7 @@ impl WorkflowRuns for MemoryStore {
             completed_at: None,
         };
         kept.runs.insert((tenant, id), (record, idempotency_key));
-        Ok(Begun::New)
+        Ok(RunBeginOutcome::New)
     }
 
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError> {

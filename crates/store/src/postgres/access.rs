@@ -9,17 +9,18 @@
 //!   commits.
 //! - ACCESS-2: a call is counted against all of its budgets or none, and never beyond a maximum.
 //!
-//! Not here: what the records mean (the kernel and `policy`), reading (`reading`), the count of budgets, which is a function
+//! Not here: what the records mean (the kernel and `policy`), reading (`reads`), the count of budgets, which is a function
 //! of the database (`access_spend`).
 
-mod reading;
+mod reads;
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
 use kernel::ports::access_store::{
-    AccessState, AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord,
+    AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
+    TenantRecord,
 };
 use kernel::ports::registry_store::StoreError;
 use tokio_postgres::Row;
@@ -37,7 +38,7 @@ const NO_TENANT: &str = "";
 #[async_trait]
 impl AccessStore for PostgresStore {
     async fn load(&self) -> Result<AccessState, StoreError> {
-        let loaded = in_transaction!(self.pool, Scope::System, |tx| reading::load(tx).await);
+        let loaded = in_transaction!(self.pool, Scope::System, |tx| reads::load(tx).await);
         Ok(loaded?)
     }
 
@@ -144,7 +145,7 @@ impl AccessStore for PostgresStore {
                       ORDER BY version DESC LIMIT $2";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.pool.query(owner_scope(tenant), select, &[text(&policy_owner(tenant)), int(&limit)]).await?;
-        Ok(rows.iter().map(reading::policies).collect::<Result<_, Fault>>()?)
+        Ok(rows.iter().map(reads::policies).collect::<Result<_, Fault>>()?)
     }
 
     async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError> {
@@ -153,12 +154,12 @@ impl AccessStore for PostgresStore {
         Ok(done?)
     }
 
-    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    async fn would_spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         if spendings.is_empty() {
             return Ok(Ok(()));
         }
         let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-        let maximum = |spending: &Spending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
+        let maximum = |spending: &BudgetSpending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
         let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
         // As `access_spend` asks, without its locks and rows.
         let statement = "SELECT asked.token AS refused \
@@ -174,12 +175,12 @@ impl AccessStore for PostgresStore {
         }
     }
 
-    async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+    async fn spend(&self, spendings: &[BudgetSpending]) -> Result<Result<(), String>, StoreError> {
         if spendings.is_empty() {
             return Ok(Ok(()));
         }
         let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-        let maximum = |spending: &Spending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
+        let maximum = |spending: &BudgetSpending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
         let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
         let statement = "SELECT access_spend($1, $2) AS refused";
         let rows = self.pool.query(Scope::System, statement, &[texts(&tokens), ints(&maxima)]).await?;
@@ -223,8 +224,8 @@ fn raising(change: &str, raise: &Raise) -> String {
 
 async fn revoke(tx: &Transaction, revocation: &Revocation) -> Result<u64, Fault> {
     let (kind, tenant, name) = match &revocation.what {
-        Revoked::Token(tenant, token) => ("token", tenant.as_str(), token.as_str()),
-        Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
+        RevokedTokens::Token(tenant, token) => ("token", tenant.as_str(), token.as_str()),
+        RevokedTokens::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
     };
     tx.execute(
         "INSERT INTO access_revocations AS there (kind, tenant_id, name, revoked_at, revoked_by, needless_from,

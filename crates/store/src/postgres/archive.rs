@@ -4,10 +4,10 @@
 //! that leaves a gap writes nothing. If its month is not there, the months of the batch are made and it is tried once more.
 //! Months are made and dropped by functions of the database under one lock, so any number of instances may try.
 //!
-//! Not here: the statements that write (`writing`) and read (`reading`), when months are dropped (whoever keeps house).
+//! Not here: the statements that write (`writes`) and read (`reads`), when months are dropped (whoever keeps house).
 
-mod reading;
-mod writing;
+mod reads;
+mod writes;
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::record_archive::{
-    Appended, ArchivePage, ArchiveQuery, ArchiveRecord, ArchiveStats, ArchiveTable, InvocationPage, InvocationQuery,
-    InvocationRecord, MONTHS_AHEAD, Month, MonthOf, RecordArchive, Retention,
+    AppendOutcome, ArchivePage, ArchiveQuery, ArchiveRecord, ArchiveStats, ArchiveTable, InvocationPage,
+    InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month, MonthOf, RecordArchive, Retention,
 };
 use kernel::ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
@@ -28,12 +28,12 @@ use super::transaction::Scope;
 
 #[async_trait]
 impl RecordArchive for PostgresStore {
-    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<Appended, StoreError> {
-        let appended = match writing::append(self, log, records).await {
+    async fn append(&self, log: &str, records: &[ArchiveRecord]) -> Result<AppendOutcome, StoreError> {
+        let appended = match writes::append(self, log, records).await {
             Err(fault) if is_missing_month(&fault) => {
                 let months: BTreeSet<Month> = records.iter().map(|record| Month::of(record.at)).collect();
                 make(self, &months).await?;
-                writing::append(self, log, records).await
+                writes::append(self, log, records).await
             }
             other => other,
         };
@@ -41,19 +41,19 @@ impl RecordArchive for PostgresStore {
     }
 
     async fn reached(&self, log: &str) -> Result<u64, StoreError> {
-        Ok(writing::reached(self, log).await?)
+        Ok(writes::reached(self, log).await?)
     }
 
     async fn search(&self, query: &ArchiveQuery) -> Result<ArchivePage, StoreError> {
-        Ok(reading::search(self, query).await?)
+        Ok(reads::search(self, query).await?)
     }
 
     async fn invocation(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<InvocationRecord>, StoreError> {
-        Ok(reading::invocation(self, tenant, id).await?)
+        Ok(reads::invocation(self, tenant, id).await?)
     }
 
     async fn invocations(&self, query: &InvocationQuery) -> Result<InvocationPage, StoreError> {
-        Ok(reading::invocations(self, query).await?)
+        Ok(reads::invocations(self, query).await?)
     }
 
     async fn provide(&self, now: UnixMillis) -> Result<u64, StoreError> {

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use kernel::ports::registry_store::StoreError;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
@@ -41,7 +41,7 @@ use super::faults::Fault;
 use super::pool::Pool;
 use super::statement::{column, text, unreadable};
 use super::transaction::Scope;
-use line::Heard;
+use line::BusLine;
 use words::Word;
 pub(super) use words::{ACCESS_WORD, REGISTRY_WORD};
 
@@ -77,7 +77,7 @@ impl PostgresStore {
             owed: AtomicBool::new(false),
         });
         let (heard, words) = mpsc::channel(WORDS_MAX);
-        let ear = Ear { voice: Arc::clone(&voice), known: None, seen: None };
+        let ear = BusReceiver { voice: Arc::clone(&voice), known: None, seen: None };
         let line = tokio::spawn(line::keep(self.pool.clone(), heard));
         Ok(PostgresBus { voice, ear: tokio::spawn(ear.listen(words)), line })
     }
@@ -92,7 +92,7 @@ impl Drop for PostgresBus {
 
 #[async_trait]
 impl ChangeBus for PostgresBus {
-    async fn publish(&self, change: Change) {
+    async fn publish(&self, change: BusChange) {
         let said = words::spoken(self.voice.instance, &change);
         self.voice.tell(change);
         if let Err(fault) = self.voice.say(&said).await {
@@ -101,7 +101,7 @@ impl ChangeBus for PostgresBus {
         }
     }
 
-    fn subscribe(&self) -> broadcast::Receiver<Change> {
+    fn subscribe(&self) -> broadcast::Receiver<BusChange> {
         self.voice.told.subscribe()
     }
 }
@@ -114,7 +114,7 @@ struct Voice {
     pool: Pool,
     /// Tells our own words from those of others.
     instance: i64,
-    told: broadcast::Sender<Change>,
+    told: broadcast::Sender<BusChange>,
     /// Something was published that the others have not heard.
     owed: AtomicBool,
 }
@@ -130,7 +130,7 @@ struct Numbers {
 
 impl Voice {
     /// To the listeners of this process.
-    fn tell(&self, change: Change) {
+    fn tell(&self, change: BusChange) {
         // An error means that nobody listens, and then nobody needs to know.
         let _nobody = self.told.send(change);
     }
@@ -166,7 +166,7 @@ impl Voice {
 
 // ----------------------------------------------------------------------------------------------------------------- ear
 
-struct Ear {
+struct BusReceiver {
     voice: Arc<Voice>,
     /// The newest numbers that were heard of or told.
     known: Option<Numbers>,
@@ -174,15 +174,15 @@ struct Ear {
     seen: Option<u64>,
 }
 
-impl Ear {
-    async fn listen(mut self, mut words: mpsc::Receiver<Heard>) {
+impl BusReceiver {
+    async fn listen(mut self, mut words: mpsc::Receiver<BusLine>) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 heard = words.recv() => match heard {
-                    Some(Heard::Connected) => self.connected().await,
-                    Some(Heard::Word(word)) => self.hear(&word),
+                    Some(BusLine::Connected) => self.connected().await,
+                    Some(BusLine::Word(word)) => self.hear(&word),
                     None => return,
                 },
                 _ = look.tick() => self.look().await,
@@ -195,29 +195,29 @@ impl Ear {
         if let Ok(numbers) = self.voice.numbers().await {
             self.known = Some(numbers);
         }
-        self.voice.tell(Change::Lost);
+        self.voice.tell(BusChange::Lost);
     }
 
     /// BUS-1. Nothing is learnt from a look that fails; the next one will.
     async fn look(&mut self) {
         if self.voice.owed.swap(false, Ordering::AcqRel)
-            && self.voice.say(&words::spoken(self.voice.instance, &Change::Lost)).await.is_err()
+            && self.voice.say(&words::spoken(self.voice.instance, &BusChange::Lost)).await.is_err()
         {
             self.voice.owed.store(true, Ordering::Release);
         }
         let Ok(newest) = self.voice.numbers().await else { return };
         let Some(known) = self.known.replace(newest) else { return };
         if newest.access != known.access {
-            self.voice.tell(Change::Access { epoch: newest.access });
+            self.voice.tell(BusChange::Access { epoch: newest.access });
         }
         if newest.registry != known.registry {
-            self.voice.tell(Change::Registry { generation: newest.registry });
+            self.voice.tell(BusChange::Registry { generation: newest.registry });
         }
         // A word of the last moment may still be on its way.
         let seen = self.seen.replace(newest.changes);
         if seen.is_some_and(|seen| known.changes < seen) || newest.changes < known.changes {
             tracing::info!("words of other instances were lost; everything is read anew");
-            self.voice.tell(Change::Lost);
+            self.voice.tell(BusChange::Lost);
         } else if let Some(kept) = &mut self.known {
             kept.changes = known.changes;
         }
@@ -234,15 +234,15 @@ impl Ear {
                 lost = number > known.changes.saturating_add(1);
                 known.changes = known.changes.max(number);
             }
-            (Some(known), None, Change::Access { epoch }) => known.access = known.access.max(*epoch),
-            (Some(known), None, Change::Registry { generation }) => known.registry = known.registry.max(*generation),
+            (Some(known), None, BusChange::Access { epoch }) => known.access = known.access.max(*epoch),
+            (Some(known), None, BusChange::Registry { generation }) => known.registry = known.registry.max(*generation),
             _ => {}
         }
         if instance != Some(self.voice.instance) {
             self.voice.tell(change);
         }
         if lost {
-            self.voice.tell(Change::Lost);
+            self.voice.tell(BusChange::Lost);
         }
     }
 }

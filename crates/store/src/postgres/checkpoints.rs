@@ -6,15 +6,16 @@
 //!
 //! Not here: what is in a checkpoint; whether it is damaged is found by whoever opens it.
 
-mod reading;
-mod writing;
+mod reads;
+mod writes;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
+    CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
+    SealedCheckpoint,
 };
 use kernel::ports::registry_store::StoreError;
 use policy::CallOwner;
@@ -33,9 +34,9 @@ impl CheckpointStore for PostgresStore {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         for _ in 1..OVERTAKEN_MAX {
-            if let Some(saved) = writing::save(self, checkpoint, fence, keep).await? {
+            if let Some(saved) = writes::save(self, checkpoint, fence, keep).await? {
                 return Ok(saved);
             }
         }
@@ -49,15 +50,15 @@ impl CheckpointStore for PostgresStore {
         fence: Option<u64>,
         span: Duration,
     ) -> Result<Option<u64>, StoreError> {
-        Ok(writing::claim(self, tenant, invocation, fence, span).await?)
+        Ok(writes::claim(self, tenant, invocation, fence, span).await?)
     }
 
     async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
-        Ok(reading::is_claimed(self, tenant, invocation).await?)
+        Ok(reads::is_claimed(self, tenant, invocation).await?)
     }
 
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
-        Ok(reading::chain(self, tenant, id).await?)
+        Ok(reads::chain(self, tenant, id).await?)
     }
 
     async fn list(
@@ -66,7 +67,7 @@ impl CheckpointStore for PostgresStore {
         invocation: InvocationId,
         page: ListPage,
     ) -> Result<Vec<ListedCheckpoint>, StoreError> {
-        Ok(reading::list(self, tenant, invocation, page).await?)
+        Ok(reads::list(self, tenant, invocation, page).await?)
     }
 
     async fn promote(
@@ -76,10 +77,10 @@ impl CheckpointStore for PostgresStore {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError> {
+    ) -> Result<PromoteOutcome, StoreError> {
         let mut tried = 1;
         loop {
-            match writing::promote(self, tenant, invocation, id, keep, if_idle).await {
+            match writes::promote(self, tenant, invocation, id, keep, if_idle).await {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
                 done => return Ok(done?),
             }
@@ -92,13 +93,15 @@ impl CheckpointStore for PostgresStore {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError> {
         let mut tried = 1;
         loop {
             let done = match ending {
-                Ending::Completed => writing::complete(self, tenant, invocation, owner, fence).await,
-                Ending::Failed { keep } => writing::keep_for(self, tenant, invocation, owner, fence, keep).await,
+                CheckpointEnding::Completed => writes::complete(self, tenant, invocation, owner, fence).await,
+                CheckpointEnding::Failed { keep } => {
+                    writes::keep_for(self, tenant, invocation, owner, fence, keep).await
+                }
             };
             match done {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
@@ -110,7 +113,7 @@ impl CheckpointStore for PostgresStore {
     async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
         let mut tried = 1;
         loop {
-            match writing::delete(self, tenant, invocation, id).await {
+            match writes::delete(self, tenant, invocation, id).await {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
                 done => return Ok(done?),
             }
@@ -120,7 +123,7 @@ impl CheckpointStore for PostgresStore {
     async fn prune(&self, batch: usize) -> Result<usize, StoreError> {
         let mut tried = 1;
         loop {
-            match writing::prune(self, batch).await {
+            match writes::prune(self, batch).await {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
                 done => return Ok(done?),
             }

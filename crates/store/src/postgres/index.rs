@@ -21,7 +21,7 @@ use super::registry;
 use super::statement::{column, int, ints, text, texts};
 use super::stored_text::{kept, tag};
 use super::transaction::{Scope, Transaction};
-use crate::search::{Document, PIPELINE_VERSION, newest_searchable};
+use crate::search::{PIPELINE_VERSION, ToolDocument, newest_searchable};
 
 /// Makes the document of one tool what its versions say. The tool's row is locked; `new` spares a look.
 pub(super) async fn refresh(
@@ -39,7 +39,7 @@ pub(super) async fn refresh(
     };
     let version = newest.map(|version| version.to_string());
     describe(tx, key, version.as_deref(), manifest.as_ref(), new).await?;
-    replace(tx, key, (tenant, tool), manifest.as_ref().map(Document::of).as_ref()).await
+    replace(tx, key, (tenant, tool), manifest.as_ref().map(ToolDocument::of).as_ref()).await
 }
 
 /// Builds the index anew if it was made by an older text pipeline, or never. One by a newer one stays: instances of two
@@ -110,7 +110,7 @@ async fn replace(
     tx: &Transaction,
     key: i64,
     (tenant, tool): (&str, &str),
-    new: Option<&Document>,
+    new: Option<&ToolDocument>,
 ) -> Result<(), Fault> {
     // INDEX-3. Fresh from here on, because each statement sees what was committed before it.
     let lock = "INSERT INTO search_corpora AS there (tenant_id, documents, length) VALUES ($1, 0, 0)
@@ -176,7 +176,7 @@ struct Postings<'a> {
 }
 
 impl<'a> Postings<'a> {
-    fn of(document: &'a Document) -> Self {
+    fn of(document: &'a ToolDocument) -> Self {
         let mut counted: BTreeMap<&str, [i64; 5]> = BTreeMap::new();
         let mut length = 0;
         for (field, text) in document.fields.iter().enumerate() {

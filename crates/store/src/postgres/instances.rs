@@ -10,8 +10,8 @@ use std::time::Duration;
 use kernel::ports::ledger::OwnerId;
 
 use super::PostgresStore;
+use super::columns::{millis, with_clock};
 use super::faults::Fault;
-use super::reading::{millis, with_clock};
 use super::statement::{boolean, int, text};
 use super::transaction::Scope;
 

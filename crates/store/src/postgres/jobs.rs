@@ -5,32 +5,33 @@
 //! is done by one instance at a time, for the length of one statement, because whose turn it is depends on what everybody
 //! has taken.
 //!
-//! Not here: the contract (`kernel::ports::job_store`), putting jobs in (`entering`), whose turn it is (`taking`), what becomes
-//! of jobs (`ending`), rows to records (`records`), leases (`instances`).
+//! Not here: the contract (`kernel::ports::job_store`), putting jobs in (`enqueue`), whose turn it is (`take`), what becomes
+//! of jobs (`ends`), rows to records (`records`), leases (`instances`).
 
-mod ending;
-mod entering;
+mod ends;
+mod enqueue;
 mod records;
-mod taking;
+mod take;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
-    JobPage, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
+    AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
+    JobFilter, JobKey, JobPage, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, RenewOutcome, TakeOutcome, TakeRules,
+    TakenJob, WriteOutcome,
 };
 use kernel::ports::registry_store::StoreError;
 use policy::CallOwner;
 use serde_json::Value;
 
-use entering::Entry;
+use enqueue::Entry;
 use records::{COLUMNS, record};
 
 use super::PostgresStore;
+use super::columns::{json, limit, millis, number, opt_json, time, with_clock};
 use super::faults::{Busy, Fault};
-use super::reading::{json, limit, millis, number, opt_json, time, with_clock};
 use super::statement::{column, int, text, word};
 use super::transaction::Scope;
 
@@ -40,7 +41,7 @@ impl JobStore for PostgresStore {
         Ok(self.enlist_for_jobs(owner, lease, alone).await?)
     }
 
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError> {
         Ok(self.renew_for_jobs(owner, lease).await?)
     }
 
@@ -48,26 +49,26 @@ impl JobStore for PostgresStore {
         Ok(self.retire_from_jobs(owner).await?)
     }
 
-    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+    async fn enqueue(&self, job: NewJob) -> Result<EnqueueOutcome, StoreError> {
         Ok(match self.enter(&job, None).await? {
-            Entry::New => Enqueued::New,
-            Entry::Known { id, same } => Enqueued::Existing { id, same },
-            Entry::Claimed { id, same } => Enqueued::Claimed { id, same },
-            Entry::Full => Enqueued::Full,
+            Entry::New => EnqueueOutcome::New,
+            Entry::Known { id, same } => EnqueueOutcome::Existing { id, same },
+            Entry::Claimed { id, same } => EnqueueOutcome::Claimed { id, same },
+            Entry::Full => EnqueueOutcome::Full,
         })
     }
 
-    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         match self.enter(&job, Some(owner)).await? {
-            Entry::New => Ok(Adopted::Running(Fence(1))),
-            Entry::Known { id, same } => Ok(Adopted::Existing { id, same }),
-            Entry::Claimed { id, same } => Ok(Adopted::Claimed { id, same }),
+            Entry::New => Ok(AdoptOutcome::Running(FencingToken(1))),
+            Entry::Known { id, same } => Ok(AdoptOutcome::Existing { id, same }),
+            Entry::Claimed { id, same } => Ok(AdoptOutcome::Claimed { id, same }),
             // What does not wait is not bounded.
             Entry::Full => Err(Fault::from(Busy::Contended).into()),
         }
     }
 
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
         Ok(self.take_jobs(owner, rules).await?)
     }
 
@@ -78,14 +79,14 @@ impl JobStore for PostgresStore {
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         Ok(self.report_progress(key, fence, percent, phase).await?)
     }
 
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         Ok(self.finish_attempt(key, fence, &end).await?)
     }
 
@@ -94,7 +95,7 @@ impl JobStore for PostgresStore {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         Ok(self.resolve_failed(key, was, &found).await?)
     }
 

@@ -6,10 +6,10 @@
 //!   whoever comes second finds nothing to change (LEDGER-3).
 //! - A settlement whose answer was lost may be said again: who finds exactly its own words has written them.
 //!
-//! Not here: taking a key (`claiming`), what goes together (`groups`), claims whose answer was lost (`doubts`), leases
+//! Not here: taking a key (`claim`), what goes together (`groups`), claims whose answer was lost (`doubts`), leases
 //! (`instances`).
 
-mod claiming;
+mod claim;
 mod doubts;
 mod entries;
 mod groups;
@@ -19,7 +19,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::ledger::{
-    Begun, Entry, EntryFilter, EntryState, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+    BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
+    SettleOutcome, Settlement,
 };
 use kernel::ports::registry_store::StoreError;
 
@@ -29,8 +30,8 @@ use groups::WaitingSettlement;
 pub(super) use groups::{Claims, Settlements};
 
 use super::PostgresStore;
+use super::columns::{limit, with_clock};
 use super::faults::Fault;
-use super::reading::{limit, with_clock};
 use super::statement::{column, int, text, unreadable};
 use super::transaction::Scope;
 
@@ -47,16 +48,16 @@ impl Ledger for PostgresStore {
         Ok(self.retire_from_calls(owner).await?)
     }
 
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError> {
         Ok(self.claim(intent).await?)
     }
 
     async fn settle(
         &self,
         invocation: InvocationId,
-        fence: Fence,
+        fence: FencingToken,
         settlement: Settlement,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         let settlement = WaitingSettlement {
             now: self.now(),
             id: invocation.to_string(),
@@ -65,12 +66,12 @@ impl Ledger for PostgresStore {
             outcome: settlement.outcome.to_string().into(),
         };
         if self.settlements.write(settlement.clone()).await? {
-            return Ok(Settled::Kept);
+            return Ok(SettleOutcome::Kept);
         }
         Ok(self.settle_alone(&settlement).await?)
     }
 
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let statement = format!(
             "{} SELECT {COLUMNS} FROM ledger, clock
              WHERE state = 'in_flight'
@@ -83,7 +84,7 @@ impl Ledger for PostgresStore {
         Ok(rows.iter().map(entry).collect::<Result<_, Fault>>()?)
     }
 
-    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError> {
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<LedgerEntry>, StoreError> {
         let statement = format!("SELECT {COLUMNS} FROM ledger WHERE invocation_id = $1 AND tenant_id = $2");
         let rows = self
             .pool
@@ -92,7 +93,7 @@ impl Ledger for PostgresStore {
         Ok(rows.first().map(entry).transpose()?)
     }
 
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let tenant = filter.tenant.as_ref().map(TenantId::as_str);
         // One shape of the question for each of the four, so that each finds its index.
         let of = if tenant.is_some() { "tenant_id = $1" } else { "$1 IS NULL" };
@@ -122,7 +123,7 @@ impl Ledger for PostgresStore {
         tenant: &TenantId,
         invocation: InvocationId,
         settlement: Settlement,
-    ) -> Result<Resolved, StoreError> {
+    ) -> Result<ResolveOutcome, StoreError> {
         let (id, outcome) = (invocation.to_string(), settlement.outcome.to_string());
         // Locked first, so that the state which is told is the one that was judged.
         let statement = format!(
@@ -149,12 +150,12 @@ impl Ledger for PostgresStore {
                 ],
             )
             .await?;
-        let Some(row) = rows.first() else { return Ok(Resolved::NotFound) };
+        let Some(row) = rows.first() else { return Ok(ResolveOutcome::NotFound) };
         if column(row, "is_resolved")? {
-            return Ok(Resolved::Done);
+            return Ok(ResolveOutcome::Done);
         }
         let state = EntryState::of_word(column(row, "state")?).ok_or_else(|| Fault::from(unreadable("state", &id)))?;
-        Ok(Resolved::NotUnknown(state))
+        Ok(ResolveOutcome::NotUnknown(state))
     }
 
     async fn release(&self, tenant: &TenantId, invocation: InvocationId) -> Result<(), StoreError> {
@@ -183,7 +184,7 @@ impl Ledger for PostgresStore {
 
 impl PostgresStore {
     /// Settles one call, and knows its own words if it was settled with them before.
-    async fn settle_alone(&self, settlement: &WaitingSettlement) -> Result<Settled, Fault> {
+    async fn settle_alone(&self, settlement: &WaitingSettlement) -> Result<SettleOutcome, Fault> {
         let WaitingSettlement { now: _, id, fence, state, outcome } = settlement;
         let statement = format!(
             "{}, settled AS (
@@ -202,6 +203,6 @@ impl PostgresStore {
             .pool
             .query(Scope::System, &statement, &[int(&self.now()), text(id), int(fence), text(state), text(&outcome)])
             .await?;
-        Ok(if kept.is_empty() { Settled::Fenced } else { Settled::Kept })
+        Ok(if kept.is_empty() { SettleOutcome::Fenced } else { SettleOutcome::Kept })
     }
 }

@@ -1,19 +1,19 @@
 //! `LogHeads` on PostgreSQL: one row per log, which only grows.
 
 use async_trait::async_trait;
-use kernel::ports::log_heads::{HEADS_MAX, HeadTold, LogHead, LogHeads};
+use kernel::ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
 use kernel::ports::registry_store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::columns::limit;
 use super::faults::Fault;
-use super::reading::limit;
 use super::statement::{column, int, text};
 use super::transaction::Scope;
 
 #[async_trait]
 impl LogHeads for PostgresStore {
-    async fn tell(&self, head: &LogHead) -> Result<HeadTold, StoreError> {
+    async fn tell(&self, head: &LogHead) -> Result<HeadReport, StoreError> {
         Ok(tell(self, head).await?)
     }
 
@@ -22,7 +22,7 @@ impl LogHeads for PostgresStore {
     }
 }
 
-async fn tell(store: &PostgresStore, head: &LogHead) -> Result<HeadTold, Fault> {
+async fn tell(store: &PostgresStore, head: &LogHead) -> Result<HeadReport, Fault> {
     let write = "INSERT INTO log_heads AS kept (origin, size, root, note) VALUES ($1, $2, $3, $4)
                  ON CONFLICT (origin) DO UPDATE
                  SET size = excluded.size, root = excluded.root, note = excluded.note
@@ -30,15 +30,15 @@ async fn tell(store: &PostgresStore, head: &LogHead) -> Result<HeadTold, Fault> 
     let size = i64::try_from(head.size).unwrap_or(i64::MAX);
     let values = [text(&head.origin), int(&size), text(&head.root), text(&head.note)];
     if store.pool.execute(Scope::System, write, &values).await? > 0 {
-        return Ok(HeadTold::Kept);
+        return Ok(HeadReport::Kept);
     }
     // Rows of this table are never taken away, so the one that was in the way is still there, or has grown.
     let read = "SELECT origin, size, root, note FROM log_heads WHERE origin = $1";
     let rows = store.pool.query(Scope::System, read, &[text(&head.origin)]).await?;
     let kept = rows.first().map(head_of).transpose()?;
     Ok(match kept {
-        Some(kept) if (kept.size, &kept.root) != (head.size, &head.root) => HeadTold::Contradicted(kept),
-        _ => HeadTold::Known,
+        Some(kept) if (kept.size, &kept.root) != (head.size, &head.root) => HeadReport::Contradicted(kept),
+        _ => HeadReport::Known,
     })
 }
 

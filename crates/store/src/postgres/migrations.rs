@@ -12,11 +12,11 @@ use contract::canonical::Digest;
 use tokio_postgres::types::Type;
 
 use super::faults::Fault;
-use super::opening::OpenError;
+use super::open::PostgresOpenError;
 use super::pool::Pool;
 use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
-use crate::Steps;
+use crate::SchemaSteps;
 
 /// All steps, oldest first.
 const STEPS: &[&str] = &[
@@ -71,7 +71,7 @@ pub(super) fn known() -> i32 {
 }
 
 /// Takes the steps that are missing, as far as the given one or as far as they are known.
-pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), OpenError> {
+pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), PostgresOpenError> {
     let transaction = pool.begin(Scope::System).await?.patient();
     match take_steps(&transaction, step.unwrap_or_else(known)).await {
         Ok(()) => Ok(transaction.commit().await?),
@@ -80,10 +80,10 @@ pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), Ope
 }
 
 /// Looks at the steps without taking any.
-pub(super) async fn steps(pool: &Pool) -> Result<Steps, OpenError> {
+pub(super) async fn steps(pool: &Pool) -> Result<SchemaSteps, PostgresOpenError> {
     let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
     if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
-        return Ok(Steps { taken: 0, known });
+        return Ok(SchemaSteps { taken: 0, known });
     }
     let sql = "SELECT coalesce(max(step), 0) AS taken, coalesce(max(oldest), 0) AS oldest FROM gantry_steps";
     let rows = pool.query(Scope::System, sql, &[]).await?;
@@ -92,12 +92,12 @@ pub(super) async fn steps(pool: &Pool) -> Result<Steps, OpenError> {
         None => (0, 0),
     };
     if oldest > self::known() {
-        return Err(OpenError::Newer { found: taken, known: self::known() });
+        return Err(PostgresOpenError::Newer { found: taken, known: self::known() });
     }
-    Ok(Steps { taken: u32::try_from(taken).unwrap_or(0), known })
+    Ok(SchemaSteps { taken: u32::try_from(taken).unwrap_or(0), known })
 }
 
-async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), OpenError> {
+async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), PostgresOpenError> {
     // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
     transaction.batch("SET LOCAL statement_timeout = 0").await?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
@@ -110,28 +110,28 @@ async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), OpenError>
                      taken_at timestamptz NOT NULL DEFAULT now())",
             )
             .await
-            .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
+            .map_err(|fault| PostgresOpenError::Step { step: 0, source: Box::new(fault) })?;
     }
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest, oldest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;
         let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
             if column::<i32>(&row, "oldest")? > known() {
-                return Err(OpenError::Newer { found: step, known: known() });
+                return Err(PostgresOpenError::Newer { found: step, known: known() });
             }
             tracing::warn!(step, "the database was migrated by a newer release, which this one can work beside");
             taken = step;
             continue;
         };
         if column::<&str>(&row, "digest")? != digest(text) {
-            return Err(OpenError::OtherStep { step });
+            return Err(PostgresOpenError::OtherStep { step });
         }
         taken = step;
     }
     for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken && *step <= to) {
         take_step(transaction, step, statements)
             .await
-            .map_err(|fault| OpenError::Step { step, source: Box::new(fault) })?;
+            .map_err(|fault| PostgresOpenError::Step { step, source: Box::new(fault) })?;
         tracing::info!(step, "store migrated");
     }
     Ok(())

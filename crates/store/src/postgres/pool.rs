@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::Options;
+use super::PostgresOptions;
 use super::faults::{Busy, Fault};
 use super::tls::{Encrypted, Tls};
 
@@ -36,7 +36,7 @@ struct Shared {
 /// Numbers for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Connections {
+pub struct PoolNumbers {
     /// In use at this moment.
     pub used: usize,
     /// Open, but waiting for work.
@@ -53,7 +53,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, tls: Tls, options: &Options) -> Self {
+    pub(super) fn new(config: Config, tls: Tls, options: &PostgresOptions) -> Self {
         Self(Arc::new(Shared {
             config,
             tls,
@@ -85,9 +85,9 @@ impl Pool {
     }
 
     /// Numbers for metrics.
-    pub(super) fn connections(&self) -> Connections {
+    pub(super) fn connections(&self) -> PoolNumbers {
         let used = self.0.connections_max.saturating_sub(self.0.places.available_permits());
-        Connections { used, idle: self.0.idle().len(), max: self.0.connections_max }
+        PoolNumbers { used, idle: self.0.idle().len(), max: self.0.connections_max }
     }
 
     /// Hands out no more connections, waits a bounded time for those in use, and closes all.

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::presence::{PRESENT_MAX, Presence, PresenceError, Present};
+use kernel::ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::columns::{limit, millis, time, with_clock};
 use super::faults::Fault;
-use super::reading::{limit, millis, time, with_clock};
 use super::statement::{column, int, text};
 use super::transaction::Scope;
 
@@ -35,7 +35,7 @@ impl Presence for PostgresStore {
         Ok(())
     }
 
-    async fn present(&self) -> Result<Vec<Present>, PresenceError> {
+    async fn present(&self) -> Result<Vec<PresentReplica>, PresenceError> {
         let statement = format!(
             "{} SELECT instance, word, seen_at FROM presence, clock WHERE until_at > clock.now ORDER BY instance LIMIT $2",
             with_clock()
@@ -46,9 +46,9 @@ impl Presence for PostgresStore {
     }
 }
 
-fn present(row: &Row) -> Result<Present, Fault> {
+fn present(row: &Row) -> Result<PresentReplica, Fault> {
     let seen_ms = u64::try_from(time(row, "seen_at")?.0).unwrap_or(0);
-    Ok(Present { replica: column(row, "instance")?, word: column(row, "word")?, seen_ms })
+    Ok(PresentReplica { replica: column(row, "instance")?, word: column(row, "word")?, seen_ms })
 }
 
 fn unanswered(fault: impl Into<Fault>) -> PresenceError {

@@ -17,9 +17,9 @@ use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use kernel::ports::registry_store::{
-    LifecycleChange, Published, Quarantine, QuarantineChange, RegistryStore, StoreError, StoredVersion,
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::registry::{Lifecycle, Notice};
+use kernel::registry::{Lifecycle, LifecycleNotice};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -47,7 +47,7 @@ impl RegistryStore for PostgresStore {
         Ok(versions)
     }
 
-    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
         let scope = Scope::Tenant(version.tenant.as_str());
         // Most publications are of what is there: every start publishes the built-in tools.
         let key = version.version.without_build().to_string();
@@ -83,13 +83,13 @@ impl RegistryStore for PostgresStore {
         Ok(done?)
     }
 
-    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
         let sql = "SELECT tenant_id, tool_id, reason, set_by, set_by_tenant, set_at FROM tool_quarantines";
         let rows = self.pool.query(Scope::System, sql, &[]).await?;
         Ok(rows.iter().map(quarantine).collect::<Result<Vec<_>, Fault>>()?)
     }
 
-    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<QuarantineChange, StoreError> {
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         let scope = Scope::Tenant(quarantine.tenant.as_str());
         let done = in_transaction!(self.pool, scope, |tx| put_quarantine(tx, quarantine, self.instance()).await);
         Ok(done?)
@@ -124,7 +124,7 @@ impl PostgresStore {
     }
 }
 
-async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str, by: i64) -> Result<Published, Fault> {
+async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str, by: i64) -> Result<PublishOutcome, Fault> {
     let (tenant, tool) = (new.tenant.as_str(), new.tool.as_str());
     // VER-1: build metadata takes no part in what a version is.
     let version = new.version.without_build().to_string();
@@ -160,7 +160,7 @@ async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str, by: i64)
         return published_before(&row.ok_or_else(|| unreadable("digest", tool))?, new);
     }
     follow(tx, key, (tenant, tool), Some(new), by).await?;
-    Ok(Published::New)
+    Ok(PublishOutcome::New)
 }
 
 async fn change_lifecycle(
@@ -208,7 +208,7 @@ async fn change_lifecycle(
     Ok(LifecycleChange::Done)
 }
 
-async fn put_quarantine(tx: &Transaction, new: &Quarantine, by: i64) -> Result<QuarantineChange, Fault> {
+async fn put_quarantine(tx: &Transaction, new: &ToolQuarantine, by: i64) -> Result<QuarantineChange, Fault> {
     let home = TenantId::home();
     // Of two at once the second waits for the first, and its condition is asked of what the first has left.
     let changed = tx
@@ -259,9 +259,9 @@ async fn remove_quarantine(
 
 // --------------------------------------------------------------------------------------------------- private parts
 
-fn quarantine(row: &Row) -> Result<Quarantine, Fault> {
+fn quarantine(row: &Row) -> Result<ToolQuarantine, Fault> {
     let tool: &str = column(row, "tool_id")?;
-    Ok(Quarantine {
+    Ok(ToolQuarantine {
         tenant: word(row, "tenant_id", tool)?,
         tool: word(row, "tool_id", tool)?,
         reason: free_text(row, "reason")?,
@@ -338,9 +338,9 @@ pub(super) async fn manifest(tx: &Transaction, tenant: &str, tool: &str, version
     json(&row.ok_or_else(|| unreadable("manifest", tool))?, "manifest", tool)
 }
 
-fn published_before(row: &Row, new: &StoredVersion) -> Result<Published, Fault> {
+fn published_before(row: &Row, new: &StoredVersion) -> Result<PublishOutcome, Fault> {
     let published = word(row, "digest", new.tool.as_str())?;
-    Ok(if published == new.digest { Published::Same } else { Published::Different { published } })
+    Ok(if published == new.digest { PublishOutcome::Same } else { PublishOutcome::Different { published } })
 }
 
 /// A notice as columns.
@@ -383,7 +383,7 @@ fn stored_version(row: &Row) -> Result<StoredVersion, Fault> {
 fn lifecycle(row: &Row, tool: &str) -> Result<Lifecycle, Fault> {
     let moments = (opt_moment(row, "deprecated_at")?, opt_moment(row, "sunset_at")?, opt_moment(row, "removal_at")?);
     let notice = match moments {
-        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(Notice {
+        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(LifecycleNotice {
             deprecated_at,
             sunset_at,
             removal_at,

@@ -5,11 +5,11 @@
 
 use super::faults::Fault;
 use super::migrations;
-use super::opening::OpenError;
+use super::open::PostgresOpenError;
 use super::pool::Pool;
 use super::statement::{boolean, column, texts};
 use super::transaction::Scope;
-use crate::moving::{is_moved, list};
+use crate::transfer::{is_moved, list};
 
 /// So many tables are named; of more, the number.
 const NAMED_MAX: usize = 3;
@@ -40,7 +40,7 @@ pub(super) enum Use {
 }
 
 /// Refuses tables that the role may not use. Where there are none yet, there is nothing to refuse.
-pub(super) async fn refuse_too_few(pool: &Pool, purpose: Use) -> Result<(), OpenError> {
+pub(super) async fn refuse_too_few(pool: &Pool, purpose: Use) -> Result<(), PostgresOpenError> {
     let only_reads = purpose == Use::Reading;
     let ours = migrations::tables().filter(|name| !only_reads || is_moved(name)).chain(["gantry_steps"]);
     let ours: Vec<&str> = ours.collect();
@@ -49,7 +49,7 @@ pub(super) async fn refuse_too_few(pool: &Pool, purpose: Use) -> Result<(), Open
     let names = rows.iter().map(|row| column(row, "name")).collect::<Result<Vec<&str>, Fault>>()?;
     let (schema, role): (&str, &str) = (column(first, "schema")?, column(first, "role")?);
     let rights = if only_reads { "SELECT" } else { "SELECT, INSERT, UPDATE, DELETE" };
-    Err(OpenError::Rights {
+    Err(PostgresOpenError::Rights {
         role: role.to_owned(),
         tables: named(&names),
         grant: format!("GRANT {rights} ON ALL TABLES IN SCHEMA {schema} TO {role}"),
@@ -57,14 +57,14 @@ pub(super) async fn refuse_too_few(pool: &Pool, purpose: Use) -> Result<(), Open
 }
 
 /// Refuses a database whose steps are not all taken, if the role may not take them.
-pub(super) async fn refuse_if_steps_cannot_be_taken(pool: &Pool) -> Result<(), OpenError> {
+pub(super) async fn refuse_if_steps_cannot_be_taken(pool: &Pool) -> Result<(), PostgresOpenError> {
     let rows = pool.query(Scope::System, MAKING, &[]).await?;
     let Some(row) = rows.first().filter(|row| !column(row, "may").unwrap_or(false)) else { return Ok(()) };
     if migrations::steps(pool).await?.missing() == 0 {
         return Ok(());
     }
     let (schema, role): (&str, &str) = (column(row, "schema")?, column(row, "role")?);
-    Err(OpenError::MayNotMake {
+    Err(PostgresOpenError::MayNotMake {
         role: role.to_owned(),
         schema: schema.to_owned(),
         grant: format!("GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}"),

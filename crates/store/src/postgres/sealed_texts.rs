@@ -6,8 +6,8 @@ use kernel::ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextP
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::columns::limit;
 use super::faults::Fault;
-use super::reading::limit;
 use super::statement::{column, int, text, word};
 use super::stored_text::{free_text, kept};
 use super::transaction::Scope;

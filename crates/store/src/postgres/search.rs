@@ -25,7 +25,7 @@ use super::faults::Fault;
 use super::pool::Pool;
 use super::statement::{column, int, ints, real, text, texts, unreadable};
 use super::transaction::Scope;
-use crate::search::{FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse};
+use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, fuse};
 
 /// Saturation of repeated terms, as in FTS5.
 const K1: f64 = 1.2;
@@ -48,7 +48,7 @@ impl ToolSearch for PostgresStore {
             return Ok(Vec::new());
         }
         let mut known = Known::default();
-        let mut plan = Plan::default();
+        let mut plan = SearchPlan::default();
         for _ in 0..ROUNDS_MAX {
             let (next, open) = known.plan(query);
             plan = next;
@@ -82,7 +82,7 @@ fn hits(rows: &[Row], rankings: usize, limit: usize) -> Result<Vec<SearchHit>, F
 
 /// The documents that have any of the terms, by ranking.
 #[expect(clippy::cast_precision_loss, reason = "counts of documents and words are far below 2^52")]
-async fn rank(pool: &Pool, tenant: &str, plan: &Plan, known: &Known, limit: usize) -> Result<Vec<Row>, Fault> {
+async fn rank(pool: &Pool, tenant: &str, plan: &SearchPlan, known: &Known, limit: usize) -> Result<Vec<Row>, Fault> {
     if plan.rankings.is_empty() || known.documents == 0 {
         return Ok(Vec::new());
     }
@@ -162,9 +162,9 @@ impl Open {
 
 impl Known {
     /// The plan as far as it can be made, and what has to be known to make it.
-    fn plan(&self, query: &str) -> (Plan, Open) {
+    fn plan(&self, query: &str) -> (SearchPlan, Open) {
         let terms = Terms { known: self, open: RefCell::default() };
-        let Ok(plan) = Plan::of(query, &terms);
+        let Ok(plan) = SearchPlan::of(query, &terms);
         (plan, terms.open.into_inner())
     }
 
@@ -227,7 +227,7 @@ struct Terms<'a> {
     open: RefCell<Open>,
 }
 
-impl Vocabulary for Terms<'_> {
+impl TermIndex for Terms<'_> {
     type Error = std::convert::Infallible;
 
     fn documents(&self) -> Result<u64, Self::Error> {

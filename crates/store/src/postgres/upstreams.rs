@@ -15,7 +15,7 @@ use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };
 use serde_json::Value;
@@ -137,8 +137,8 @@ struct PinColumns {
 impl PinColumns {
     fn of<'a>(pins: impl Iterator<Item = &'a PinRecord>) -> Self {
         let last: BTreeMap<&str, &PinRecord> = pins.map(|pin| (pin.upstream_tool.as_str(), pin)).collect();
-        let value = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
-        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
+        let value = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.value.to_string());
+        let digest = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.digest.to_string());
         let mut columns = Self::default();
         for pin in last.into_values() {
             columns.upstream_tools.push(kept(&pin.upstream_tool).into_owned());
@@ -203,14 +203,19 @@ fn pin(row: &Row) -> Result<PinRecord, Fault> {
 }
 
 /// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
-fn definition(row: &Row, name: &'static str, digest_name: &'static str, of: &str) -> Result<Option<Definition>, Fault> {
+fn definition(
+    row: &Row,
+    name: &'static str,
+    digest_name: &'static str,
+    of: &str,
+) -> Result<Option<ToolDefinition>, Fault> {
     if column::<Option<&str>>(row, name)?.is_none() {
         return Ok(None);
     }
     let value: Value = json(row, name, of)?;
     let digest: Digest = word(row, digest_name, of)?;
-    if Definition::digest_of(&value) != digest {
+    if ToolDefinition::digest_of(&value) != digest {
         return Err(unreadable(digest_name, of).into());
     }
-    Ok(Some(Definition { value, digest }))
+    Ok(Some(ToolDefinition { value, digest }))
 }

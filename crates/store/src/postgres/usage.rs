@@ -3,15 +3,17 @@
 //! Rows are added in the order of their keys, so that instances which add at once wait for each other and do not stand in
 //! each other's way.
 //!
-//! Not here: the questions (`reading`), the health of tools (`tool_health`).
+//! Not here: the questions (`reads`), the health of tools (`tool_health`).
 
 mod batch;
-mod reading;
+mod reads;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{Day, Days, Pair, ToolUsage, UsageBatch, UsagePage, UsageQuery, UsageStore, Wish};
+use kernel::ports::usage_store::{
+    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
+};
 
 use super::PostgresStore;
 use super::statement::int;
@@ -24,19 +26,19 @@ impl UsageStore for PostgresStore {
     }
 
     async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, StoreError> {
-        Ok(reading::page(self, query).await?)
+        Ok(reads::page(self, query).await?)
     }
 
     async fn tool_usage(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolUsage>, StoreError> {
-        Ok(reading::tools(self, tenant, days, most).await?)
+        Ok(reads::tools(self, tenant, days, most).await?)
     }
 
-    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Pair>, StoreError> {
-        Ok(reading::pairs(self, tenant, days, most).await?)
+    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolPair>, StoreError> {
+        Ok(reads::pairs(self, tenant, days, most).await?)
     }
 
-    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Wish>, StoreError> {
-        Ok(reading::wishes(self, tenant, days, most).await?)
+    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<UnmetNeed>, StoreError> {
+        Ok(reads::wishes(self, tenant, days, most).await?)
     }
 
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError> {

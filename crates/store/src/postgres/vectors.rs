@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
 use kernel::ports::vector_store::{
-    Among, Embedding, Nearest, Neighbour, Space, SpaceState, VectorError, VectorRecord, VectorStore, batch,
-    check_nearest, check_tools, ranked,
+    Embedding, NearestQuery, Neighbour, NeighbourScope, SpaceState, VectorError, VectorRecord, VectorSpace,
+    VectorStore, batch, check_nearest, check_tools, ranked,
 };
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -43,7 +43,7 @@ const ITERATIVE_SINCE: (u32, u32) = (0, 8);
 
 #[async_trait]
 impl VectorStore for PostgresStore {
-    async fn open_space(&self, space: &Space) -> Result<(), VectorError> {
+    async fn open_space(&self, space: &VectorSpace) -> Result<(), VectorError> {
         spaces::open(&self.pool, space).await
     }
 
@@ -51,11 +51,11 @@ impl VectorStore for PostgresStore {
         Ok(spaces::list(&self.pool).await.map_err(stored)?)
     }
 
-    async fn drop_space(&self, space: &Space) -> Result<bool, VectorError> {
+    async fn drop_space(&self, space: &VectorSpace) -> Result<bool, VectorError> {
         Ok(spaces::drop(&self.pool, space).await.map_err(stored)?)
     }
 
-    async fn put(&self, space: &Space, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
+    async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
         // Ordered by tool: two batches that meet take the rows in the same order.
         let records = batch(space, records)?;
         let tools: Vec<&str> = records.keys().map(|tool| tool.as_str()).collect();
@@ -106,7 +106,7 @@ impl VectorStore for PostgresStore {
 
     async fn missing(
         &self,
-        space: &Space,
+        space: &VectorSpace,
         tenant: &TenantId,
         wanted: &[(ToolId, Digest)],
     ) -> Result<Vec<ToolId>, VectorError> {
@@ -130,7 +130,7 @@ impl VectorStore for PostgresStore {
         Ok(places.into_iter().filter_map(tool).map(|(tool, _)| tool.clone()).collect())
     }
 
-    async fn nearest(&self, space: &Space, asked: Nearest<'_>) -> Result<Vec<Neighbour>, VectorError> {
+    async fn nearest(&self, space: &VectorSpace, asked: NearestQuery<'_>) -> Result<Vec<Neighbour>, VectorError> {
         check_nearest(space, &asked)?;
         let scope = Scope::Tenant(asked.tenant.as_str());
         let found = in_transaction!(self.pool, scope, |tx| candidates(tx, space, &asked).await).map_err(stored)?;
@@ -147,7 +147,11 @@ const VISIBLE: &str = "found.tenant_id IN ($2, $3) AND (found.tenant_id = $2 OR 
     SELECT FROM tool_definitions AS own WHERE own.tenant_id = $2 AND own.tool_id = found.tool_id))";
 
 /// The best by the server's own measure; `None` if the space is not there.
-async fn candidates(tx: &Transaction, space: &Space, asked: &Nearest<'_>) -> Result<Option<Vec<Row>>, Fault> {
+async fn candidates(
+    tx: &Transaction,
+    space: &VectorSpace,
+    asked: &NearestQuery<'_>,
+) -> Result<Option<Vec<Row>>, Fault> {
     let (model, width) = (space.model(), width(space));
     let (tenant, home) = (asked.tenant.as_str(), HOME_TENANT);
     let look = "
@@ -160,7 +164,7 @@ async fn candidates(tx: &Transaction, space: &Space, asked: &Nearest<'_>) -> Res
     let values = [text(&model), int(&width), text(&tenant), text(&home), int(&bound)];
     let Some(row) = tx.query_opt(look, &values).await? else { return Ok(None) };
     let key: i64 = column(&row, "space_key")?;
-    if asked.among == Among::Visible && column::<i64>(&row, "seen")? > EXACT_MAX {
+    if asked.among == NeighbourScope::Visible && column::<i64>(&row, "seen")? > EXACT_MAX {
         let release: Option<&str> = column(&row, "release")?;
         let rows = by_index(tx, (key, space.width()), asked, release.unwrap_or_default()).await?;
         if rows.len() >= asked.limit {
@@ -174,7 +178,7 @@ async fn candidates(tx: &Transaction, space: &Space, asked: &Nearest<'_>) -> Res
 async fn by_index(
     tx: &Transaction,
     (key, width): (i64, usize),
-    asked: &Nearest<'_>,
+    asked: &NearestQuery<'_>,
     release: &str,
 ) -> Result<Vec<Row>, Fault> {
     let most = asked.limit.saturating_add(CANDIDATES_MORE);
@@ -197,7 +201,7 @@ async fn by_index(
 }
 
 /// By measuring every vector that is visible.
-async fn by_measuring(tx: &Transaction, key: i64, asked: &Nearest<'_>) -> Result<Vec<Row>, Fault> {
+async fn by_measuring(tx: &Transaction, key: i64, asked: &NearestQuery<'_>) -> Result<Vec<Row>, Fault> {
     let most = asked.limit.saturating_add(CANDIDATES_MORE);
     // Without the width, so that no index fits.
     let statement = format!(
@@ -207,8 +211,8 @@ async fn by_measuring(tx: &Transaction, key: i64, asked: &Nearest<'_>) -> Result
     );
     let (numbers, tenant, home) = (asked.to.numbers(), asked.tenant.as_str(), HOME_TENANT);
     let tools: Option<Vec<&str>> = match asked.among {
-        Among::Visible => None,
-        Among::Tools(tools) => Some(tools.iter().map(ToolId::as_str).collect()),
+        NeighbourScope::Visible => None,
+        NeighbourScope::Tools(tools) => Some(tools.iter().map(ToolId::as_str).collect()),
     };
     tx.query(&statement, &[(&numbers as _, Type::FLOAT4_ARRAY), text(&tenant), text(&home), texts(&tools)]).await
 }
@@ -229,7 +233,7 @@ fn release_of(text: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-fn width(space: &Space) -> i64 {
+fn width(space: &VectorSpace) -> i64 {
     i64::try_from(space.width()).unwrap_or(i64::MAX)
 }
 

@@ -11,8 +11,9 @@ use contract::ids::TenantId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::webhook_store::{
-    Added, Attempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord, DeliveryState, EventKind,
-    FormerSecret, NewDelivery, Noted, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
+    AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
+    DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
+    WebhookStore,
 };
 use tokio_postgres::Row;
 
@@ -27,7 +28,7 @@ const COLUMNS: &str = "tenant_id, id, url, events, generation, secret_name, form
 
 #[async_trait]
 impl WebhookStore for PostgresStore {
-    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, StoreError> {
         Ok(in_transaction!(self.pool, Scope::Tenant(webhook.tenant.as_str()), |tx| add(tx, webhook, most).await)?)
     }
 
@@ -96,9 +97,9 @@ impl WebhookStore for PostgresStore {
         &self,
         tenant: &TenantId,
         id: DeliveryId,
-        attempt: &Attempt,
+        attempt: &DeliveryAttempt,
         state: DeliveryState,
-    ) -> Result<Noted, StoreError> {
+    ) -> Result<NoteOutcome, StoreError> {
         Ok(deliveries::note(self, (tenant, id), attempt, state).await?)
     }
 
@@ -115,7 +116,7 @@ impl WebhookStore for PostgresStore {
         Ok(deliveries::page(self, filter, before, most).await?)
     }
 
-    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
         Ok(deliveries::attempts(self, tenant, id).await?)
     }
 
@@ -144,7 +145,7 @@ fn columns(secret: &SigningSecret) -> (Option<i64>, Option<&str>) {
     }
 }
 
-async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<Added, Fault> {
+async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let tenant = webhook.tenant.as_str();
     // Instances that add at once count one after the other.
     tx.query("SELECT pg_advisory_xact_lock(hashtextextended('webhooks ' || $1, 0))", &[text(&tenant)]).await?;
@@ -173,7 +174,7 @@ async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<A
         text(&added_by),
         int(&most),
     ];
-    Ok(if tx.execute(&sql, &values).await? > 0 { Added::Kept } else { Added::TooMany })
+    Ok(if tx.execute(&sql, &values).await? > 0 { AddOutcome::Kept } else { AddOutcome::TooMany })
 }
 
 fn read(row: &Row) -> Result<WebhookRecord, Fault> {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::columns::{limit, millis, opt_json, opt_text, opt_time, time, with_clock};
 use super::faults::{Busy, Fault};
-use super::reading::{limit, millis, opt_json, opt_text, opt_time, time, with_clock};
 use super::statement::{bytes, column, int, text, unreadable, word};
 use super::transaction::Scope;
 
@@ -22,7 +22,7 @@ const BEGIN_TRIES: u32 = 4;
 
 #[async_trait]
 impl WorkflowRuns for PostgresStore {
-    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
+    async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
         let (tenant, id, input) = (run.tenant.as_str(), run.id.to_string(), run.input.to_string());
         let (workflow, key) = (run.workflow.as_bytes(), run.idempotency_key.as_bytes());
         let statement = format!(
@@ -46,7 +46,11 @@ impl WorkflowRuns for PostgresStore {
                 )
                 .await?;
             if let Some(row) = rows.first() {
-                return Ok(if column(row, "is_new")? { Begun::New } else { Begun::Known(word(row, "id", &id)?) });
+                return Ok(if column(row, "is_new")? {
+                    RunBeginOutcome::New
+                } else {
+                    RunBeginOutcome::Known(word(row, "id", &id)?)
+                });
             }
         }
         Err(Fault::from(Busy::Contended).into())

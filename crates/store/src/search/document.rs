@@ -21,11 +21,11 @@ const PARAMETER_DEPTH_MAX: usize = 6;
 
 /// The terms of one tool, by field. Each field is a text of terms with one space between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Document {
+pub(crate) struct ToolDocument {
     pub(crate) fields: [String; 5],
 }
 
-impl Document {
+impl ToolDocument {
     /// What can be found of this manifest.
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let mut properties = Properties::default();

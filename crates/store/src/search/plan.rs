@@ -14,9 +14,9 @@
 
 use contract::nearest::distance_within;
 
-use super::spelling::steps_allowed;
 use super::stop_words::{is_asking, is_stop_word};
-use super::words::{self, Word};
+use super::typo_distance::steps_allowed;
+use super::words::{self, TextWord};
 
 /// Longest answer, whatever the caller asks for.
 pub(crate) const HITS_MAX: usize = 1000;
@@ -40,7 +40,7 @@ const COMPLETED_CHARS_MIN: usize = 2;
 const REPLACEMENTS_MAX: usize = 3;
 
 /// What an adapter's index knows about terms.
-pub(crate) trait Vocabulary {
+pub(crate) trait TermIndex {
     /// Why it could not be asked.
     type Error;
     /// How many documents there are.
@@ -55,15 +55,15 @@ pub(crate) trait Vocabulary {
 
 /// What to look up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Plan {
+pub(crate) struct SearchPlan {
     /// One for each sentence, or one for all. Each is looked up as "any of these terms"; the results are fused.
     /// Empty if nothing can be found.
     pub(crate) rankings: Vec<Vec<String>>,
 }
 
-impl Plan {
+impl SearchPlan {
     /// The plan for a query.
-    pub(crate) fn of<V: Vocabulary>(query: &str, vocabulary: &V) -> Result<Self, V::Error> {
+    pub(crate) fn of<V: TermIndex>(query: &str, vocabulary: &V) -> Result<Self, V::Error> {
         let query: String = query.chars().take(QUERY_CHARS_MAX).collect();
         let mut whole = Asked::of(&query, vocabulary)?;
         let sentences = whole.sentences(&query);
@@ -89,7 +89,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of<V: Vocabulary>(text: &str, vocabulary: &V) -> Result<Self, V::Error> {
+    fn of<V: TermIndex>(text: &str, vocabulary: &V) -> Result<Self, V::Error> {
         let mut found = words::words(text);
         found.retain(|word| !is_stop_word(&word.text));
         // When every word only asks, they are all there is.
@@ -190,8 +190,8 @@ fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Known terms in place of a word that no document has.
-fn replacements<V: Vocabulary>(
-    word: &Word,
+fn replacements<V: TermIndex>(
+    word: &TextWord,
     term: &str,
     is_last: bool,
     vocabulary: &V,
@@ -232,7 +232,7 @@ mod tests {
 
     struct Fixed(u64, BTreeMap<&'static str, u64>);
 
-    impl Vocabulary for Fixed {
+    impl TermIndex for Fixed {
         type Error = Infallible;
         fn documents(&self) -> Result<u64, Infallible> {
             Ok(self.0)
@@ -255,7 +255,7 @@ mod tests {
         let terms =
             [("weather", 3), ("forecast", 2), ("email", 5), ("send", 40), ("help", 2), ("data", 900), ("file", 90)];
         let vocabulary = Fixed(1000, BTreeMap::from(terms));
-        let plan = Plan::of(query, &vocabulary).unwrap_or_default();
+        let plan = SearchPlan::of(query, &vocabulary).unwrap_or_default();
         assert_eq!(plan.rankings, expected, "{query}");
     }
 
@@ -292,16 +292,16 @@ mod tests {
     #[test]
     fn the_postings_touched_are_bounded() {
         let vocabulary = Fixed(1_000_000, BTreeMap::from([("red", 3000), ("green", 1500), ("blue", 1400)]));
-        let plan = Plan::of("red green blue", &vocabulary).unwrap_or_default();
+        let plan = SearchPlan::of("red green blue", &vocabulary).unwrap_or_default();
         assert_eq!(plan.rankings, [["blue", "green"]]);
         let vocabulary = Fixed(1_000_000, BTreeMap::from([("red", 300_000)]));
-        assert_eq!(Plan::of("red", &vocabulary).unwrap_or_default().rankings, [["red"]]);
+        assert_eq!(SearchPlan::of("red", &vocabulary).unwrap_or_default().rankings, [["red"]]);
     }
 
     #[test]
     fn a_huge_query_is_cut() {
         let vocabulary = Fixed(10, BTreeMap::from([("end", 1)]));
         let query = format!("{} end", "\"(*) ".repeat(20_000));
-        assert_eq!(Plan::of(&query, &vocabulary).unwrap_or_default(), Plan::default());
+        assert_eq!(SearchPlan::of(&query, &vocabulary).unwrap_or_default(), SearchPlan::default());
     }
 }

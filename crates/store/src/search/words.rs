@@ -26,7 +26,7 @@ const JOINED_PARTS_MAX: usize = 4;
 
 /// One word of a text, before stemming, and the place it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct TextWord {
     /// Lower case, folded, not stemmed.
     pub(crate) text: String,
     /// Put together from the parts of an identifier, which are in the list as well.
@@ -45,13 +45,13 @@ pub(crate) fn term_of(word: &str) -> String {
 }
 
 /// The words of a text, stop words included.
-pub(crate) fn words(text: &str) -> Vec<Word> {
+pub(crate) fn words(text: &str) -> Vec<TextWord> {
     let mut found = Vec::new();
     let mut run: Vec<char> = Vec::new();
     for character in text.nfkc() {
         if is_ideograph(character) {
             split_run(&mut run, &mut found);
-            found.push(Word { text: character.to_string(), joined: false });
+            found.push(TextWord { text: character.to_string(), joined: false });
         } else if character.is_alphanumeric() || is_diacritic(character) {
             run.push(character);
         } else {
@@ -65,7 +65,7 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
 // --------------------------------------------------------------------------------------------------- private parts
 
 /// Splits one run of letters and digits at its humps and empties it.
-fn split_run(run: &mut Vec<char>, found: &mut Vec<Word>) {
+fn split_run(run: &mut Vec<char>, found: &mut Vec<TextWord>) {
     let first = found.len();
     let mut part = String::new();
     let mut before: Option<char> = None;
@@ -81,7 +81,7 @@ fn split_run(run: &mut Vec<char>, found: &mut Vec<Word>) {
     let parts = found.get(first..).unwrap_or_default();
     if (2..=JOINED_PARTS_MAX).contains(&parts.len()) {
         let joined: String = parts.iter().flat_map(|word| word.text.chars()).take(TERM_CHARS_MAX).collect();
-        found.push(Word { text: joined, joined: true });
+        found.push(TextWord { text: joined, joined: true });
     }
     run.clear();
 }
@@ -94,7 +94,7 @@ fn is_hump(before: char, here: char, after: Option<char>) -> bool {
 }
 
 /// Lower-cases, drops diacritics, cuts, and appends what is left.
-fn push_folded(part: &mut String, found: &mut Vec<Word>) {
+fn push_folded(part: &mut String, found: &mut Vec<TextWord>) {
     let folded: String = part
         .nfd()
         .filter(|c| !is_diacritic(*c))
@@ -104,7 +104,7 @@ fn push_folded(part: &mut String, found: &mut Vec<Word>) {
         .collect();
     part.clear();
     if !folded.is_empty() {
-        found.push(Word { text: folded, joined: false });
+        found.push(TextWord { text: folded, joined: false });
     }
 }
 

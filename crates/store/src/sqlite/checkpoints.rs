@@ -5,15 +5,16 @@
 //!
 //! Not here: what is in a checkpoint; whether it is damaged is found by whoever opens it.
 
-mod reading;
-mod writing;
+mod reads;
+mod writes;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
+    CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
+    SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -33,10 +34,10 @@ impl CheckpointStore for SqliteStore {
         checkpoint: &SealedCheckpoint,
         fence: Option<u64>,
         keep: Option<Duration>,
-    ) -> Result<Saved, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         let (checkpoint, now) = (checkpoint.clone(), now_of(self));
         let until = keep.map(|keep| now.plus(keep));
-        self.writer()?.run(move |connection| writing::save(connection, &checkpoint, fence, until)).await
+        self.writer()?.run(move |connection| writes::save(connection, &checkpoint, fence, until)).await
     }
 
     async fn claim(
@@ -48,19 +49,19 @@ impl CheckpointStore for SqliteStore {
     ) -> Result<Option<u64>, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
         let claim = move |connection: &rusqlite::Connection| {
-            writing::claim(connection, (tenant.as_str(), invocation), fence, now, now.plus(span))
+            writes::claim(connection, (tenant.as_str(), invocation), fence, now, now.plus(span))
         };
         self.writer()?.run(claim).await
     }
 
     async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
-        self.readers.run(move |connection| reading::is_claimed(connection, &tenant, invocation, now)).await
+        self.readers.run(move |connection| reads::is_claimed(connection, &tenant, invocation, now)).await
     }
 
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
-        self.readers.run(move |connection| reading::chain(connection, &tenant, id, now)).await
+        self.readers.run(move |connection| reads::chain(connection, &tenant, id, now)).await
     }
 
     async fn list(
@@ -70,7 +71,7 @@ impl CheckpointStore for SqliteStore {
         page: ListPage,
     ) -> Result<Vec<ListedCheckpoint>, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
-        self.readers.run(move |connection| reading::list(connection, &tenant, invocation, page, now)).await
+        self.readers.run(move |connection| reads::list(connection, &tenant, invocation, page, now)).await
     }
 
     async fn promote(
@@ -80,10 +81,10 @@ impl CheckpointStore for SqliteStore {
         id: CheckpointId,
         keep: Duration,
         if_idle: bool,
-    ) -> Result<Promoted, StoreError> {
+    ) -> Result<PromoteOutcome, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
         let promote = move |connection: &rusqlite::Connection| {
-            writing::promote(connection, (tenant.as_str(), invocation), id, (now, now.plus(keep)), if_idle)
+            writes::promote(connection, (tenant.as_str(), invocation), id, (now, now.plus(keep)), if_idle)
         };
         self.writer()?.run(promote).await
     }
@@ -94,26 +95,25 @@ impl CheckpointStore for SqliteStore {
         invocation: InvocationId,
         owner: &CallOwner,
         fence: Option<u64>,
-        ending: Ending,
+        ending: CheckpointEnding,
     ) -> Result<(), StoreError> {
         let (tenant, owner, now) = (tenant.clone(), owner.clone(), now_of(self));
         let settle = move |connection: &rusqlite::Connection| {
-            writing::settle(connection, (tenant.as_str(), invocation), owner.as_str(), fence, ending, now)
+            writes::settle(connection, (tenant.as_str(), invocation), owner.as_str(), fence, ending, now)
         };
         self.writer()?.run(settle).await
     }
 
     async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
-        let delete = move |connection: &rusqlite::Connection| {
-            writing::delete(connection, (tenant.as_str(), invocation), id, now)
-        };
+        let delete =
+            move |connection: &rusqlite::Connection| writes::delete(connection, (tenant.as_str(), invocation), id, now);
         self.writer()?.run(delete).await
     }
 
     async fn prune(&self, batch: usize) -> Result<usize, StoreError> {
         let now = now_of(self);
-        self.writer()?.run(move |connection| writing::prune(connection, batch, now)).await
+        self.writer()?.run(move |connection| writes::prune(connection, batch, now)).await
     }
 }
 

@@ -44,7 +44,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sqlite::{Options, SqliteStore};
+    use crate::sqlite::{SqliteOptions, SqliteStore};
 
     const PLANTED: &[u8] = b"planted-before-the-upgrade";
 
@@ -66,14 +66,14 @@ mod tests {
     fn a_file_from_before_is_written_anew_once_and_what_is_deleted_later_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gantry.db");
-        drop(SqliteStore::open(&file, &Options::default()).unwrap());
+        drop(SqliteStore::open(&file, &SqliteOptions::default()).unwrap());
         let former = Connection::open(&file).unwrap();
         former.pragma_update_and_check(None, "secure_delete", false, |_| Ok(())).unwrap();
         plant(&former);
         former.execute("DELETE FROM store_numbers WHERE name = ?1", [OVERWRITTEN]).unwrap();
         drop(former);
         assert!(is_in(&file), "the file shows what was deleted, as it would after an upgrade");
-        drop(SqliteStore::open(&file, &Options::default()).unwrap());
+        drop(SqliteStore::open(&file, &SqliteOptions::default()).unwrap());
         assert!(!is_in(&file));
         // From here on nothing is left in the first place.
         let writer = Connection::open(&file).unwrap();

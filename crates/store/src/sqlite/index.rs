@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::faults::Fault;
 use super::registry;
-use crate::search::{Document, PIPELINE_VERSION, newest_searchable};
+use crate::search::{PIPELINE_VERSION, ToolDocument, newest_searchable};
 
 /// Makes the document of one tool what its versions say.
 pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Result<(), Fault> {
@@ -27,7 +27,7 @@ pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Resu
     connection
         .prepare_cached("UPDATE tool_definitions SET searchable_version = ?2 WHERE tool_key = ?1")?
         .execute(params![key, text])?;
-    replace(connection, key, manifest.as_ref().map(Document::of).as_ref())
+    replace(connection, key, manifest.as_ref().map(ToolDocument::of).as_ref())
 }
 
 /// Builds the index anew if it was made by another text pipeline, or never.
@@ -76,7 +76,7 @@ fn describe(connection: &Connection, key: i64, manifest: &Manifest) -> Result<()
 }
 
 /// Puts `new` in the place of what the index has for this tool.
-fn replace(connection: &Connection, key: i64, new: Option<&Document>) -> Result<(), Fault> {
+fn replace(connection: &Connection, key: i64, new: Option<&ToolDocument>) -> Result<(), Fault> {
     let old = indexed(connection, key)?;
     if old.as_ref() == new {
         return Ok(());
@@ -117,14 +117,14 @@ fn replace(connection: &Connection, key: i64, new: Option<&Document>) -> Result<
 }
 
 /// What the index has for this tool.
-fn indexed(connection: &Connection, key: i64) -> Result<Option<Document>, Fault> {
+fn indexed(connection: &Connection, key: i64) -> Result<Option<ToolDocument>, Fault> {
     let document = connection
         .prepare_cached(
             "SELECT name, labels, description, parameter_names, parameter_descriptions
              FROM tool_search WHERE rowid = ?1",
         )?
         .query_row([key], |row| {
-            Ok(Document { fields: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?] })
+            Ok(ToolDocument { fields: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?] })
         })
         .optional()?;
     Ok(document)

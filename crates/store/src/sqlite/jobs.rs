@@ -3,20 +3,21 @@
 //! Every change goes through the one writer and shares its commits, so a method is atomic and durable when it answers. What
 //! waits is counted per tenant in the transaction that changes it; nothing is ever counted by walking over jobs.
 //!
-//! Not here: the contract (`kernel::ports::job_store`), what is done to a queue (`writing`), whose turn it is (`taking`),
-//! rows to records (`reading`).
+//! Not here: the contract (`kernel::ports::job_store`), what is done to a queue (`writes`), whose turn it is (`take`),
+//! rows to records (`reads`).
 
-mod reading;
-mod taking;
-mod writing;
+mod reads;
+mod take;
+mod writes;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
-    JobPage, JobStore, NewJob, OwnerId, Renewed, TakeRules, Taken, TakenJob, Written,
+    AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
+    JobFilter, JobKey, JobPage, JobStore, NewJob, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob,
+    WriteOutcome,
 };
 use kernel::ports::registry_store::StoreError;
 use rusqlite::Connection;
@@ -28,58 +29,58 @@ use super::SqliteStore;
 impl JobStore for SqliteStore {
     async fn enlist(&self, owner: OwnerId, lease: Duration, alone: bool) -> Result<(), StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| taking::enlist(connection, now, owner, lease, alone)).await
+        self.writer()?.run(move |connection| take::enlist(connection, now, owner, lease, alone)).await
     }
 
-    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| taking::renew(connection, now, owner, lease)).await
+        self.writer()?.run(move |connection| take::renew(connection, now, owner, lease)).await
     }
 
     async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| taking::resign(connection, now, owner)).await
+        self.writer()?.run(move |connection| take::resign(connection, now, owner)).await
     }
 
-    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+    async fn enqueue(&self, job: NewJob) -> Result<EnqueueOutcome, StoreError> {
         let now = self.now();
         // Before the queue, so that the writer thread only writes.
         let payload = job.payload.to_string();
-        self.writer()?.run(move |connection| writing::enqueue(connection, now, &job, &payload)).await
+        self.writer()?.run(move |connection| writes::enqueue(connection, now, &job, &payload)).await
     }
 
-    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         let now = self.now();
         let payload = job.payload.to_string();
-        self.writer()?.run(move |connection| writing::adopt(connection, now, &job, &payload, owner)).await
+        self.writer()?.run(move |connection| writes::adopt(connection, now, &job, &payload, owner)).await
     }
 
-    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| taking::take(connection, now, owner, rules)).await
+        self.writer()?.run(move |connection| take::take(connection, now, owner, rules)).await
     }
 
     async fn take_over(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| taking::take_over(connection, now, owner, most)).await
+        self.writer()?.run(move |connection| take::take_over(connection, now, owner, most)).await
     }
 
     async fn report(
         &self,
         key: &JobKey,
-        fence: Fence,
+        fence: FencingToken,
         percent: Option<f64>,
         phase: Option<String>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let (now, key) = (self.now(), key.clone());
         let work =
-            move |connection: &Connection| writing::report(connection, now, &key, fence, percent, phase.as_deref());
+            move |connection: &Connection| writes::report(connection, now, &key, fence, percent, phase.as_deref());
         self.writer()?.run(work).await
     }
 
-    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+    async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         let (now, key) = (self.now(), key.clone());
-        self.writer()?.run(move |connection| writing::finish(connection, now, &key, fence, &end)).await
+        self.writer()?.run(move |connection| writes::finish(connection, now, &key, fence, &end)).await
     }
 
     async fn resolve(
@@ -87,53 +88,53 @@ impl JobStore for SqliteStore {
         key: &JobKey,
         was: &Value,
         found: Result<FoundResult, Value>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let (now, key, was) = (self.now(), key.clone(), was.clone());
-        self.writer()?.run(move |connection| writing::resolve(connection, now, &key, &was, &found)).await
+        self.writer()?.run(move |connection| writes::resolve(connection, now, &key, &was, &found)).await
     }
 
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         let (now, key, reason) = (self.now(), key.clone(), reason.to_owned());
-        self.writer()?.run(move |connection| writing::ask_cancel(connection, now, &key, &reason, &error)).await
+        self.writer()?.run(move |connection| writes::ask_cancel(connection, now, &key, &reason, &error)).await
     }
 
     async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
         let key = key.clone();
-        self.writer()?.run(move |connection| writing::release_key(connection, &key)).await
+        self.writer()?.run(move |connection| writes::release_key(connection, &key)).await
     }
 
     async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
         let (now, key) = (self.now(), key.clone());
-        self.writer()?.run(move |connection| writing::hasten(connection, now, &key)).await
+        self.writer()?.run(move |connection| writes::hasten(connection, now, &key)).await
     }
 
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         let key = key.clone();
-        self.readers.run(move |connection| reading::find(connection, &key)).await
+        self.readers.run(move |connection| reads::find(connection, &key)).await
     }
 
     async fn list(&self, filter: &JobFilter, before: Option<u64>, most: usize) -> Result<JobPage, StoreError> {
         let filter = filter.clone();
-        self.readers.run(move |connection| reading::list(connection, &filter, before, most)).await
+        self.readers.run(move |connection| reads::list(connection, &filter, before, most)).await
     }
 
     async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, StoreError> {
         let key = key.clone();
-        self.readers.run(move |connection| reading::events(connection, &key, after, most)).await
+        self.readers.run(move |connection| reads::events(connection, &key, after, most)).await
     }
 
     async fn counts(&self) -> Result<JobCounts, StoreError> {
-        self.readers.run(reading::counts).await
+        self.readers.run(reads::counts).await
     }
 
     async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
         let (key, payload) = (key.clone(), payload.to_string());
-        self.writer()?.run(move |connection| writing::rewrite_payload(connection, &key, &payload)).await
+        self.writer()?.run(move |connection| writes::rewrite_payload(connection, &key, &payload)).await
     }
 
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| writing::prune(connection, now, retention, dead_retention, most)).await
+        self.writer()?.run(move |connection| writes::prune(connection, now, retention, dead_retention, most)).await
     }
 }
 

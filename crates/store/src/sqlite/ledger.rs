@@ -14,8 +14,8 @@ use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::LedgerAct;
 use kernel::ports::ledger::{
-    Begun, Entry, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Resolved, Settled,
-    Settlement,
+    BeginOutcome, EntryFilter, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, LedgerEntry, OwnerId,
+    ResolveOutcome, SettleOutcome, Settlement,
 };
 use kernel::ports::registry_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::SqliteStore;
 use super::columns::{call_owner, opt_json, opt_time, time_of, unreadable, word};
 use super::faults::Fault;
-use crate::moving::ENDED_WITHOUT_LINE;
+use crate::transfer::ENDED_WITHOUT_LINE;
 
 const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, delegators, tool_id, tool_version, side_effect_policy, scope, key, \
                        parameters_digest, window_seconds, owner_id, fence, state, begun_at, settled_at, outcome";
@@ -44,7 +44,7 @@ impl Ledger for SqliteStore {
         self.writer()?.run(end).await
     }
 
-    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+    async fn begin(&self, intent: Intent) -> Result<BeginOutcome, StoreError> {
         let now = self.time.now();
         self.writer()?.run(move |connection| begin(connection, &intent, now)).await
     }
@@ -52,19 +52,19 @@ impl Ledger for SqliteStore {
     async fn settle(
         &self,
         invocation: InvocationId,
-        fence: Fence,
+        fence: FencingToken,
         settlement: Settlement,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<SettleOutcome, StoreError> {
         let now = self.time.now();
         self.writer()?.run(move |connection| settle(connection, invocation, fence, &settlement, now)).await
     }
 
-    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn lapsed(&self, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let now = self.time.now();
         self.readers.run(move |connection| lapsed(connection, most, now)).await
     }
 
-    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError> {
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<LedgerEntry>, StoreError> {
         let tenant = tenant.clone();
         let find = move |connection: &Connection| {
             Ok(by_id(connection, invocation)?.filter(|entry| entry.intent.tenant == tenant))
@@ -72,7 +72,7 @@ impl Ledger for SqliteStore {
         self.readers.run(find).await
     }
 
-    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         let filter = filter.clone();
         self.readers.run(move |connection| list(connection, &filter, most)).await
     }
@@ -82,7 +82,7 @@ impl Ledger for SqliteStore {
         tenant: &TenantId,
         invocation: InvocationId,
         settlement: Settlement,
-    ) -> Result<Resolved, StoreError> {
+    ) -> Result<ResolveOutcome, StoreError> {
         let (tenant, now) = (tenant.clone(), self.time.now());
         self.writer()?.run(move |connection| resolve(connection, &tenant, invocation, &settlement, now)).await
     }
@@ -133,9 +133,9 @@ fn renew(connection: &Connection, owner: OwnerId, until: UnixMillis) -> Result<(
     Ok(())
 }
 
-fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Begun, Fault> {
+fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<BeginOutcome, Fault> {
     if !is_alive(connection, intent.owner, now)? {
-        return Ok(Begun::OwnerLapsed);
+        return Ok(BeginOutcome::OwnerLapsed);
     }
     if let Some(key) = &intent.key
         && let Some(holder) = holder(connection, intent, key, now)?
@@ -143,29 +143,33 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
         let id = holder.intent.invocation;
         if holder.state != EntryState::FailedClean {
             let same = holder.intent.parameters == intent.parameters;
-            return Ok(if same { Begun::Held(Box::new(holder)) } else { Begun::OtherParameters { invocation: id } });
+            return Ok(if same {
+                BeginOutcome::Held(Box::new(holder))
+            } else {
+                BeginOutcome::OtherParameters { invocation: id }
+            });
         }
         if id != intent.invocation {
             release(connection, id)?;
         }
     }
     if let Some((job, same, ended)) = queued(connection, intent, now)? {
-        return Ok(Begun::Queued { job, same, ended });
+        return Ok(BeginOutcome::Queued { job, same, ended });
     }
     // Almost every call is a new one, so that is tried before anything is looked for.
     if insert(connection, intent, now)? {
-        return Ok(Begun::Fresh(Fence(1)));
+        return Ok(BeginOutcome::Fresh(FencingToken(1)));
     }
     match by_id(connection, intent.invocation)? {
         // The key is free and the id is not known, and yet there was a conflict: no place for this call.
-        None => Ok(Begun::IdTaken),
-        Some(former) if !former.intent.is_same_call(intent) => Ok(Begun::IdTaken),
+        None => Ok(BeginOutcome::IdTaken),
+        Some(former) if !former.intent.is_same_call(intent) => Ok(BeginOutcome::IdTaken),
         Some(former) if former.state == EntryState::FailedClean => {
-            let fence = Fence(former.fence.0.saturating_add(1));
+            let fence = FencingToken(former.fence.0.saturating_add(1));
             begin_again(connection, intent, fence, now)?;
-            Ok(Begun::Fresh(fence))
+            Ok(BeginOutcome::Fresh(fence))
         }
-        Some(former) => Ok(Begun::Held(Box::new(former))),
+        Some(former) => Ok(BeginOutcome::Held(Box::new(former))),
     }
 }
 
@@ -226,7 +230,7 @@ fn holder(
     intent: &Intent,
     key: &IdempotencyKey,
     now: UnixMillis,
-) -> Result<Option<Entry>, Fault> {
+) -> Result<Option<LedgerEntry>, Fault> {
     let mut find = connection.prepare_cached(&format!(
         "SELECT {COLUMNS}, keep_until FROM ledger
          WHERE tenant_id = ?1 AND tool_id = ?2 AND scope = ?3 AND key = ?4 AND holds_key = 1"
@@ -282,7 +286,7 @@ pub(super) fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) 
     Ok(inserted > 0)
 }
 
-fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: UnixMillis) -> Result<(), Fault> {
+fn begin_again(connection: &Connection, intent: &Intent, fence: FencingToken, now: UnixMillis) -> Result<(), Fault> {
     let (scope, key) = intent.key.as_ref().map(|key| (&key.scope, &key.key)).unzip();
     connection
         .prepare_cached(
@@ -309,10 +313,10 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: Unix
 fn settle(
     connection: &Connection,
     invocation: InvocationId,
-    fence: Fence,
+    fence: FencingToken,
     settlement: &Settlement,
     now: UnixMillis,
-) -> Result<Settled, Fault> {
+) -> Result<SettleOutcome, Fault> {
     let id = invocation.to_string();
     let window: Option<i64> = connection
         .prepare_cached(
@@ -322,15 +326,20 @@ fn settle(
         .optional()?;
     let Some(window) = window else { return said_before(connection, &id, fence, settlement) };
     write_end(connection, &id, settlement, window, now)?;
-    Ok(Settled::Kept)
+    Ok(SettleOutcome::Kept)
 }
 
 /// Is the end that is there the one that is said? Then it was said twice.
-fn said_before(connection: &Connection, id: &str, fence: Fence, settlement: &Settlement) -> Result<Settled, Fault> {
+fn said_before(
+    connection: &Connection,
+    id: &str,
+    fence: FencingToken,
+    settlement: &Settlement,
+) -> Result<SettleOutcome, Fault> {
     let same = connection
         .prepare_cached("SELECT 1 FROM ledger WHERE invocation_id = ?1 AND fence = ?2 AND state = ?3 AND outcome = ?4")?
         .exists(params![id, number(fence), settlement.state.as_str(), settlement.outcome.to_string()])?;
-    Ok(if same { Settled::Kept } else { Settled::Fenced })
+    Ok(if same { SettleOutcome::Kept } else { SettleOutcome::Fenced })
 }
 
 fn resolve(
@@ -339,15 +348,15 @@ fn resolve(
     invocation: InvocationId,
     settlement: &Settlement,
     now: UnixMillis,
-) -> Result<Resolved, Fault> {
+) -> Result<ResolveOutcome, Fault> {
     let Some(entry) = by_id(connection, invocation)?.filter(|entry| entry.intent.tenant == *tenant) else {
-        return Ok(Resolved::NotFound);
+        return Ok(ResolveOutcome::NotFound);
     };
     if entry.state != EntryState::Unknown {
-        return Ok(Resolved::NotUnknown(entry.state));
+        return Ok(ResolveOutcome::NotUnknown(entry.state));
     }
     write_end(connection, &invocation.to_string(), settlement, seconds(entry.intent.window), now)?;
-    Ok(Resolved::Done)
+    Ok(ResolveOutcome::Done)
 }
 
 pub(super) fn write_end(
@@ -383,13 +392,13 @@ fn is_alive(connection: &Connection, owner: OwnerId, now: UnixMillis) -> Result<
     Ok(until.is_some_and(|until| until > now.to_string()))
 }
 
-fn by_id(connection: &Connection, invocation: InvocationId) -> Result<Option<Entry>, Fault> {
+fn by_id(connection: &Connection, invocation: InvocationId) -> Result<Option<LedgerEntry>, Fault> {
     let mut find = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM ledger WHERE invocation_id = ?1"))?;
     let mut rows = find.query([invocation.to_string()])?;
     rows.next()?.map(entry).transpose()
 }
 
-fn lapsed(connection: &Connection, most: usize, now: UnixMillis) -> Result<Vec<Entry>, Fault> {
+fn lapsed(connection: &Connection, most: usize, now: UnixMillis) -> Result<Vec<LedgerEntry>, Fault> {
     let mut find = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM ledger
          WHERE state = 'in_flight'
@@ -399,7 +408,7 @@ fn lapsed(connection: &Connection, most: usize, now: UnixMillis) -> Result<Vec<E
     collect(find.query(params![now.to_string(), limit(most)])?)
 }
 
-fn list(connection: &Connection, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, Fault> {
+fn list(connection: &Connection, filter: &EntryFilter, most: usize) -> Result<Vec<LedgerEntry>, Fault> {
     // One shape of the question for each of the four, so that each finds its index.
     let tenant = if filter.tenant.is_some() { "tenant_id = ?1" } else { "?1 IS NULL" };
     let state = if filter.state.is_some() { "state = ?2" } else { "?2 IS NULL" };
@@ -416,7 +425,7 @@ fn list(connection: &Connection, filter: &EntryFilter, most: usize) -> Result<Ve
     ])?)
 }
 
-fn collect(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Entry>, Fault> {
+fn collect(mut rows: rusqlite::Rows<'_>) -> Result<Vec<LedgerEntry>, Fault> {
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
         entries.push(entry(row)?);
@@ -424,14 +433,14 @@ fn collect(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Entry>, Fault> {
     Ok(entries)
 }
 
-fn entry(row: &Row<'_>) -> Result<Entry, Fault> {
+fn entry(row: &Row<'_>) -> Result<LedgerEntry, Fault> {
     let of: String = row.get("invocation_id")?;
     let effects: String = row.get("side_effect_policy")?;
     let state: String = row.get("state")?;
     let version: String = row.get("tool_version")?;
     let owner: String = row.get("owner_id")?;
     let (scope, key): (Option<String>, Option<String>) = (row.get("scope")?, row.get("key")?);
-    Ok(Entry {
+    Ok(LedgerEntry {
         intent: Intent {
             invocation: of.parse().map_err(|_| unreadable("invocation_id", &of))?,
             trace: word(row, "trace_id", &of)?,
@@ -448,7 +457,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Fault> {
             queued_act: None,
         },
         state: EntryState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
-        fence: Fence(row.get::<_, u32>("fence")?.into()),
+        fence: FencingToken(row.get::<_, u32>("fence")?.into()),
         begun_at: time_of(row, "begun_at", &of)?,
         settled_at: opt_time(row, "settled_at", &of)?,
         outcome: opt_json(row, "outcome", &of)?,
@@ -463,6 +472,6 @@ pub(super) fn seconds(span: Duration) -> i64 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX).into()
 }
 
-fn number(fence: Fence) -> i64 {
+fn number(fence: FencingToken) -> i64 {
     i64::try_from(fence.0).unwrap_or(i64::MAX)
 }

@@ -2,14 +2,14 @@
 
 use contract::ids::TenantId;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{Quarantine, QuarantineChange};
+use kernel::ports::registry_store::{QuarantineChange, ToolQuarantine};
 use rusqlite::{Connection, params};
 
 use super::columns::word;
 use super::faults::Fault;
 
 /// Every tool in quarantine.
-pub(super) fn all(connection: &Connection) -> Result<Vec<Quarantine>, Fault> {
+pub(super) fn all(connection: &Connection) -> Result<Vec<ToolQuarantine>, Fault> {
     // A file that is only looked at may have the shape of an earlier release.
     let made = "SELECT count(*) FROM sqlite_schema WHERE name = 'tool_quarantines'";
     if connection.query_row(made, [], |row| row.get::<_, i64>(0))? == 0 {
@@ -27,7 +27,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Quarantine>, Fault> {
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let of: String = row.get("tool_id")?;
-        all.push(Quarantine {
+        all.push(ToolQuarantine {
             tenant: word(row, "tenant_id", &of)?,
             tool: word(row, "tool_id", &of)?,
             reason: row.get("reason")?,
@@ -40,7 +40,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Quarantine>, Fault> {
 }
 
 /// Puts a tool into quarantine, or gives it a new reason if the one that is there yields.
-pub(super) fn put(connection: &Connection, new: &Quarantine) -> Result<QuarantineChange, Fault> {
+pub(super) fn put(connection: &Connection, new: &ToolQuarantine) -> Result<QuarantineChange, Fault> {
     let changed = connection
         .prepare_cached(
             "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_by_tenant, set_at)

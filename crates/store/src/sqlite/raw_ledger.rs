@@ -13,8 +13,8 @@ use kernel::ports::ledger::Intent;
 use rusqlite::Connection;
 
 use super::ledger;
-use super::opening::Location;
-use crate::measure::Failure;
+use super::open::Location;
+use crate::measure::StoreMeasureError;
 use crate::measure::sample_call::{intent, settlement};
 
 /// A ledger without anything around it.
@@ -28,14 +28,14 @@ pub struct RawLedger {
 
 impl RawLedger {
     /// Makes the file as a store would.
-    pub fn open(file: &Path) -> Result<Self, Failure> {
+    pub fn open(file: &Path) -> Result<Self, StoreMeasureError> {
         let (connection, lock) = Location::new(file).open_writer()?;
         Ok(Self { connection, _lock: lock, next: 0 })
     }
 
     /// Calls a second of so many callers, for a while. Blocks.
     #[expect(clippy::disallowed_methods, reason = "it measures by the machine's clock")]
-    pub fn round(&mut self, callers: usize, span: Duration) -> Result<f64, Failure> {
+    pub fn round(&mut self, callers: usize, span: Duration) -> Result<f64, StoreMeasureError> {
         let (mut calls, mut taken) = (0_u32, Duration::ZERO);
         while taken < span {
             let group: Vec<Intent> = (self.next..).take(callers).map(intent).collect::<Result<_, _>>()?;
@@ -49,7 +49,7 @@ impl RawLedger {
     }
 
     /// Runs statements as they are.
-    pub(crate) fn batch(&self, statements: &str) -> Result<(), Failure> {
+    pub(crate) fn batch(&self, statements: &str) -> Result<(), StoreMeasureError> {
         Ok(self.connection.execute_batch(statements)?)
     }
 
@@ -58,9 +58,9 @@ impl RawLedger {
         self.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     }
 
-    fn write(&self, group: &[Intent]) -> Result<(), Failure> {
+    fn write(&self, group: &[Intent]) -> Result<(), StoreMeasureError> {
         let (now, settlement) = (UnixMillis(1_800_000_000_000), settlement());
-        let said = |fault| Failure::from(kernel::ports::registry_store::StoreError::from(fault));
+        let said = |fault| StoreMeasureError::from(kernel::ports::registry_store::StoreError::from(fault));
         let transaction = self.connection.unchecked_transaction()?;
         for intent in group {
             if !ledger::insert(&transaction, intent, now).map_err(said)? {

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::faults::{Busy, Fault};
-use super::opening::Location;
+use super::open::Location;
 
 /// Most reads at one time. More would only compete for the same disk and cores.
 const READERS_MAX: usize = 4;

@@ -7,8 +7,8 @@
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, Published, StoredVersion};
-use kernel::registry::{Lifecycle, Notice};
+use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, StoredVersion};
+use kernel::registry::{Lifecycle, LifecycleNotice};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::faults::{Fault, Unreadable};
@@ -37,7 +37,7 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault>
 }
 
 /// Publishes a version, unless there is one.
-pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &str) -> Result<Published, Fault> {
+pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &str) -> Result<PublishOutcome, Fault> {
     let (tenant, tool) = (new.tenant.as_str(), new.tool.as_str());
     // VER-1: build metadata takes no part in what a version is.
     let version = new.version.without_build().to_string();
@@ -48,8 +48,8 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
         .optional()?;
     if let Some(published) = there {
         return match published.parse() {
-            Ok(published) if published == new.digest => Ok(Published::Same),
-            Ok(published) => Ok(Published::Different { published }),
+            Ok(published) if published == new.digest => Ok(PublishOutcome::Same),
+            Ok(published) => Ok(PublishOutcome::Different { published }),
             Err(_) => Err(unreadable("digest", tool).into()),
         };
     }
@@ -102,7 +102,7 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
             ":migration_guide": notice.migration_guide,
         })?;
     index::refresh(connection, tenant, tool)?;
-    Ok(Published::New)
+    Ok(PublishOutcome::New)
 }
 
 /// Moves a version from one lifecycle record to another, if it still has the first.
@@ -263,7 +263,7 @@ fn lifecycle(row: &Row<'_>, tool: &str) -> Result<Lifecycle, Fault> {
         row.get::<_, Option<String>>(column)?.map(|text| time(&text, column, tool)).transpose().map_err(Fault::from)
     };
     let notice = match (moment("deprecated_at")?, moment("sunset_at")?, moment("removal_at")?) {
-        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(Notice {
+        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(LifecycleNotice {
             deprecated_at,
             sunset_at,
             removal_at,

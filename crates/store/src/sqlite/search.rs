@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::faults::Fault;
 use super::registry::{self, TENANT_SHIFT};
-use crate::search::{FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse};
+use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, fuse};
 
 /// Most terms that are looked at when a word is completed.
 const COMPLETIONS_MAX: usize = 64;
@@ -36,7 +36,7 @@ pub(super) fn search(
         return Ok(Vec::new());
     }
     let own = registry::tenant_key(connection, tenant)?.filter(|key| *key != HOME_KEY);
-    let plan = Plan::of(query, &Terms { connection, own })?;
+    let plan = SearchPlan::of(query, &Terms { connection, own })?;
     let rankings = plan.rankings.iter().map(|terms| rank(connection, own, terms)).collect::<Result<Vec<_>, Fault>>()?;
     let mut tool_id = connection.prepare_cached(
         "SELECT tool_id FROM tool_definitions AS found WHERE tool_key = ?1 AND NOT EXISTS (
@@ -99,7 +99,7 @@ impl Terms<'_> {
     }
 }
 
-impl Vocabulary for Terms<'_> {
+impl TermIndex for Terms<'_> {
     type Error = Fault;
 
     fn documents(&self) -> Result<u64, Fault> {

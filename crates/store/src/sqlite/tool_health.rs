@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use contract::version::Version;
 use kernel::health::VersionKey;
-use kernel::health::alerts::Rule;
+use kernel::health::alerts::AlertRule;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::health_store::{HealthRecord, HealthStore};
 use kernel::ports::registry_store::StoreError;
@@ -74,7 +74,7 @@ fn read(row: &Row<'_>) -> Result<HealthRecord, Fault> {
         .as_array()
         .into_iter()
         .flatten()
-        .filter_map(|pair| Some((Rule::of_word(pair.get(0)?.as_str()?)?, UnixMillis(pair.get(1)?.as_i64()?))));
+        .filter_map(|pair| Some((AlertRule::of_word(pair.get(0)?.as_str()?)?, UnixMillis(pair.get(1)?.as_i64()?))));
     Ok(HealthRecord {
         key: VersionKey {
             tenant: word(row, "tenant_id", &of)?,

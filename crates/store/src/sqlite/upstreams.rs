@@ -13,7 +13,7 @@ use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::upstream_store::{
-    Definition, PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState,
+    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -118,8 +118,8 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
              classification = excluded.classification, seen_at = excluded.seen_at",
     )?;
     for PinChange { pin, .. } in changes {
-        let text = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
-        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
+        let text = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.value.to_string());
+        let digest = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.digest.to_string());
         put.execute(params![
             tenant.as_str(),
             server,
@@ -206,12 +206,12 @@ fn definition(
     column: &'static str,
     digest_column: &'static str,
     of: &str,
-) -> Result<Option<Definition>, Fault> {
+) -> Result<Option<ToolDefinition>, Fault> {
     let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
     let value = json(&text, column, of)?;
     let digest: Digest = word(row, digest_column, of)?;
-    if Definition::digest_of(&value) != digest {
+    if ToolDefinition::digest_of(&value) != digest {
         return Err(unreadable(digest_column, of).into());
     }
-    Ok(Some(Definition { value, digest }))
+    Ok(Some(ToolDefinition { value, digest }))
 }

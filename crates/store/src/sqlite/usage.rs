@@ -1,14 +1,16 @@
 //! `UsageStore` on SQLite: sums that are only added to, in one transaction with the name of their batch. (COST-004)
 //!
-//! Not here: the questions (`reading`), the health of tools (`tool_health`).
+//! Not here: the questions (`reads`), the health of tools (`tool_health`).
 
-mod reading;
+mod reads;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{Day, Days, Pair, ToolUsage, UsageBatch, UsagePage, UsageQuery, UsageStore, Wish};
+use kernel::ports::usage_store::{
+    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
+};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
@@ -28,22 +30,22 @@ impl UsageStore for SqliteStore {
 
     async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, StoreError> {
         let query = query.clone();
-        self.readers.run(move |connection| reading::page(connection, &query)).await
+        self.readers.run(move |connection| reads::page(connection, &query)).await
     }
 
     async fn tool_usage(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolUsage>, StoreError> {
         let tenant = tenant.clone();
-        self.readers.run(move |connection| reading::tools(connection, &tenant, days, most)).await
+        self.readers.run(move |connection| reads::tools(connection, &tenant, days, most)).await
     }
 
-    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Pair>, StoreError> {
+    async fn pairs(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<ToolPair>, StoreError> {
         let tenant = tenant.clone();
-        self.readers.run(move |connection| reading::pairs(connection, &tenant, days, most)).await
+        self.readers.run(move |connection| reads::pairs(connection, &tenant, days, most)).await
     }
 
-    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<Wish>, StoreError> {
+    async fn wishes(&self, tenant: &TenantId, days: Days, most: usize) -> Result<Vec<UnmetNeed>, StoreError> {
         let tenant = tenant.clone();
-        self.readers.run(move |connection| reading::wishes(connection, &tenant, days, most)).await
+        self.readers.run(move |connection| reads::wishes(connection, &tenant, days, most)).await
     }
 
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError> {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
 use kernel::ports::vector_store::{
-    Among, Embedding, Nearest, Neighbour, SPACES_MAX, Space, SpaceState, VectorError, VectorRecord, VectorStore, batch,
-    check_nearest, check_tools, ranked,
+    Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
+    VectorStore, batch, check_nearest, check_tools, ranked,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -26,7 +26,7 @@ type Candidate = (TenantId, ToolId, Embedding);
 
 #[async_trait]
 impl VectorStore for SqliteStore {
-    async fn open_space(&self, space: &Space) -> Result<(), VectorError> {
+    async fn open_space(&self, space: &VectorSpace) -> Result<(), VectorError> {
         let of = space.clone();
         let is_open = self.writer()?.run(move |connection| open_space(connection, &of)).await?;
         if is_open { Ok(()) } else { Err(VectorError::TooManySpaces) }
@@ -36,7 +36,7 @@ impl VectorStore for SqliteStore {
         Ok(self.readers.run(spaces).await?)
     }
 
-    async fn drop_space(&self, space: &Space) -> Result<bool, VectorError> {
+    async fn drop_space(&self, space: &VectorSpace) -> Result<bool, VectorError> {
         let of = space.clone();
         let dropping = move |connection: &Connection| {
             let Some(key) = space_key(connection, &of)? else { return Ok(false) };
@@ -47,7 +47,7 @@ impl VectorStore for SqliteStore {
         Ok(self.writer()?.run(dropping).await?)
     }
 
-    async fn put(&self, space: &Space, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
+    async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
         // Before the queue, so that the writer thread only writes.
         let rows: Vec<(String, String, Vec<u8>)> = batch(space, records)?
             .into_iter()
@@ -74,7 +74,7 @@ impl VectorStore for SqliteStore {
 
     async fn missing(
         &self,
-        space: &Space,
+        space: &VectorSpace,
         tenant: &TenantId,
         wanted: &[(ToolId, Digest)],
     ) -> Result<Vec<ToolId>, VectorError> {
@@ -84,13 +84,13 @@ impl VectorStore for SqliteStore {
         found.ok_or_else(|| space.missing())
     }
 
-    async fn nearest(&self, space: &Space, asked: Nearest<'_>) -> Result<Vec<Neighbour>, VectorError> {
+    async fn nearest(&self, space: &VectorSpace, asked: NearestQuery<'_>) -> Result<Vec<Neighbour>, VectorError> {
         check_nearest(space, &asked)?;
         let (of, tenant, query) = (space.clone(), asked.tenant.clone(), bytes(asked.to));
         // A list is one JSON value: its length is not part of the statement.
         let tools = match asked.among {
-            Among::Visible => None,
-            Among::Tools(tools) => {
+            NeighbourScope::Visible => None,
+            NeighbourScope::Tools(tools) => {
                 let names = tools.iter().map(|tool| tool.as_str().into()).collect();
                 Some(serde_json::Value::Array(names).to_string())
             }
@@ -108,7 +108,7 @@ impl VectorStore for SqliteStore {
 // ---------------------------------------------------------------------------------------------------------- writing
 
 /// False if there are too many.
-fn open_space(connection: &Connection, space: &Space) -> Result<bool, Fault> {
+fn open_space(connection: &Connection, space: &VectorSpace) -> Result<bool, Fault> {
     if space_key(connection, space)?.is_some() {
         return Ok(true);
     }
@@ -125,7 +125,7 @@ fn open_space(connection: &Connection, space: &Space) -> Result<bool, Fault> {
 /// False if the space is not there.
 fn put(
     connection: &Connection,
-    space: &Space,
+    space: &VectorSpace,
     tenant: &TenantId,
     rows: &[(String, String, Vec<u8>)],
 ) -> Result<bool, Fault> {
@@ -143,7 +143,7 @@ fn put(
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-fn space_key(connection: &Connection, space: &Space) -> Result<Option<i64>, Fault> {
+fn space_key(connection: &Connection, space: &VectorSpace) -> Result<Option<i64>, Fault> {
     let key = connection
         .prepare_cached("SELECT space_key FROM vector_spaces WHERE model = ?1 AND width = ?2")?
         .query_row(params![space.model(), width(space)], |row| row.get(0))
@@ -160,7 +160,8 @@ fn spaces(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
     let mut spaces = Vec::new();
     while let Some(row) = rows.next()? {
         let (model, width, kept): (String, i64, i64) = (row.get("model")?, row.get("width")?, row.get("kept")?);
-        let space = Space::new(&model, usize::try_from(width).unwrap_or(0)).map_err(|_| unreadable("width", &model))?;
+        let space =
+            VectorSpace::new(&model, usize::try_from(width).unwrap_or(0)).map_err(|_| unreadable("width", &model))?;
         spaces.push(SpaceState { space, vectors: u64::try_from(kept).unwrap_or(0) });
     }
     Ok(spaces)
@@ -169,7 +170,7 @@ fn spaces(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
 /// `None` if the space is not there.
 fn missing(
     connection: &Connection,
-    space: &Space,
+    space: &VectorSpace,
     tenant: &TenantId,
     mut wanted: Vec<(ToolId, Digest)>,
 ) -> Result<Option<Vec<ToolId>>, Fault> {
@@ -227,7 +228,7 @@ fn candidate(row: &Row<'_>, width: usize) -> Result<Candidate, Fault> {
     Ok((word(row, "tenant_id", &of)?, word(row, "tool_id", &of)?, embedding))
 }
 
-fn width(space: &Space) -> i64 {
+fn width(space: &VectorSpace) -> i64 {
     i64::try_from(space.width()).unwrap_or(i64::MAX)
 }
 

@@ -11,8 +11,9 @@ use contract::ids::TenantId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
 use kernel::ports::webhook_store::{
-    Added, Attempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord, DeliveryState, EventKind,
-    FormerSecret, NewDelivery, Noted, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
+    AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
+    DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
+    WebhookStore,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -21,7 +22,7 @@ use super::faults::{Fault, Unreadable};
 
 #[async_trait]
 impl WebhookStore for SqliteStore {
-    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, StoreError> {
         let webhook = webhook.clone();
         self.writer()?.run(move |connection| add(connection, &webhook, most)).await
     }
@@ -72,9 +73,9 @@ impl WebhookStore for SqliteStore {
         &self,
         tenant: &TenantId,
         id: DeliveryId,
-        attempt: &Attempt,
+        attempt: &DeliveryAttempt,
         state: DeliveryState,
-    ) -> Result<Noted, StoreError> {
+    ) -> Result<NoteOutcome, StoreError> {
         let (tenant, attempt, now) = (tenant.clone(), attempt.clone(), self.now());
         self.writer()?.run(move |connection| deliveries::note(connection, (&tenant, id), &attempt, state, now)).await
     }
@@ -94,7 +95,7 @@ impl WebhookStore for SqliteStore {
         self.readers.run(move |connection| deliveries::page(connection, &filter, before, most)).await
     }
 
-    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<DeliveryAttempt>, StoreError> {
         let tenant = tenant.clone();
         self.readers.run(move |connection| deliveries::attempts(connection, &tenant, id)).await
     }
@@ -134,12 +135,12 @@ fn columns(secret: &SigningSecret) -> (Option<u32>, Option<&str>) {
     }
 }
 
-fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<Added, Fault> {
+fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let there: i64 = connection
         .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = ?1")?
         .query_row([webhook.tenant.as_str()], |row| row.get(0))?;
     if usize::try_from(there).unwrap_or(usize::MAX) >= most {
-        return Ok(Added::TooMany);
+        return Ok(AddOutcome::TooMany);
     }
     let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
     let (generation, name) = columns(&webhook.secret);
@@ -164,7 +165,7 @@ fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<
             webhook.added_at.0,
             webhook.added_by.as_str(),
         ])?;
-    Ok(Added::Kept)
+    Ok(AddOutcome::Kept)
 }
 
 fn rotate(

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::webhooks::{before, unreadable, word};
 
 #[async_trait]
 impl WorkflowRuns for SqliteStore {
-    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
+    async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
         let (run, now) = (run.clone(), self.now());
         self.writer()?.run(move |connection| begin(connection, &run, now)).await
     }
@@ -57,14 +57,14 @@ impl WorkflowRuns for SqliteStore {
     }
 }
 
-fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<Begun, Fault> {
+fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<RunBeginOutcome, Fault> {
     let key = params![run.tenant.as_str(), run.workflow, run.idempotency_key];
     let known: Option<String> = connection
         .prepare_cached("SELECT id FROM workflow_runs WHERE tenant_id = ?1 AND workflow = ?2 AND idempotency_key = ?3")?
         .query_row(key, |row| row.get(0))
         .optional()?;
     if let Some(id) = known {
-        return Ok(Begun::Known(id.parse().map_err(|_| unreadable("id", &id))?));
+        return Ok(RunBeginOutcome::Known(id.parse().map_err(|_| unreadable("id", &id))?));
     }
     connection
         .prepare_cached(
@@ -79,7 +79,7 @@ fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<Begun
             run.input.to_string(),
             now.0,
         ])?;
-    Ok(Begun::New)
+    Ok(RunBeginOutcome::New)
 }
 
 fn end_one(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::access_store::{AccessStore, PolicyRecord};
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::RegistryStore;
 use tokio::sync::broadcast::Receiver;
@@ -15,7 +15,7 @@ use super::{SERVER, open_at};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn until(listener: &mut Receiver<Change>, wanted: impl Fn(&Change) -> bool) {
+async fn until(listener: &mut Receiver<BusChange>, wanted: impl Fn(&BusChange) -> bool) {
     let heard = tokio::time::timeout(PATIENCE, async {
         loop {
             if listener.recv().await.is_ok_and(|change| wanted(&change)) {
@@ -29,7 +29,7 @@ async fn until(listener: &mut Receiver<Change>, wanted: impl Fn(&Change) -> bool
 async fn join(store: &Arc<PostgresStore>) -> Arc<dyn ChangeBus> {
     let bus = Arc::new(store.bus().await.unwrap());
     // Connected: the first thing a line says.
-    until(&mut bus.subscribe(), |change| *change == Change::Lost).await;
+    until(&mut bus.subscribe(), |change| *change == BusChange::Lost).await;
     bus
 }
 
@@ -58,9 +58,12 @@ async fn every_kind_of_change_reaches_another_instance_and_the_own_one() {
     let (one, other) = (open_at(&url).await, open_at(&url).await);
     let (one, other) = (join(&one).await, join(&other).await);
     let (mut here, mut there) = (one.subscribe(), other.subscribe());
-    for change in
-        [Change::Access { epoch: u64::MAX }, Change::Registry { generation: 7 }, Change::Decisions, Change::Lost]
-    {
+    for change in [
+        BusChange::Access { epoch: u64::MAX },
+        BusChange::Registry { generation: 7 },
+        BusChange::Decisions,
+        BusChange::Lost,
+    ] {
         one.publish(change.clone()).await;
         until(&mut there, |heard| *heard == change).await;
         until(&mut here, |heard| *heard == change).await;
@@ -74,10 +77,10 @@ async fn the_store_tells_of_its_changes_when_they_commit() {
     let bus = join(&other).await;
     let mut listener = bus.subscribe();
     let epoch = change_policies(&one, 1).await;
-    until(&mut listener, |heard| *heard == Change::Access { epoch }).await;
+    until(&mut listener, |heard| *heard == BusChange::Access { epoch }).await;
     let sample = new_version(sample_manifest("demo.sample", "1.0.0", "A sample tool", "Does what samples do."));
     one.publish(sample).await.unwrap();
-    until(&mut listener, |heard| matches!(heard, Change::Registry { generation } if *generation > 0)).await;
+    until(&mut listener, |heard| matches!(heard, BusChange::Registry { generation } if *generation > 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,9 +91,9 @@ async fn a_line_that_was_cut_is_made_again_and_listeners_are_told() {
     let mut listener = bus.subscribe();
     for round in 1..=3 {
         cut_lines(&url);
-        until(&mut listener, |heard| *heard == Change::Lost).await;
-        speaker.publish(Change::Registry { generation: round }).await;
-        until(&mut listener, |heard| matches!(heard, Change::Registry { .. } | Change::Lost)).await;
+        until(&mut listener, |heard| *heard == BusChange::Lost).await;
+        speaker.publish(BusChange::Registry { generation: round }).await;
+        until(&mut listener, |heard| matches!(heard, BusChange::Registry { .. } | BusChange::Lost)).await;
     }
 }
 
@@ -115,9 +118,9 @@ async fn numbers_are_looked_at_where_no_word_can_come() {
         assert!(start.elapsed() < PATIENCE, "{error}");
     }
     let epoch = change_policies(&one, 1).await;
-    until(&mut listener, |heard| *heard == Change::Access { epoch }).await;
+    until(&mut listener, |heard| *heard == BusChange::Access { epoch }).await;
     // What has no number of its own in the store is told as lost.
     let speaker = one.bus().await.unwrap();
-    speaker.publish(Change::Decisions).await;
-    until(&mut listener, |heard| *heard == Change::Lost).await;
+    speaker.publish(BusChange::Decisions).await;
+    until(&mut listener, |heard| *heard == BusChange::Lost).await;
 }

@@ -8,14 +8,16 @@ use contract::canonical;
 use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_store::conformance::Adapter as _;
+use gantry_store::conformance::StoreAdapter as _;
 use gantry_store::postgres::PostgresStore;
 use gantry_store::sqlite::{self, SqliteStore};
 use kernel::ports::clock::Clock;
 use kernel::ports::job_store::{
-    End, Enqueued, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, Written,
+    AttemptEnd, EnqueueOutcome, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, WriteOutcome,
 };
-use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settled, Settlement};
+use kernel::ports::ledger::{
+    BeginOutcome, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement,
+};
 use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
 use serde_json::json;
 use uuid::Uuid;
@@ -91,8 +93,8 @@ async fn a_hundred_duplicates_through_two_instances_are_one_claim() {
         let (mut fresh, mut held) = (0, BTreeSet::new());
         for asked in asking.collect::<Vec<_>>() {
             match asked.await.unwrap() {
-                Begun::Fresh(_) => fresh += 1,
-                Begun::Held(entry) => {
+                BeginOutcome::Fresh(_) => fresh += 1,
+                BeginOutcome::Held(entry) => {
                     held.insert(entry.intent.invocation);
                 }
                 other => panic!("{other:?}"),
@@ -109,7 +111,7 @@ async fn a_key_that_becomes_free_is_taken_by_one_of_many() {
     Ledger::renew(&**store, owner(1), LEASE).await.unwrap();
     for round in 0..10_u128 {
         let (key, base) = (format!("k{round}"), round * 1_000);
-        let Begun::Fresh(fence) = store.begin(intent(base + 1, &key, owner(1))).await.unwrap() else { panic!() };
+        let BeginOutcome::Fresh(fence) = store.begin(intent(base + 1, &key, owner(1))).await.unwrap() else { panic!() };
         let clean = Settlement { state: EntryState::FailedClean, outcome: json!({}) };
         Ledger::settle(&**store, id(base + 1), fence, clean).await.unwrap();
         // The first asks again under its own id, the others under new ones.
@@ -121,8 +123,8 @@ async fn a_key_that_becomes_free_is_taken_by_one_of_many() {
         let mut fresh = 0;
         for asked in asking.collect::<Vec<_>>() {
             match asked.await.unwrap() {
-                Begun::Fresh(_) => fresh += 1,
-                Begun::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
+                BeginOutcome::Fresh(_) => fresh += 1,
+                BeginOutcome::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
                 other => panic!("{other:?}"),
             }
         }
@@ -150,7 +152,9 @@ async fn calls_that_come_at_once_share_transactions_and_keep_their_tenants_apart
         for (tenant, base) in [("acme", 0), ("it's", 1_000), ("third", 2_000)] {
             let (ledger, intent) = (Arc::clone(&ledger), of(tenant, base + key, key));
             asking.push(tokio::spawn(async move {
-                let Begun::Fresh(fence) = ledger.begin(intent.clone()).await.unwrap() else { panic!("{intent:?}") };
+                let BeginOutcome::Fresh(fence) = ledger.begin(intent.clone()).await.unwrap() else {
+                    panic!("{intent:?}")
+                };
                 (intent, fence)
             }));
         }
@@ -161,16 +165,16 @@ async fn calls_that_come_at_once_share_transactions_and_keep_their_tenants_apart
     }
     let transactions = writers(&adapter.url);
     assert!(transactions < 150, "{transactions} for 300 claims");
-    assert_eq!(ledger.begin(of("third", 5, 101)).await.unwrap(), Begun::IdTaken);
+    assert_eq!(ledger.begin(of("third", 5, 101)).await.unwrap(), BeginOutcome::IdTaken);
     let settling = begun.into_iter().map(|(intent, fence)| {
         let ledger = Arc::clone(&ledger);
         let done = Settlement { state: EntryState::Done, outcome: json!(intent.invocation.to_string()) };
         tokio::spawn(async move {
-            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), Settled::Kept);
+            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), SettleOutcome::Kept);
             // Said again, it is known; said otherwise, or under another fence, it changes nothing.
-            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), Settled::Kept);
+            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), SettleOutcome::Kept);
             let other = Settlement { outcome: json!("other"), ..done.clone() };
-            assert_eq!(ledger.settle(intent.invocation, fence, other).await.unwrap(), Settled::Fenced);
+            assert_eq!(ledger.settle(intent.invocation, fence, other).await.unwrap(), SettleOutcome::Fenced);
             let entry = ledger.find(&intent.tenant, intent.invocation).await.unwrap().unwrap();
             assert_eq!((entry.state, entry.outcome), (EntryState::Done, Some(done.outcome)));
         })
@@ -195,7 +199,7 @@ async fn a_row_that_the_database_refuses_harms_nobody_else() {
         let intent = Intent { caller: subject.parse().unwrap(), ..intent(number, &format!("k{number}"), owner(1)) };
         tokio::spawn(async move {
             let begun = ledger.begin(intent).await;
-            let Ok(Begun::Fresh(fence)) = begun else { return (number, false, false) };
+            let Ok(BeginOutcome::Fresh(fence)) = begun else { return (number, false, false) };
             let outcome = if number % 15 == 0 { "spoilt" } else { "fine" };
             let done = Settlement { state: EntryState::Done, outcome: json!(outcome) };
             (number, true, ledger.settle(id(number), fence, done).await.is_ok())
@@ -231,7 +235,7 @@ async fn a_claim_whose_caller_went_away_frees_its_key() {
     // It is withdrawn with the lease after it was written.
     loop {
         ledger.renew(owner(1), LEASE).await.unwrap();
-        if let Begun::Fresh(_) = ledger.begin(intent(2, "k", owner(1))).await.unwrap() {
+        if let BeginOutcome::Fresh(_) = ledger.begin(intent(2, "k", owner(1))).await.unwrap() {
             break;
         }
         assert!(start.elapsed() < PATIENCE, "the key is held by a call that nobody makes");
@@ -248,7 +252,7 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
     let [first, _] = &stores;
     for number in 0..60 {
         let of = ["a", "b", "c"].into_iter().cycle().nth(number).unwrap();
-        assert_eq!(first.enqueue(job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(), Enqueued::New);
+        assert_eq!(first.enqueue(job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(), EnqueueOutcome::New);
     }
     let rules = TakeRules { most: 2, running_per_tenant: 4, running_per_flow: 1_000 };
     let mut seen = BTreeSet::new();
@@ -271,8 +275,8 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
             break;
         }
         for job in taken {
-            let done = first.finish(&job.record.key, job.fence, End::Done(json!(1))).await.unwrap();
-            assert_eq!(done, Written::Kept(JobState::Done));
+            let done = first.finish(&job.record.key, job.fence, AttemptEnd::Done(json!(1))).await.unwrap();
+            assert_eq!(done, WriteOutcome::Kept(JobState::Done));
         }
     }
     assert_eq!(seen.len(), 60);
@@ -291,7 +295,7 @@ async fn a_tenants_bound_holds_however_many_enqueue_at_once() {
     });
     let mut new = 1;
     for entered in entering.collect::<Vec<_>>() {
-        new += u64::from(entered.await.unwrap() == Enqueued::New);
+        new += u64::from(entered.await.unwrap() == EnqueueOutcome::New);
     }
     assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
 }
@@ -309,7 +313,7 @@ async fn a_flows_bound_holds_however_many_enqueue_at_once() {
     });
     let mut new = 1;
     for entered in entering.collect::<Vec<_>>() {
-        new += u64::from(entered.await.unwrap() == Enqueued::New);
+        new += u64::from(entered.await.unwrap() == EnqueueOutcome::New);
     }
     assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
 }
@@ -343,8 +347,8 @@ async fn jobs_of_a_lapsed_instance_are_taken_over_by_one_of_many() {
     let keys: BTreeSet<JobKey> = over.iter().map(|job| job.record.key.clone()).collect();
     assert_eq!((over.len(), keys.len()), (30, 30));
     for job in before {
-        let late = first.store.finish(&job.record.key, job.fence, End::Done(json!("late"))).await.unwrap();
-        assert_eq!(late, Written::Fenced);
+        let late = first.store.finish(&job.record.key, job.fence, AttemptEnd::Done(json!("late"))).await.unwrap();
+        assert_eq!(late, WriteOutcome::Fenced);
     }
 }
 
@@ -364,7 +368,7 @@ async fn many_begin_one_run() {
     });
     let mut new = 0;
     for begun in beginning.collect::<Vec<_>>() {
-        new += usize::from(begun.await.unwrap() == workflow_runs::Begun::New);
+        new += usize::from(begun.await.unwrap() == workflow_runs::RunBeginOutcome::New);
     }
     assert_eq!(new, 1);
 }
@@ -374,7 +378,7 @@ async fn many_begin_one_run() {
 async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
     let adapter = open().await;
     let directory = tempfile::tempdir().unwrap();
-    let mut embedded = sqlite::Options::default();
+    let mut embedded = sqlite::SqliteOptions::default();
     embedded.clock = Some(Arc::clone(&adapter.clock) as Arc<dyn Clock>);
     let embedded = SqliteStore::open(&directory.path().join("gantry.db"), &embedded).unwrap();
     let stores: [Arc<dyn JobStore>; 2] = [adapter.jobs(), Arc::new(embedded)];
@@ -387,7 +391,7 @@ async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    let mut running: Vec<(JobKey, Fence)> = Vec::new();
+    let mut running: Vec<(JobKey, FencingToken)> = Vec::new();
     for step in 0..60_u128 {
         for number in 0..u128::from(next(6)) {
             let of = format!("tenant-{}", next(5));
@@ -413,7 +417,7 @@ async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
             }
             let at = usize::try_from(next(u64::try_from(running.len()).unwrap())).unwrap();
             let (key, fence) = running.swap_remove(at);
-            let end = if next(4) == 0 { End::HandBack } else { End::Done(json!(1)) };
+            let end = if next(4) == 0 { AttemptEnd::HandBack } else { AttemptEnd::Done(json!(1)) };
             for store in &stores {
                 store.finish(&key, fence, end.clone()).await.unwrap();
             }
@@ -435,7 +439,7 @@ async fn words_that_no_text_column_can_hold_are_kept() {
     let (key, word) = (taken.record.key, "a\u{0}b\"'\\\u{202e}");
     for percent in [None, Some(f64::NAN), Some(f64::INFINITY), Some(40.5)] {
         let kept = jobs.report(&key, taken.fence, percent, Some(word.into())).await.unwrap();
-        assert_eq!(kept, Written::Kept(JobState::Running));
+        assert_eq!(kept, WriteOutcome::Kept(JobState::Running));
     }
     jobs.ask_cancel(&key, word, json!({ "why": word })).await.unwrap();
     let record = jobs.find(&key).await.unwrap().unwrap().record;
@@ -444,7 +448,7 @@ async fn words_that_no_text_column_can_hold_are_kept() {
     let events = jobs.events(&key, 0, 100).await.unwrap();
     let newest = events.iter().rfind(|event| event.kind == "progress").unwrap();
     assert_eq!(newest.data, json!({ "progress_percent": 40.5, "current_phase": word }));
-    jobs.finish(&key, taken.fence, End::Done(json!({ "said": word }))).await.unwrap();
+    jobs.finish(&key, taken.fence, AttemptEnd::Done(json!({ "said": word }))).await.unwrap();
     assert_eq!(jobs.find(&key).await.unwrap().unwrap().result, Some(json!({ "said": word })));
 }
 

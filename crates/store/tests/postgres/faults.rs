@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_store::postgres::{OpenError, Options, PostgresStore};
-use kernel::ports::access_store::{AccessStore as _, Spending};
+use gantry_store::postgres::{PostgresOpenError, PostgresOptions, PostgresStore};
+use kernel::ports::access_store::{AccessStore as _, BudgetSpending};
 use kernel::ports::registry_store::{RegistryStore, StoreError};
 use tokio_postgres::NoTls;
 
@@ -20,8 +20,8 @@ async fn until_it_works(store: &PostgresStore) {
     }
 }
 
-async fn refusal(url: &str) -> OpenError {
-    let mut options = Options::default();
+async fn refusal(url: &str) -> PostgresOpenError {
+    let mut options = PostgresOptions::default();
     options.connection_wait = Duration::from_secs(30);
     PostgresStore::open(url, &options).await.map(drop).unwrap_err()
 }
@@ -30,7 +30,7 @@ async fn refusal(url: &str) -> OpenError {
 async fn a_server_that_is_not_there_is_refused_without_the_password() {
     let port = test_servers::free_port().unwrap();
     let error = refusal(&format!("postgres://gantry:hunter2@127.0.0.1:{port}/gantry")).await;
-    assert!(matches!(error, OpenError::Unreachable(_)), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::Unreachable(_)), "{error:?}");
     let mut texts = vec![error.to_string(), format!("{error:?}")];
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
@@ -44,11 +44,11 @@ async fn a_server_that_is_not_there_is_refused_without_the_password() {
 async fn an_address_that_is_none_is_refused() {
     for url in ["postgres://h:port/d", "postgres://h/d?sslmode=verify-ca", "postgres://h/d?nonsense=1"] {
         let error = refusal(url).await;
-        assert!(matches!(error, OpenError::Address(Some(_))), "{url}");
+        assert!(matches!(error, PostgresOpenError::Address(Some(_))), "{url}");
     }
     // What the library takes for an option is a part of the password: it is not named.
     let error = refusal("postgres://a:p@ss?secret=1@h/d").await;
-    assert!(matches!(error, OpenError::Address(None)), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::Address(None)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn a_missing_extension_is_refused_with_the_statement_to_run() {
     // Whoever may not make extensions, as most owners of tables in real installations.
     SERVER.sql("postgres", "CREATE ROLE tenant_of_a_flat LOGIN").unwrap();
     let error = refusal(&url.replacen("gantry@", "tenant_of_a_flat@", 1)).await;
-    assert!(matches!(error, OpenError::NoVector(_)), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::NoVector(_)), "{error:?}");
     assert!(error.to_string().contains("CREATE EXTENSION vector"), "{error}");
 }
 
@@ -68,25 +68,25 @@ async fn a_role_with_too_few_rights_is_told_which_and_how_to_give_them() {
     sql("CREATE ROLE \"a clerk\" LOGIN");
     let clerk = url.replacen("gantry@", "a%20clerk@", 1);
     let error = refusal(&clerk).await;
-    assert!(matches!(error, OpenError::MayNotMake { .. }), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::MayNotMake { .. }), "{error:?}");
     assert!(error.to_string().contains("`GRANT USAGE, CREATE ON SCHEMA public TO \"a clerk\"`"), "{error}");
     sql("REVOKE USAGE ON SCHEMA public FROM PUBLIC");
-    assert!(matches!(refusal(&clerk).await, OpenError::MayNotMake { .. }), "not even the schema");
+    assert!(matches!(refusal(&clerk).await, PostgresOpenError::MayNotMake { .. }), "not even the schema");
     sql("GRANT USAGE ON SCHEMA public TO PUBLIC");
     // The owner makes the tables, as `gantry migrate up` does; then the clerk needs rights on them.
     drop(open_at(&url).await);
     for given in ["", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO \"a clerk\""] {
         sql(given);
         let error = refusal(&clerk).await;
-        assert!(matches!(error, OpenError::Rights { .. }), "{error:?}");
+        assert!(matches!(error, PostgresOpenError::Rights { .. }), "{error:?}");
         let said = error.to_string();
         assert!(said.contains("more tables"), "{said}");
         let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \"a clerk\"";
         assert!(said.contains(&format!("`{grant}`")), "{said}");
     }
-    let examined = PostgresStore::examine(&clerk, &Options::default()).await;
-    assert!(matches!(examined, Err(OpenError::Rights { .. })), "{examined:?}");
-    PostgresStore::steps(&clerk, &Options::default()).await.unwrap();
+    let examined = PostgresStore::examine(&clerk, &PostgresOptions::default()).await;
+    assert!(matches!(examined, Err(PostgresOpenError::Rights { .. })), "{examined:?}");
+    PostgresStore::steps(&clerk, &PostgresOptions::default()).await.unwrap();
     sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \"a clerk\"");
     open_at(&clerk).await.ping().await.unwrap();
 }
@@ -97,10 +97,10 @@ async fn a_shape_of_another_build_is_refused() {
     drop(open_at(&url).await);
     let sql = |statement: &str| SERVER.sql(database(&url), statement).unwrap();
     sql("UPDATE gantry_steps SET digest = 'sha256:edited' WHERE step = 2");
-    assert!(matches!(refusal(&url).await, OpenError::OtherStep { step: 2 }));
+    assert!(matches!(refusal(&url).await, PostgresOpenError::OtherStep { step: 2 }));
     sql("DELETE FROM gantry_steps");
     let error = refusal(&url).await;
-    assert!(matches!(error, OpenError::Step { step: 1, .. }), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::Step { step: 1, .. }), "{error:?}");
     let url = SERVER.database().unwrap();
     drop(open_at(&url).await);
     let newer = |step: i32, oldest: i32| {
@@ -110,20 +110,20 @@ async fn a_shape_of_another_build_is_refused() {
     // A newer release that this one can work beside: an instance of this one may be started again.
     newer(4711, 0);
     open_at(&url).await.ping().await.unwrap();
-    let steps = PostgresStore::steps(&url, &Options::default()).await.unwrap();
+    let steps = PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap();
     assert_eq!((steps.missing(), steps.unknown()), (0, 4711 - steps.known));
     newer(4712, 4712);
-    let steps = PostgresStore::steps(&url, &Options::default()).await;
-    assert!(matches!(steps, Err(OpenError::Newer { found: 4712, .. })), "{steps:?}");
+    let steps = PostgresStore::steps(&url, &PostgresOptions::default()).await;
+    assert!(matches!(steps, Err(PostgresOpenError::Newer { found: 4712, .. })), "{steps:?}");
     let error = refusal(&url).await;
-    assert!(matches!(error, OpenError::Newer { found: 4712, .. }), "{error:?}");
+    assert!(matches!(error, PostgresOpenError::Newer { found: 4712, .. }), "{error:?}");
     assert!(error.to_string().contains("upgrade this binary"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_with_all_connections_taken_says_so_and_recovers() {
     let url = SERVER.database().unwrap();
-    let mut options = Options::default();
+    let mut options = PostgresOptions::default();
     (options.connections_max, options.connection_wait) = (2, Duration::from_millis(300));
     let store = Arc::new(PostgresStore::open(&url, &options).await.unwrap());
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -188,11 +188,15 @@ async fn a_primary_that_has_become_read_only_is_left_for_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_are_counted_without_taking_any() {
     let url = SERVER.database().unwrap();
-    let before = PostgresStore::steps(&url, &Options::default()).await.unwrap();
+    let before = PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap();
     assert!(before.taken == 0 && before.known > 3, "{before:?}");
-    assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap(), before, "looking changes nothing");
+    assert_eq!(
+        PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap(),
+        before,
+        "looking changes nothing"
+    );
     drop(open_at(&url).await);
-    assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap().missing(), 0);
+    assert_eq!(PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap().missing(), 0);
     // Whoever runs the server need not be allowed to change the shape of the database.
     let name = database(&url);
     SERVER.sql(name, "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE caretaker LOGIN").unwrap();
@@ -218,7 +222,7 @@ async fn a_newer_release_migrates_what_an_older_one_has_made() {
             format!("{statements}\n{text}\n;INSERT INTO gantry_steps (step, digest) VALUES ({step}, '{digest}');");
     }
     SERVER.sql(database(&url), &format!("{statements} COMMIT")).unwrap();
-    let before = PostgresStore::steps(&url, &Options::default()).await.unwrap();
+    let before = PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap();
     assert_eq!(before.taken, 5);
     let opening: Vec<_> = (0..4)
         .map(|_| {
@@ -229,12 +233,12 @@ async fn a_newer_release_migrates_what_an_older_one_has_made() {
     for opened in opening {
         opened.await.unwrap().unwrap();
     }
-    assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap().missing(), 0);
+    assert_eq!(PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap().missing(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_that_was_broken_off_is_undone_and_taken_again() {
-    let mut server = test_servers::Postgres::start().unwrap();
+    let mut server = test_servers::PostgresServer::start().unwrap();
     for whole_server in [false, true] {
         let url = server.database().unwrap();
         // In the middle of the steps, one takes for ever. The servers of tests answer before a commit is on the disk, and this
@@ -268,11 +272,11 @@ async fn a_migration_that_was_broken_off_is_undone_and_taken_again() {
             server.sql("postgres", &format!("SELECT pg_terminate_backend(pid) FROM ({asleep}) AS it")).unwrap();
         }
         let error = opening.await.unwrap().unwrap_err();
-        assert!(matches!(error, OpenError::Step { .. }), "{error:?}");
-        assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap().taken, 0, "all or nothing");
+        assert!(matches!(error, PostgresOpenError::Step { .. }), "{error:?}");
+        assert_eq!(PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap().taken, 0, "all or nothing");
         server.sql(database(&url), "DROP EVENT TRIGGER hold").unwrap();
         open_at(&url).await.ping().await.unwrap();
-        assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap().missing(), 0);
+        assert_eq!(PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap().missing(), 0);
     }
 }
 
@@ -303,7 +307,7 @@ async fn a_transaction_that_could_not_be_serialized_is_tried_again() {
     SERVER.sql("postgres", &strict).unwrap();
     let store = open_at(&url).await;
     store.ping().await.unwrap();
-    let other = beside(&test_servers::Postgres::as_superuser(&url)).await;
+    let other = beside(&test_servers::PostgresServer::as_superuser(&url)).await;
     other.batch_execute("BEGIN; UPDATE store_numbers SET value = value + 100").await.unwrap();
     let pinging = tokio::spawn(async move { store.ping().await });
     until_one_waits(&url).await;
@@ -323,11 +327,11 @@ async fn the_victim_of_a_deadlock_is_tried_again() {
     // Whoever waits longest finds the deadlock; the other one has much more patience.
     SERVER.sql("postgres", &format!("ALTER DATABASE {} SET deadlock_timeout = '8s'", database(&url))).unwrap();
     let store = open_at(&url).await;
-    let spending = |tokens: &[&str]| -> Vec<Spending> {
-        tokens.iter().map(|token| Spending { token: (*token).to_owned(), calls_max: 5 }).collect()
+    let spending = |tokens: &[&str]| -> Vec<BudgetSpending> {
+        tokens.iter().map(|token| BudgetSpending { token: (*token).to_owned(), calls_max: 5 }).collect()
     };
     store.spend(&spending(&["a", "b"])).await.unwrap().unwrap();
-    let other = beside(&test_servers::Postgres::as_superuser(&url)).await;
+    let other = beside(&test_servers::PostgresServer::as_superuser(&url)).await;
     // Locked only: what is being changed would be waited for before anything is held.
     let lock = |token: &str| format!("SELECT FROM access_spending WHERE token = '{token}' FOR UPDATE");
     other.batch_execute("SET deadlock_timeout = '50s'").await.unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use gantry_store::conformance::{deprecated, new_version, sample_manifest, sunset};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{AccessStore, AgentRecord, PolicyRecord, Spending};
+use kernel::ports::access_store::{AccessStore, AgentRecord, BudgetSpending, PolicyRecord};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::presence::Presence as _;
-use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore};
+use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore};
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Lifecycle;
 
@@ -67,7 +67,7 @@ async fn a_version_is_new_once_and_its_lifecycle_moves_once() {
             async move { store.publish(new_version(manifest)).await.unwrap() }
         })
         .await;
-        assert_eq!(published.iter().filter(|outcome| **outcome == Published::New).count(), 1, "{published:?}");
+        assert_eq!(published.iter().filter(|outcome| **outcome == PublishOutcome::New).count(), 1, "{published:?}");
         let moved = race(&stores, |store, number| {
             let (tool, version) = ("demo.sample".parse().unwrap(), version.parse().unwrap());
             let to = if number % 3 == 0 { deprecated() } else { sunset() };
@@ -149,7 +149,7 @@ async fn budgets_hold_across_instances_whatever_the_order_of_tokens() {
     for round in 0..ROUNDS {
         let counted = race(&stores, |store, number| {
             let mut chain =
-                ["child", "parent"].map(|token| Spending { token: format!("{token}-{round}"), calls_max: 5 });
+                ["child", "parent"].map(|token| BudgetSpending { token: format!("{token}-{round}"), calls_max: 5 });
             if number % 2 == 0 {
                 chain.reverse();
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::access_store::{AccessStore, AgentRecord};
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use kernel::ports::clock::UnixMillis;
 use test_servers::PgBouncer;
 use tokio::sync::broadcast::Receiver;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A while in which a change is heard of, unless it is one of the first.
 const A_WHILE: Duration = Duration::from_secs(5);
 
-async fn hears(listener: &mut Receiver<Change>, within: Duration, wanted: impl Fn(&Change) -> bool) -> bool {
+async fn hears(listener: &mut Receiver<BusChange>, within: Duration, wanted: impl Fn(&BusChange) -> bool) -> bool {
     let heard = tokio::time::timeout(within, async {
         loop {
             if listener.recv().await.is_ok_and(|change| wanted(&change)) {
@@ -28,8 +28,8 @@ async fn hears(listener: &mut Receiver<Change>, within: Duration, wanted: impl F
     heard.await.is_ok()
 }
 
-fn access_since(epoch: u64) -> impl Fn(&Change) -> bool {
-    move |heard| matches!(heard, Change::Access { epoch: heard } if *heard >= epoch)
+fn access_since(epoch: u64) -> impl Fn(&BusChange) -> bool {
+    move |heard| matches!(heard, BusChange::Access { epoch: heard } if *heard >= epoch)
 }
 
 fn agent(name: &str) -> AgentRecord {
@@ -70,8 +70,8 @@ async fn changes_are_known_through_the_pooler_by_the_numbers_and_without_it_by_w
     }
     // What has no number of its own in the store is told as lost.
     let speaker = one.bus().await.unwrap();
-    speaker.publish(Change::Decisions).await;
-    assert!(hears(&mut listener, PATIENCE, |heard| matches!(heard, Change::Lost | Change::Decisions)).await);
+    speaker.publish(BusChange::Decisions).await;
+    assert!(hears(&mut listener, PATIENCE, |heard| matches!(heard, BusChange::Lost | BusChange::Decisions)).await);
 }
 
 /// Writes until told to stop, and names what was acknowledged.

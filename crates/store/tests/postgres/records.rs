@@ -8,11 +8,11 @@ use contract::envelope::CheckpointKind;
 use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, Ending, ListPage, Saved, SealedCheckpoint,
+    CheckpointEnding, CheckpointHead, CheckpointId, CheckpointStore, ListPage, SaveOutcome, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::usage_store::{Day, Days, UsageBatch, UsageStore};
-use kernel::ports::webhook_store::{Added, SigningSecret, WebhookId, WebhookRecord, WebhookStore};
+use kernel::ports::webhook_store::{AddOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore};
 use uuid::Uuid;
 
 use super::{SERVER, open, two};
@@ -63,7 +63,7 @@ async fn instances_that_save_at_once_keep_everything_and_a_fenced_one_keeps_noth
             let one = sealed(race * 10 + number, race, None);
             saving.spawn(async move { store.save(&one, Some(1), Some(HOUR)).await.unwrap() });
         }
-        assert!(saving.join_all().await.into_iter().all(|saved| saved == Saved::Kept));
+        assert!(saving.join_all().await.into_iter().all(|saved| saved == SaveOutcome::Kept));
         let page = ListPage { after: None, limit: 100 };
         let invocation = sealed(0, race, None).head.invocation;
         assert_eq!(CheckpointStore::list(&*stores[0], &tenant(), invocation, page).await.unwrap().len(), 6);
@@ -71,10 +71,10 @@ async fn instances_that_save_at_once_keep_everything_and_a_fenced_one_keeps_noth
         let (higher, lower) = (sealed(race * 10 + 7, race, None), sealed(race * 10 + 8, race, None));
         let (first, second) =
             tokio::join!(stores[0].save(&higher, Some(3), Some(HOUR)), stores[1].save(&lower, Some(2), Some(HOUR)));
-        assert_eq!(first.unwrap(), Saved::Kept);
+        assert_eq!(first.unwrap(), SaveOutcome::Kept);
         match second.unwrap() {
-            Saved::Fenced => {}
-            Saved::Kept => {
+            SaveOutcome::Fenced => {}
+            SaveOutcome::Kept => {
                 let listed = CheckpointStore::list(&*stores[0], &tenant(), invocation, page).await.unwrap();
                 assert_eq!(listed.first().unwrap().head.id, higher.head.id);
             }
@@ -88,17 +88,24 @@ async fn what_is_saved_on_a_base_that_goes_at_that_moment_has_its_base_or_is_ref
     let stores = two().await;
     for race in 0..RACES {
         let (base, top) = (sealed(race * 10, race, None), sealed(race * 10 + 1, race, Some(race * 10)));
-        assert_eq!(stores[0].save(&base, Some(1), Some(HOUR)).await.unwrap(), Saved::Kept);
+        assert_eq!(stores[0].save(&base, Some(1), Some(HOUR)).await.unwrap(), SaveOutcome::Kept);
         let head = &base.head;
         let (saved, settled) = tokio::join!(
             stores[0].save(&top, Some(1), None),
-            CheckpointStore::settle(&*stores[1], &head.tenant, head.invocation, &head.owner, None, Ending::Completed),
+            CheckpointStore::settle(
+                &*stores[1],
+                &head.tenant,
+                head.invocation,
+                &head.owner,
+                None,
+                CheckpointEnding::Completed
+            ),
         );
         settled.unwrap();
         let chain = stores[1].chain(&tenant(), top.head.id).await.unwrap();
         match saved.unwrap() {
-            Saved::Kept => assert_eq!(chain.len(), 2),
-            other => assert_eq!((other, chain.len()), (Saved::BaseGone, 0)),
+            SaveOutcome::Kept => assert_eq!(chain.len(), 2),
+            other => assert_eq!((other, chain.len()), (SaveOutcome::BaseGone, 0)),
         }
     }
 }
@@ -122,7 +129,7 @@ async fn instances_together_add_no_more_subscriptions_than_a_tenant_may_have() {
         let one = webhook(number);
         adding.spawn(async move { store.add_webhook(&one, 5).await.unwrap() });
     }
-    let kept = adding.join_all().await.into_iter().filter(|added| *added == Added::Kept).count();
+    let kept = adding.join_all().await.into_iter().filter(|added| *added == AddOutcome::Kept).count();
     assert_eq!((kept, stores[0].webhooks(&tenant()).await.unwrap().len()), (5, 5));
 }
 

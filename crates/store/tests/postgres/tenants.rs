@@ -4,13 +4,13 @@ use contract::canonical::Digest;
 use gantry_store::conformance::{new_version_of, sample_manifest};
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::access_store::{
-    AccessStore, AgentRecord, PolicyRecord, Revocation, Revoked, RevokedIssuers, TenantRecord,
+    AccessStore, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{Published, RegistryStore};
+use kernel::ports::registry_store::{PublishOutcome, RegistryStore};
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::{ServerRecord, UpstreamStore};
-use kernel::ports::vector_store::{Embedding, Space, VectorRecord, VectorStore};
+use kernel::ports::vector_store::{Embedding, VectorRecord, VectorSpace, VectorStore};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -19,7 +19,7 @@ use super::{SERVER, open_at};
 /// Something of a tenant in every table.
 async fn furnish(store: &PostgresStore, tenant: &str) {
     let manifest = sample_manifest("demo.sample", "1.0.0", "A sample", "Does what samples do.");
-    assert_eq!(store.publish(new_version_of(tenant, manifest)).await.unwrap(), Published::New);
+    assert_eq!(store.publish(new_version_of(tenant, manifest)).await.unwrap(), PublishOutcome::New);
     let (tenant, by, at) = (tenant.parse().unwrap(), "admin".parse().unwrap(), UnixMillis(1));
     let record = |document| AgentRecord { tenant, agent: "one".parse().unwrap(), document, added_at: at, added_by: by };
     let agent = record(None);
@@ -45,12 +45,12 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
             PolicyRecord { tenant: owner, version: 1, text: String::new(), added_at: at, added_by: by.clone() };
         store.add_policies(&policies).await.unwrap();
     }
-    let what = Revoked::Subject(tenant.clone(), agent.agent.clone());
+    let what = RevokedTokens::Subject(tenant.clone(), agent.agent.clone());
     store
         .revoke(&Revocation { what, issuers: RevokedIssuers::All, at, by: by.clone(), needless_from: None })
         .await
         .unwrap();
-    let space = Space::new("a-model", 2).unwrap();
+    let space = VectorSpace::new("a-model", 2).unwrap();
     store.open_space(&space).await.unwrap();
     let vector = VectorRecord {
         tool: "demo.sample".parse().unwrap(),

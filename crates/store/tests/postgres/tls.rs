@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_store::postgres::{OpenError, Options, PostgresStore};
+use gantry_store::postgres::{PostgresOpenError, PostgresOptions, PostgresStore};
 use kernel::ports::registry_store::RegistryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,8 +50,8 @@ async fn proxy() -> u16 {
     port
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> PostgresOptions {
+    let mut options = PostgresOptions::default();
     options.connection_wait = Duration::from_secs(60);
     options
 }
@@ -79,11 +79,11 @@ async fn a_server_nobody_vouches_for_is_refused() {
         (format!("{url}?sslmode=require"), "no TLS at all"),
     ] {
         let error = PostgresStore::open(&url, &options()).await.map(drop).unwrap_err();
-        assert!(matches!(error, OpenError::Untrusted(_)), "{why}: {error:?}");
+        assert!(matches!(error, PostgresOpenError::Untrusted(_)), "{why}: {error:?}");
         assert!(error.to_string().contains("sslrootcert"), "{error}");
     }
     let nothing = PostgresStore::open(&format!("{url}?sslrootcert=/dev/null"), &options()).await;
-    assert!(matches!(nothing.map(drop), Err(OpenError::Roots(_))));
+    assert!(matches!(nothing.map(drop), Err(PostgresOpenError::Roots(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

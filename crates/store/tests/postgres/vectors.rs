@@ -6,9 +6,9 @@ use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::vector_store::{
-    Among, BATCH_MAX, Embedding, NEAREST_MAX, Nearest, Neighbour, Space, VectorRecord, VectorStore,
+    BATCH_MAX, Embedding, NEAREST_MAX, NearestQuery, Neighbour, NeighbourScope, VectorRecord, VectorSpace, VectorStore,
 };
-use test_servers::Postgres;
+use test_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 
 use super::{SERVER, open_at};
@@ -16,8 +16,8 @@ use super::{SERVER, open_at};
 const WIDTH: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn space() -> Space {
-    Space::new("a-model", WIDTH).unwrap()
+fn space() -> VectorSpace {
+    VectorSpace::new("a-model", WIDTH).unwrap()
 }
 
 /// Directions that go once around, in small steps.
@@ -43,7 +43,10 @@ async fn fill(store: &PostgresStore, tenant: &str, numbers: std::ops::Range<u32>
 
 async fn nearest(store: &PostgresStore, tenant: &str, to: u32, limit: usize) -> Vec<Neighbour> {
     let (tenant, to): (TenantId, _) = (tenant.parse().unwrap(), embedding(to));
-    store.nearest(&space(), Nearest { tenant: &tenant, to: &to, among: Among::Visible, limit }).await.unwrap()
+    store
+        .nearest(&space(), NearestQuery { tenant: &tenant, to: &to, among: NeighbourScope::Visible, limit })
+        .await
+        .unwrap()
 }
 
 async fn connect(url: &str) -> Client {
@@ -129,7 +132,7 @@ async fn a_tenant_beside_a_greater_one_is_not_starved_by_the_index() {
 async fn a_role_that_may_not_make_indexes_measures_all_and_goes_on() {
     let url = SERVER.database().unwrap();
     open_at(&url).await.close().await;
-    let owner = connect(&Postgres::as_superuser(&url)).await;
+    let owner = connect(&PostgresServer::as_superuser(&url)).await;
     let guest = format!("guest_{}", std::process::id());
     owner
         .batch_execute(&format!(

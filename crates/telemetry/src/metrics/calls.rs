@@ -19,7 +19,7 @@ use contract::ids::{TenantId, TraceId};
 use contract::manifest::{Execution, MutationClass, TimeoutClass};
 use contract::money::Currency;
 use contract::version::Version;
-use kernel::ports::observer::Finished;
+use kernel::ports::observer::FinishedCall;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
@@ -204,7 +204,7 @@ impl CallMetrics {
     }
 
     /// A call came to its end.
-    pub(super) fn finished(&self, event: &Finished<'_>) {
+    pub(super) fn finished(&self, event: &FinishedCall<'_>) {
         let series = self.series(event);
         let took = event.duration.as_secs_f64();
         let exemplar = event.trace.map(|trace| TraceLabel { trace_id: Written(trace.trace_id) });
@@ -253,7 +253,7 @@ impl CallMetrics {
     }
 
     /// LAB-2.
-    fn series(&self, event: &Finished<'_>) -> Arc<Series> {
+    fn series(&self, event: &FinishedCall<'_>) -> Arc<Series> {
         let name = event.tool.map_or(OTHER, |tool| tool.as_str());
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let found = known.tools.get(name).and_then(|all| all.iter().find(|series| series.is_of(event)).cloned());
@@ -262,7 +262,7 @@ impl CallMetrics {
     }
 
     /// LAB-1.
-    fn made(&self, event: &Finished<'_>, name: &str) -> Arc<Series> {
+    fn made(&self, event: &FinishedCall<'_>, name: &str) -> Arc<Series> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.tools.get(name).and_then(|all| all.iter().find(|series| series.is_of(event))) {
             return Arc::clone(series);
@@ -319,7 +319,7 @@ impl Families {
 impl Series {
     fn new(
         families: &Families,
-        event: Option<&Finished<'_>>,
+        event: Option<&FinishedCall<'_>>,
         tool: &str,
         version: &str,
         tenant: Option<TenantId>,
@@ -363,7 +363,7 @@ impl Series {
         }
     }
 
-    fn is_of(&self, event: &Finished<'_>) -> bool {
+    fn is_of(&self, event: &FinishedCall<'_>) -> bool {
         let version = match (event.version.map(|version| &version.version), &self.of_version) {
             (None, None) => true,
             // Versions are equal whatever was built of them, labels are not.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::Traced;
+use kernel::ports::observer::TracedCall;
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::otlp::export_request;
 use super::spans::SpanMaker;
-use super::{Redaction, TraceConfig, TraceCounts, TraceError};
+use super::{TraceConfig, TraceCounts, TraceError, TraceRedaction};
 
 /// Calls in one request.
 const BATCH_MAX: usize = 512;
@@ -48,7 +48,7 @@ pub(super) struct Exporter {
     endpoint: Url,
     authorization: Option<HeaderValue>,
     service: String,
-    redaction: Redaction,
+    redaction: TraceRedaction,
     clock: Arc<dyn Clock>,
     counts: TraceCounts,
 }
@@ -64,7 +64,7 @@ enum Sent {
 impl Exporter {
     pub(super) fn new(
         config: &TraceConfig,
-        redaction: Redaction,
+        redaction: TraceRedaction,
         clock: Arc<dyn Clock>,
         counts: TraceCounts,
     ) -> Result<Self, TraceError> {
@@ -89,7 +89,7 @@ impl Exporter {
     }
 
     /// Sends whatever comes, until it is told to stop; then what is left, once.
-    pub(super) async fn run(self, mut waiting: mpsc::Receiver<Box<Traced>>, stop: CancellationToken) {
+    pub(super) async fn run(self, mut waiting: mpsc::Receiver<Box<TracedCall>>, stop: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let taken = tokio::select! {
@@ -112,7 +112,7 @@ impl Exporter {
     }
 
     /// Lets a batch grow for a moment.
-    async fn gather(&self, waiting: &mpsc::Receiver<Box<Traced>>, taken: usize, stop: &CancellationToken) {
+    async fn gather(&self, waiting: &mpsc::Receiver<Box<TracedCall>>, taken: usize, stop: &CancellationToken) {
         for _ in 0..LOOKS_MAX {
             if taken + waiting.len() >= BATCH_MAX {
                 return;
@@ -125,7 +125,7 @@ impl Exporter {
     }
 
     /// EXP-1.
-    async fn deliver(&self, batch: &[Box<Traced>], stop: &CancellationToken) {
+    async fn deliver(&self, batch: &[Box<TracedCall>], stop: &CancellationToken) {
         let body = Bytes::from(self.request(batch));
         let mut pause = PAUSE;
         for attempt in 1..=ATTEMPTS_MAX {
@@ -146,7 +146,7 @@ impl Exporter {
         self.counts.add("not_taken", batch.len());
     }
 
-    fn request(&self, batch: &[Box<Traced>]) -> Vec<u8> {
+    fn request(&self, batch: &[Box<TracedCall>]) -> Vec<u8> {
         let version = env!("CARGO_PKG_VERSION");
         let resource = [("service.name", self.service.as_str()), ("service.version", version)];
         let mut maker = SpanMaker::new(&self.redaction);

@@ -12,10 +12,10 @@ use std::time::Duration;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::trace_context::SpanId;
-use kernel::journey::{OutwardCall, OutwardSpan};
-use kernel::ports::observer::{PhaseSpan, Traced};
+use kernel::call_trace::{OutwardCall, OutwardSpan};
+use kernel::ports::observer::{PhaseSpan, TracedCall};
 
-use super::Redaction;
+use super::TraceRedaction;
 use super::otlp::{AttributesWriter, Head, SpanKind, SpansWriter, Status};
 
 /// Characters of a value that somebody else has chosen.
@@ -30,17 +30,17 @@ const REMOTE: u32 = 0x200;
 /// Makes the spans of one batch of calls. Tools, tenants and agents come again and again in it, so what the redaction said
 /// of a value is remembered; not longer, because the redaction learns.
 pub(super) struct SpanMaker<'a> {
-    redaction: &'a Redaction,
+    redaction: &'a TraceRedaction,
     known: HashMap<&'a str, Option<Box<str>>>,
 }
 
 impl<'a> SpanMaker<'a> {
-    pub(super) fn new(redaction: &'a Redaction) -> Self {
+    pub(super) fn new(redaction: &'a TraceRedaction) -> Self {
         Self { redaction, known: HashMap::new() }
     }
 
     /// Writes the spans of one call.
-    pub(super) fn write(&mut self, trace: &'a Traced, to: &mut SpansWriter<'_>) {
+    pub(super) fn write(&mut self, trace: &'a TracedCall, to: &mut SpansWriter<'_>) {
         let state = self.state(trace.context.tracestate().unwrap_or_default());
         let call = Call { trace, state: &state };
         self.call(call, to);
@@ -156,7 +156,7 @@ impl<'a> SpanMaker<'a> {
 /// One call, and what is left of its caller's `tracestate`.
 #[derive(Clone, Copy)]
 struct Call<'a, 's> {
-    trace: &'a Traced,
+    trace: &'a TracedCall,
     state: &'s str,
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// A call that failed while its tool ran.
-    fn traced() -> Traced {
+    fn traced() -> TracedCall {
         let ids = SpanIds::from_bytes([5; 8]);
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let phase = |phase: Phase, from, to| PhaseSpan {
@@ -248,7 +248,7 @@ mod tests {
             started: ms(from),
             ended: ms(to),
         };
-        Traced {
+        TracedCall {
             context: TraceContext::read(parent, ["vendor=1"]).unwrap(),
             span: ids.get(0),
             invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_call_is_written_as_the_protocols_own_implementation_writes_it() {
-        let hide = Redaction::new(|text| text.replace("secret", "[REDACTED]").into());
+        let hide = TraceRedaction::new(|text| text.replace("secret", "[REDACTED]").into());
         let (trace, resource) = (traced(), [("service.name", "gantry")]);
         let ours = export_request(&resource, ("gantry", "0.1.0"), 0, |to| SpanMaker::new(&hide).write(&trace, to));
         assert!(ours == THEIRS, "{}", ours.escape_ascii());

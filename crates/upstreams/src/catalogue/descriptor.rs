@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use contract::event_name::EventName;
 use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaErrors, SchemaLimits};
-use kernel::ports::server_desk::ToolProblem;
-use kernel::ports::upstream_store::Definition;
+use kernel::ports::server_administration::ToolProblem;
+use kernel::ports::upstream_store::ToolDefinition;
 use serde_json::Value;
 
 use crate::{headers, pins};
@@ -40,7 +40,7 @@ pub const NO_ANSWER: &str = "NO_ANSWER";
 #[derive(Debug, Default)]
 pub(super) struct Offer {
     /// By the server's own names.
-    pub(super) tools: BTreeMap<String, Definition>,
+    pub(super) tools: BTreeMap<String, ToolDefinition>,
     pub(super) problems: Problems,
 }
 

@@ -4,7 +4,7 @@
 //! subsequence is found exactly up to a bound; beyond it everything between the common head and tail counts as changed,
 //! which says more than it should and never less.
 
-use kernel::ports::server_desk::{Difference, DifferenceKind};
+use kernel::ports::server_administration::{DifferenceKind, DifferenceLine};
 use serde_json::Value;
 
 /// Lines of a definition that are shown; the rest is counted.
@@ -17,7 +17,7 @@ const PAIRS_MAX: usize = 250_000;
 const AROUND: usize = 3;
 
 /// The difference; empty if there is none.
-pub(super) fn difference(old: Option<&Value>, new: &Value) -> Vec<Difference> {
+pub(super) fn difference(old: Option<&Value>, new: &Value) -> Vec<DifferenceLine> {
     let (old, new) = (old.map(lines).unwrap_or_default(), lines(new));
     if old == new {
         return Vec::new();
@@ -71,15 +71,15 @@ fn is_invisible(c: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-fn compared(old: &[String], new: &[String]) -> Vec<Difference> {
-    let line = |kind, text: &String| Difference { kind, text: text.clone() };
+fn compared(old: &[String], new: &[String]) -> Vec<DifferenceLine> {
+    let line = |kind, text: &String| DifferenceLine { kind, text: text.clone() };
     let head = old.iter().zip(new).take_while(|(left, right)| left == right).count();
     let (same, old, new) = (old.get(..head).unwrap_or_default(), rest(old, head), rest(new, head));
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(left, right)| left == right).count();
     let ending = old.get(old.len().saturating_sub(tail)..).unwrap_or_default();
     let old = old.get(..old.len().saturating_sub(tail)).unwrap_or_default();
     let new = new.get(..new.len().saturating_sub(tail)).unwrap_or_default();
-    let mut out: Vec<Difference> = same.iter().map(|text| line(DifferenceKind::Same, text)).collect();
+    let mut out: Vec<DifferenceLine> = same.iter().map(|text| line(DifferenceKind::Same, text)).collect();
     if old.len().saturating_mul(new.len()) > PAIRS_MAX {
         out.extend(old.iter().map(|text| line(DifferenceKind::Removed, text)));
         out.extend(new.iter().map(|text| line(DifferenceKind::Added, text)));
@@ -95,7 +95,7 @@ fn rest(lines: &[String], from: usize) -> &[String] {
 }
 
 /// The textbook table: `longest[i][j]` is the common length of `old[i..]` and `new[j..]`.
-fn aligned(old: &[String], new: &[String]) -> Vec<Difference> {
+fn aligned(old: &[String], new: &[String]) -> Vec<DifferenceLine> {
     let width = new.len() + 1;
     let mut longest = vec![0u32; (old.len() + 1) * width];
     let at = |table: &[u32], i: usize, j: usize| table.get(i * width + j).copied().unwrap_or(0);
@@ -133,12 +133,12 @@ fn aligned(old: &[String], new: &[String]) -> Vec<Difference> {
                 (DifferenceKind::Removed, left)
             }
         };
-        out.push(Difference { kind, text: text.clone() });
+        out.push(DifferenceLine { kind, text: text.clone() });
     }
 }
 
 /// Without the long stretches where nothing has changed.
-fn shortened(lines: Vec<Difference>) -> Vec<Difference> {
+fn shortened(lines: Vec<DifferenceLine>) -> Vec<DifferenceLine> {
     let changed: Vec<usize> = lines
         .iter()
         .enumerate()
@@ -151,12 +151,12 @@ fn shortened(lines: Vec<Difference>) -> Vec<Difference> {
         let behind = next.checked_sub(1).and_then(|before| changed.get(before)).is_some_and(|at| index - at <= AROUND);
         ahead || behind
     };
-    let mut out: Vec<Difference> = Vec::new();
+    let mut out: Vec<DifferenceLine> = Vec::new();
     let mut left_out = false;
     for (index, line) in lines.into_iter().enumerate() {
         if near(index) {
             if left_out {
-                out.push(Difference { kind: DifferenceKind::Same, text: "…".into() });
+                out.push(DifferenceLine { kind: DifferenceKind::Same, text: "…".into() });
             }
             left_out = false;
             out.push(line);
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn drawn(old: Option<&Value>, new: &Value) -> Vec<String> {
-        let mark = |line: Difference| {
+        let mark = |line: DifferenceLine| {
             let sign = match line.kind {
                 DifferenceKind::Same => ' ',
                 DifferenceKind::Removed => '-',

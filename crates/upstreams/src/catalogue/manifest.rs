@@ -3,19 +3,19 @@
 //! The manifest says what the registry needs; the definition itself stays in the pin, word by word. Effects are
 //! `unclassified` until a person has said what they are: what a server says about itself is a hint and stands in tags.
 
-use contract::compat::{self, Direction, Verdict};
+use contract::compat::{self, CompatVerdict, SchemaDirection};
 use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest, McpDisplay, SideEffectPolicy, TaskSupport};
 use contract::schema::portable::{DEFINITIONS, portable};
 use contract::schema::{SchemaMarks, modern};
-use contract::version::{Bump, FirstNumber, Version};
+use contract::version::{FirstNumber, Version, VersionBump};
 use kernel::ports::clock::UnixMillis;
-use kernel::registry::Tool;
+use kernel::registry::RegisteredTool;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::descriptor::{clean, hints};
-use crate::spec::{CALL_TIMEOUT_SECONDS_MAX, Upkeep};
+use crate::spec::{CALL_TIMEOUT_SECONDS_MAX, LifeBounds};
 use crate::wire::is_ours;
 
 /// Longest and shortest texts that a manifest takes.
@@ -39,7 +39,7 @@ pub(super) struct Taken<'a> {
     pub(super) definition: &'a Value,
     pub(super) classification: Option<SideEffectPolicy>,
     /// What a call may take and give unless it says otherwise.
-    pub(super) upkeep: Upkeep,
+    pub(super) upkeep: LifeBounds,
 }
 
 /// The manifest as a document, without a version.
@@ -186,7 +186,7 @@ pub(super) fn result_schema(output: Option<&Value>) -> Value {
 /// The whole manifest under the version that is honest about it: the first, the one it has already, or the next.
 pub(super) fn versioned(
     mut document: Map<String, Value>,
-    published: Option<&Tool>,
+    published: Option<&RegisteredTool>,
     now: UnixMillis,
 ) -> (Value, Version) {
     let mut with = |version: &Version| {
@@ -208,15 +208,15 @@ pub(super) fn versioned(
         .flat_map(|tool| tool.versions().iter().rev())
         .find(|version| is_there(version.lifecycle.state(now)) && !version.version.is_prerelease());
     let member = |name: &str| document_member(&as_it_was, name);
-    let verdict = predecessor.map_or(Verdict::Major, |before| {
-        let input = compat::compare(&before.manifest.parameters, member("parameters"), Direction::Input);
-        let output = compat::compare(&before.manifest.result_schema, member("result_schema"), Direction::Output);
+    let verdict = predecessor.map_or(CompatVerdict::Major, |before| {
+        let input = compat::compare(&before.manifest.parameters, member("parameters"), SchemaDirection::Input);
+        let output = compat::compare(&before.manifest.result_schema, member("result_schema"), SchemaDirection::Output);
         input.verdict.max(output.verdict)
     });
     let step = match verdict {
-        Verdict::Patch => Bump::Patch,
-        Verdict::Minor => Bump::Minor,
-        Verdict::Major => Bump::Major,
+        CompatVerdict::Patch => VersionBump::Patch,
+        CompatVerdict::Minor => VersionBump::Minor,
+        CompatVerdict::Major => VersionBump::Major,
     };
     // Numbers end at 2^53; nothing gets there by changing definitions.
     let next = newest.version.bump(step, None, FirstNumber::Zero).unwrap_or(first);
@@ -234,7 +234,7 @@ mod tests {
 
     fn manifest(definition: &Value, classification: Option<SideEffectPolicy>) -> Manifest {
         let tool: ToolId = "files.read_file".parse().unwrap();
-        let (server, upstream_tool, upkeep) = ("files", "readFile", Upkeep::default());
+        let (server, upstream_tool, upkeep) = ("files", "readFile", LifeBounds::default());
         let taken = Taken { server, upstream_tool, tool: &tool, definition, classification, upkeep };
         let (document, version) = versioned(document(taken), None, UnixMillis(0));
         assert_eq!(version.to_string(), "1.0.0");

@@ -27,14 +27,14 @@ pub struct WantedServer {
 }
 
 /// Comes when changes have come to life or have failed to.
-pub type Settled = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type ChangesSettled = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Keeps servers alive.
 #[async_trait]
-pub trait Supervision: ToolSource {
+pub trait ServerSupervision: ToolSource {
     /// These and no others: what is new is known from now on, what has changed is switched over, what is gone is ended.
     /// In force when it comes back; what is given back waits until the changes have come to life.
-    fn apply(&self, servers: Vec<WantedServer>) -> Settled;
+    fn apply(&self, servers: Vec<WantedServer>) -> ChangesSettled;
 
     /// How a server fares, as a JSON object with at least `state`.
     fn status(&self, tenant: &TenantId, server: &str) -> Value;
@@ -48,7 +48,7 @@ pub trait Supervision: ToolSource {
 
 /// What was found in one definition.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Inspection {
+pub struct DefinitionInspection {
     /// Each a JSON object.
     pub findings: Vec<Value>,
     /// It must not be offered before a person has accepted it.
@@ -56,8 +56,8 @@ pub struct Inspection {
 }
 
 /// Looks for what should not be in a definition.
-pub trait Inspector: Send + Sync + fmt::Debug {
+pub trait DefinitionInspector: Send + Sync + fmt::Debug {
     /// One answer for each definition. `siblings` are the names of all tools of the same server, `foreign` those of
     /// every other tool its callers see.
-    fn inspect(&self, definitions: &[Value], siblings: &[String], foreign: &[String]) -> Vec<Inspection>;
+    fn inspect(&self, definitions: &[Value], siblings: &[String], foreign: &[String]) -> Vec<DefinitionInspection>;
 }

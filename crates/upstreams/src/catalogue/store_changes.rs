@@ -13,18 +13,18 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use contract::error::Refusal;
-use kernel::ports::change_bus::Change;
+use kernel::ports::change_bus::BusChange;
 use kernel::ports::upstream_store::{PinRecord, UpstreamState};
 use kernel::{ToolKey, WhyUnavailable};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Catalogue, Kept, ServerKey, key_of, stored};
+use super::{KnownServer, ServerCatalogue, ServerKey, key_of, stored};
 use crate::pins;
 
 /// The shortest time from one reading to the next: of a hundred changes in a row, a few are read.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Catalogue {
+impl ServerCatalogue {
     /// Reads everything again whenever another instance has changed it, and now and then without being told. Never ends;
     /// does nothing where there can be no others.
     pub async fn follow(&self) {
@@ -45,13 +45,13 @@ impl Catalogue {
                     () = self.parts.kernel.clock().sleep(self.parts.reread) => Err(RecvError::Lagged(0)),
                 };
                 match told {
-                    Ok(Change::Access { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}
+                    Ok(BusChange::Access { .. } | BusChange::Decisions | BusChange::DecisionsOf { .. }) => {}
                     // CAT-4: a tool of a server that another instance has published may not have its pin yet.
-                    Ok(Change::Registry { .. }) => {
+                    Ok(BusChange::Registry { .. }) => {
                         self.parts.kernel.clock().sleep(PAUSE).await;
                         break;
                     }
-                    Ok(Change::Servers | Change::Lost) | Err(RecvError::Lagged(_)) => break,
+                    Ok(BusChange::Servers | BusChange::Lost) | Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return std::future::pending().await,
                 }
             }
@@ -61,7 +61,7 @@ impl Catalogue {
     /// Tells the other instances that something has changed.
     pub(super) async fn tell_others(&self) {
         if let Some(bus) = &self.parts.bus {
-            bus.publish(Change::Servers).await;
+            bus.publish(BusChange::Servers).await;
         }
     }
 
@@ -107,7 +107,7 @@ impl Catalogue {
     }
 }
 
-impl Kept {
+impl KnownServer {
     /// The availability of tools whose pins, or whose server, are not as they were.
     fn differing_from(&self, before: Option<&Self>) -> impl Iterator<Item = (ToolKey, Option<WhyUnavailable>)> {
         let before = before.filter(|before| before.answers == self.answers);
@@ -117,16 +117,19 @@ impl Kept {
 }
 
 /// What is stored, with what this instance knows of the moment.
-pub(super) fn read(state: UpstreamState, before: &BTreeMap<ServerKey, Kept>) -> BTreeMap<ServerKey, Kept> {
+pub(super) fn read(
+    state: UpstreamState,
+    before: &BTreeMap<ServerKey, KnownServer>,
+) -> BTreeMap<ServerKey, KnownServer> {
     let mut servers = BTreeMap::new();
     for record in state.servers {
         let (record, spec) = stored::read(record);
         let key = (record.tenant.clone(), record.name.clone());
         let kept = match before.get(&key).filter(|known| known.record == record && known.spec == spec) {
-            Some(known) => Kept { pins: BTreeMap::new(), ..known.clone() },
+            Some(known) => KnownServer { pins: BTreeMap::new(), ..known.clone() },
             None => {
                 let answers = spec.as_ref().is_some_and(|spec| !spec.disabled);
-                Kept { record, spec, answers, pins: BTreeMap::new(), problems: Vec::new() }
+                KnownServer { record, spec, answers, pins: BTreeMap::new(), problems: Vec::new() }
             }
         };
         servers.insert(key, kept);

@@ -1,4 +1,4 @@
-//! The two halves of this room put together: the catalogue looks at servers that [`Upstreams`] keeps alive, and hears of them
+//! The two halves of this room put together: the catalogue looks at servers that [`UpstreamServers`] keeps alive, and hears of them
 //! when they change, go away or come back.
 
 use std::sync::{Arc, Weak};
@@ -8,21 +8,22 @@ use contract::error::Refusal;
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Settled, Supervision, ToolSource, WantedServer};
-use crate::upstreams::{Server, Upstreams};
+use super::{ChangesSettled, ServerCatalogue, ServerSupervision, ToolSource, WantedServer};
+use crate::upstreams::{ServerDefinition, UpstreamServers};
 use crate::watcher::UpstreamWatcher;
 
 #[async_trait]
-impl ToolSource for Upstreams {
+impl ToolSource for UpstreamServers {
     async fn list_tools(&self, tenant: &TenantId, server: &str) -> Result<Vec<Value>, Refusal> {
         Self::list_tools(self, tenant, server).await
     }
 }
 
 #[async_trait]
-impl Supervision for Upstreams {
-    fn apply(&self, servers: Vec<WantedServer>) -> Settled {
-        let servers = servers.into_iter().map(|WantedServer { tenant, name, spec }| Server { tenant, name, spec });
+impl ServerSupervision for UpstreamServers {
+    fn apply(&self, servers: Vec<WantedServer>) -> ChangesSettled {
+        let servers =
+            servers.into_iter().map(|WantedServer { tenant, name, spec }| ServerDefinition { tenant, name, spec });
         // Whoever looks at a server after this sees the one that was asked for, or that it could not be had.
         Box::pin(Self::apply(self, servers.collect()).settled())
     }
@@ -37,7 +38,7 @@ impl Supervision for Upstreams {
             "state": status.state.as_str(),
             "since": status.since.to_string(),
             "restarts": status.restarts,
-            "era": status.era.map(crate::Era::as_str),
+            "era": status.era.map(crate::ProtocolEra::as_str),
             "pid": status.pid,
             "last_error": status.last_error,
             "last_hint": status.last_hint,
@@ -59,11 +60,11 @@ impl Supervision for Upstreams {
     }
 }
 
-/// Tells a catalogue what [`Upstreams`] sees. Holds it loosely: whoever has opened it decides how long it lives.
+/// Tells a catalogue what [`UpstreamServers`] sees. Holds it loosely: whoever has opened it decides how long it lives.
 #[derive(Debug)]
-struct Ears(Weak<Catalogue>);
+struct SupervisionListener(Weak<ServerCatalogue>);
 
-impl UpstreamWatcher for Ears {
+impl UpstreamWatcher for SupervisionListener {
     fn tools_changed(&self, tenant: &TenantId, server: &str) {
         if let Some(catalogue) = self.0.upgrade() {
             catalogue.look_again(tenant, server);
@@ -77,9 +78,9 @@ impl UpstreamWatcher for Ears {
     }
 }
 
-impl Catalogue {
+impl ServerCatalogue {
     /// Hears of these servers from now on.
-    pub fn listen_to(self: &Arc<Self>, upstreams: &Upstreams) {
-        upstreams.watch(Arc::new(Ears(Arc::downgrade(self))));
+    pub fn listen_to(self: &Arc<Self>, upstreams: &UpstreamServers) {
+        upstreams.watch(Arc::new(SupervisionListener(Arc::downgrade(self))));
     }
 }

@@ -12,29 +12,31 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
-use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::change_bus::{BusChange, ChangeBus};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::Unwatched;
-use kernel::ports::server_desk::{Decision, PinReport, ServerDesk};
+use kernel::ports::observer::NoObserver;
+use kernel::ports::server_administration::{PinReport, ServerAdministration, ServerDecision};
 use kernel::ports::upstream_store::{PinState, UpstreamStore};
 use kernel::registry::{LifecycleAction, ListFilter, Registry};
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
-    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope, Tier, WhyUnavailable,
+    AccessControl, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    KernelParts, LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier,
+    WhyUnavailable,
 };
-use policy::{BearerSecret, Minter, SigningKey};
-use sandbox::egress::{Bounds, Resolver, SystemResolver};
+use policy::{BearerSecret, SigningKey, TokenMinter};
+use sandbox::egress::{EgressBounds, HostResolver, SystemResolver};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 
-use crate::admission::{Admission, TenantLists};
+use crate::admission::{ServerAdmission, TenantLists};
 use crate::pins;
 
 use super::{
-    Catalogue, CatalogueParts, Inspection, Inspector, NO_ANSWER, Settled, Supervision, ToolSource, WantedServer,
+    CatalogueParts, ChangesSettled, DefinitionInspection, DefinitionInspector, NO_ANSWER, ServerCatalogue,
+    ServerSupervision, ToolSource, WantedServer,
 };
 
 const ADMIN: &str = "the-admin-secret";
@@ -104,8 +106,8 @@ impl ToolSource for Puppets {
 }
 
 #[async_trait]
-impl Supervision for Puppets {
-    fn apply(&self, servers: Vec<WantedServer>) -> Settled {
+impl ServerSupervision for Puppets {
+    fn apply(&self, servers: Vec<WantedServer>) -> ChangesSettled {
         *self.applied.lock().unwrap() = servers.into_iter().map(|server| server.name).collect();
         Box::pin(std::future::ready(()))
     }
@@ -121,9 +123,9 @@ impl Supervision for Puppets {
 }
 
 /// Tenants have no list.
-fn admission() -> Admission {
-    let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
-    Admission::new(&Bounds::default(), &[], TenantLists::default(), &resolver)
+fn admission() -> ServerAdmission {
+    let resolver: Arc<dyn HostResolver> = Arc::new(SystemResolver);
+    ServerAdmission::new(&EgressBounds::default(), &[], TenantLists::default(), &resolver)
 }
 
 /// Finds the word "evil".
@@ -134,8 +136,8 @@ struct Sniffer {
     pause: Mutex<Option<(std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>)>>,
 }
 
-impl Inspector for Sniffer {
-    fn inspect(&self, definitions: &[Value], _: &[String], _: &[String]) -> Vec<Inspection> {
+impl DefinitionInspector for Sniffer {
+    fn inspect(&self, definitions: &[Value], _: &[String], _: &[String]) -> Vec<DefinitionInspection> {
         if let Some((here, go_on)) = self.pause.lock().unwrap().take() {
             here.send(()).unwrap();
             go_on.recv().unwrap();
@@ -143,7 +145,7 @@ impl Inspector for Sniffer {
         let look = |definition: &Value| {
             let found = definition.to_string().contains("evil");
             let findings = if found { vec![json!({ "kind": "instruction_to_model" })] } else { Vec::new() };
-            Inspection { findings, blocks: found && self.blocks.load(Ordering::SeqCst) }
+            DefinitionInspection { findings, blocks: found && self.blocks.load(Ordering::SeqCst) }
         };
         definitions.iter().map(look).collect()
     }
@@ -155,7 +157,7 @@ struct Stage {
     puppets: Arc<Puppets>,
     sniffer: Arc<Sniffer>,
     paper: Arc<Paper>,
-    catalogue: Arc<Catalogue>,
+    catalogue: Arc<ServerCatalogue>,
     _recorder: RecorderHandle,
 }
 
@@ -177,10 +179,10 @@ fn spec() -> Value {
 }
 
 async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, RecorderHandle) {
-    let (clock, observer) = (Arc::new(HeldClock::default()), Arc::new(Unwatched));
+    let (clock, observer) = (Arc::new(HeldClock::default()), Arc::new(NoObserver));
     let (recorder, handle) = Recorder::start(paper.clone(), clock.clone(), observer.clone());
     let key = SigningKey::from_seed(&[1; 32]);
-    let access = Access::open(AccessParts {
+    let access = AccessControl::open(AccessParts {
         store: store.clone(),
         bus: Arc::new(MemoryBus::default()),
         engine: None,
@@ -190,12 +192,12 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         settings: AccessSettings::default(),
     });
     let settings = IdentitySettings::local(clock.clone());
-    let books = Bookkeeper::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
+    let books = LedgerService::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
     let kernel = Kernel::new(KernelParts {
         registry: Registry::open(store.clone(), store.clone(), clock.clone(), observer.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, observer.clone()).unwrap(),
         access: access.await.unwrap(),
-        mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
+        mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(Drawer)),
         recorder,
         books,
         executors: Vec::new(),
@@ -206,7 +208,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,
-        redactor: Arc::new(kernel::ports::redactor::Withhold),
+        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
     });
     (Arc::new(kernel), handle)
 }
@@ -229,7 +231,7 @@ impl Stage {
             bus,
             reread: Duration::from_secs(30),
         };
-        let catalogue = Catalogue::open(parts).await.unwrap();
+        let catalogue = ServerCatalogue::open(parts).await.unwrap();
         Self { kernel, store, puppets, sniffer, paper, catalogue, _recorder: recorder }
     }
 
@@ -249,7 +251,7 @@ impl Stage {
         stage
     }
 
-    async fn look(&self) -> super::Round {
+    async fn look(&self) -> super::IntakeReport {
         self.catalogue.refresh(&home(), "files").await.unwrap()
     }
 
@@ -258,7 +260,7 @@ impl Stage {
         pins.into_iter().find(|report| report.pin.upstream_tool == tool).unwrap()
     }
 
-    async fn decide(&self, tool: &str, decision: Decision) -> Result<PinReport, Refusal> {
+    async fn decide(&self, tool: &str, decision: ServerDecision) -> Result<PinReport, Refusal> {
         self.catalogue.decide(admin(), None, "files", tool, decision).await
     }
 
@@ -269,8 +271,8 @@ impl Stage {
     /// What somebody who may use everything is shown: descriptions by tool.
     async fn visible(&self) -> Vec<(String, String, String)> {
         let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
-        let page = self.kernel.list_tools(admin(), &filter, Some(Tier::Agent)).await.unwrap();
-        let line = |listed: &kernel::registry::Listed| {
+        let page = self.kernel.list_tools(admin(), &filter, Some(VisibilityTier::Agent)).await.unwrap();
+        let line = |listed: &kernel::registry::ListingEntry| {
             let manifest = &listed.current.manifest;
             (listed.tool.id.to_string(), listed.current.version.to_string(), manifest.description.clone())
         };
@@ -281,7 +283,7 @@ impl Stage {
     async fn listed(&self) -> Vec<String> {
         let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
         let mut all = Vec::new();
-        for tier in [None, Some(Tier::Catalogue), Some(Tier::Tenant), Some(Tier::Agent)] {
+        for tier in [None, Some(VisibilityTier::Catalogue), Some(VisibilityTier::Tenant), Some(VisibilityTier::Agent)] {
             all.extend(self.kernel.list_tools(admin(), &filter, tier).await.unwrap().tools);
         }
         all.extend(self.kernel.search_tools(admin(), "reads a file", 10).await.unwrap());
@@ -319,7 +321,7 @@ async fn what_a_server_offers_at_first_sight_is_taken_in_unclassified() {
     let server = servers.first().unwrap();
     assert_eq!((server.tools_available, server.tools_known), (1, 1));
     assert_eq!(server.problems.first().unwrap().code, super::INVALID_TOOL_SCHEMA);
-    assert_eq!(stage.look().await, super::Round::default(), "looking again changes nothing");
+    assert_eq!(stage.look().await, super::IntakeReport::default(), "looking again changes nothing");
     assert!(stage.notes(AuditAction::ServersChanged, 1).await.contains(&"added `files`".to_owned()));
 }
 
@@ -333,7 +335,7 @@ async fn another_time_for_calls_is_another_version_of_every_tool_that_is_in_use(
     assert_eq!(newest("files.read_file").await, ("1.0.0".to_owned(), Some(300)));
     let deprecate = LifecycleAction::Deprecate { successor: None, migration_guide: None };
     stage.kernel.change_lifecycle(admin(), "files.old_file", None, &deprecate).await.unwrap();
-    stage.decide("read_file", Decision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
+    stage.decide("read_file", ServerDecision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
     let mut short = spec();
     short["upkeep"] = json!({ "call_timeout_seconds": 20 });
     for _ in 0..2 {
@@ -373,7 +375,7 @@ async fn a_changed_description_or_schema_is_never_visible_before_somebody_has_ac
     // Not after a restart either.
     let stage = stage.restarted().await;
     assert_eq!(stage.visible().await, []);
-    assert_eq!(stage.look().await, super::Round::default());
+    assert_eq!(stage.look().await, super::IntakeReport::default());
     assert_eq!(stage.visible().await, []);
 }
 
@@ -394,7 +396,7 @@ async fn accepting_publishes_the_version_that_is_honest_about_the_change() {
         stage.says("files", vec![said.clone()]);
         stage.look().await;
         let digest = stage.pin("read_file").await.pin.proposed.unwrap().digest;
-        let report = stage.decide("files.read_file", Decision::Accept { digest: Some(digest) }).await.unwrap();
+        let report = stage.decide("files.read_file", ServerDecision::Accept { digest: Some(digest) }).await.unwrap();
         assert_eq!((report.pin.state, report.unavailable), (PinState::Accepted, None));
         assert_eq!(stage.visible().await, [line("files.read_file", version, "Reads any file.")]);
     }
@@ -410,21 +412,21 @@ async fn only_what_was_looked_at_can_be_accepted() {
     let looked_at = stage.pin("read_file").await.pin.proposed.unwrap().digest;
     stage.says("files", vec![tool("read_file", "Something evil.")]);
     stage.look().await;
-    let refusal = stage.decide("read_file", Decision::Accept { digest: Some(looked_at) }).await.unwrap_err();
+    let refusal = stage.decide("read_file", ServerDecision::Accept { digest: Some(looked_at) }).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3408);
     assert_eq!(stage.visible().await, []);
-    let refusal = stage.decide("raed_file", Decision::Reject).await.unwrap_err();
+    let refusal = stage.decide("raed_file", ServerDecision::Reject).await.unwrap_err();
     assert!(refusal.hint.unwrap().contains("`read_file`"));
 }
 
 #[tokio::test]
 async fn a_rejected_change_stays_away_until_the_server_says_the_accepted_again() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
-    assert_eq!(stage.decide("read_file", Decision::Reject).await.unwrap_err().code, ErrorCode::E3408);
+    assert_eq!(stage.decide("read_file", ServerDecision::Reject).await.unwrap_err().code, ErrorCode::E3408);
     stage.says("files", vec![tool("read_file", "Something evil.")]);
     stage.look().await;
-    stage.decide("read_file", Decision::Reject).await.unwrap();
-    assert_eq!(stage.look().await, super::Round::default());
+    stage.decide("read_file", ServerDecision::Reject).await.unwrap();
+    assert_eq!(stage.look().await, super::IntakeReport::default());
     assert_eq!((stage.pin("read_file").await.pin.state, stage.visible().await.len()), (PinState::Rejected, 0));
     let stage = stage.restarted().await;
     stage.says("files", vec![tool("read_file", "Reads a file.")]);
@@ -473,7 +475,7 @@ async fn a_scan_that_blocks_holds_back_at_first_sight_and_a_person_may_accept() 
     assert!(stage.kernel.tool(admin(), "files.read_file").await.is_err(), "it was not even published");
     let report = stage.pin("read_file").await;
     assert_eq!((report.pin.state, report.pin.accepted.is_none()), (PinState::Quarantined, true));
-    stage.decide("read_file", Decision::Accept { digest: None }).await.unwrap();
+    stage.decide("read_file", ServerDecision::Accept { digest: None }).await.unwrap();
     assert_eq!(stage.visible().await.len(), 2);
 }
 
@@ -487,18 +489,18 @@ async fn a_person_says_what_a_tool_does_and_that_is_a_version_of_its_own() {
         (SideEffectPolicy::Idempotent, "1.0.3"),
         (SideEffectPolicy::Unclassified, "1.0.4"),
     ] {
-        let report = stage.decide("read_file", Decision::Classify { class, digest: None }).await.unwrap();
+        let report = stage.decide("read_file", ServerDecision::Classify { class, digest: None }).await.unwrap();
         assert_eq!(report.pin.version.unwrap().to_string(), version);
         let current = stage.kernel.tool(admin(), "files.read_file").await.unwrap().versions().last().cloned().unwrap();
         assert_eq!((current.version.to_string().as_str(), current.manifest.side_effect_policy), (version, class));
     }
-    let unfit = Decision::Classify { class: SideEffectPolicy::Compensatable, digest: None };
+    let unfit = ServerDecision::Classify { class: SideEffectPolicy::Compensatable, digest: None };
     assert_eq!(stage.decide("read_file", unfit).await.unwrap_err().code, ErrorCode::E3004);
     // What was said about it outlives a change of the definition.
-    stage.decide("read_file", Decision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
+    stage.decide("read_file", ServerDecision::Classify { class: SideEffectPolicy::Pure, digest: None }).await.unwrap();
     stage.says("files", vec![tool("read_file", "Reads any file.")]);
     stage.look().await;
-    stage.decide("read_file", Decision::Accept { digest: None }).await.unwrap();
+    stage.decide("read_file", ServerDecision::Accept { digest: None }).await.unwrap();
     let current = stage.kernel.tool(admin(), "files.read_file").await.unwrap().versions().last().cloned().unwrap();
     assert_eq!(current.manifest.side_effect_policy, SideEffectPolicy::Pure);
 }
@@ -506,7 +508,7 @@ async fn a_person_says_what_a_tool_does_and_that_is_a_version_of_its_own() {
 #[tokio::test]
 async fn only_what_was_looked_at_is_classified() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
-    let pure = |digest| Decision::Classify { class: SideEffectPolicy::Pure, digest: Some(digest) };
+    let pure = |digest| ServerDecision::Classify { class: SideEffectPolicy::Pure, digest: Some(digest) };
     let looked_at = pins::definition(&tool("read_file", "Reads a file.")).digest;
     stage.decide("read_file", pure(looked_at)).await.unwrap();
     stage.says("files", vec![tool("read_file", "Reads any file.")]);
@@ -560,7 +562,7 @@ async fn servers_with_the_same_tools_do_not_get_into_each_others_way() {
 async fn of_servers_that_are_put_at_once_one_has_the_namespace() {
     let names = ["race-a", "race_a", "Race-A", "race.a", "RACE_A"];
     let stage = Stage::new().await;
-    let put = |catalogue: &Arc<Catalogue>, name: &'static str| {
+    let put = |catalogue: &Arc<ServerCatalogue>, name: &'static str| {
         let catalogue = Arc::clone(catalogue);
         tokio::spawn(async move { catalogue.put_server(admin(), None, name, spec(), false).await })
     };
@@ -673,7 +675,7 @@ async fn what_one_instance_changes_is_so_at_the_others() {
     let mut changes = bus.subscribe();
     one.says("files", vec![tool("read_file", "Reads a file.")]);
     one.catalogue.put_server(admin(), None, "files", spec(), true).await.unwrap();
-    assert_eq!(changes.recv().await.unwrap(), Change::Servers);
+    assert_eq!(changes.recv().await.unwrap(), BusChange::Servers);
     other.catalogue.catch_up().await.unwrap();
     assert_eq!(other.catalogue.names().len(), 1);
     assert_eq!(*other.puppets.applied.lock().unwrap(), ["files"]);
@@ -686,8 +688,9 @@ async fn what_one_instance_changes_is_so_at_the_others() {
     other.catalogue.catch_up().await.unwrap();
     assert_eq!(why(&other), Some(WhyUnavailable::Quarantined));
     // A decision is made about what is stored, wherever it is made.
-    other.catalogue.decide(admin(), None, "files", "read_file", Decision::Reject).await.unwrap();
-    let again = one.catalogue.decide(admin(), None, "files", "read_file", Decision::Accept { digest: None }).await;
+    other.catalogue.decide(admin(), None, "files", "read_file", ServerDecision::Reject).await.unwrap();
+    let again =
+        one.catalogue.decide(admin(), None, "files", "read_file", ServerDecision::Accept { digest: None }).await;
     assert_eq!(again.unwrap().pin.state, PinState::Accepted);
     other.catalogue.catch_up().await.unwrap();
     assert_eq!(why(&other), None);
@@ -716,7 +719,7 @@ async fn a_look_does_not_undo_what_was_decided_elsewhere_while_it_was_under_way(
     let look = tokio::spawn(async move { catalogue.refresh(&TenantId::home(), "files").await });
     tokio::task::spawn_blocking(move || come.recv().unwrap()).await.unwrap();
     // The look has read the pin and judged it; it has stored nothing.
-    let pure = Decision::Classify { class: SideEffectPolicy::Pure, digest: None };
+    let pure = ServerDecision::Classify { class: SideEffectPolicy::Pure, digest: None };
     other.catalogue.decide(admin(), None, "files", "read_file", pure).await.unwrap();
     go_on.send(()).unwrap();
     assert_eq!(look.await.unwrap().unwrap().quarantined.len(), 1);

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use kernel::ports::executor::Dispatch;
+use kernel::ports::executor::CallDispatch;
 
 const WAITING: u8 = 0;
 const LEFT: u8 = 1;
@@ -18,14 +18,14 @@ const TAKEN_BACK: u8 = 2;
 
 /// Of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Departure {
+pub(crate) struct RequestDeparture {
     state: AtomicU8,
     /// The call that is made with it, if one is.
-    dispatch: Option<Arc<Dispatch>>,
+    dispatch: Option<Arc<CallDispatch>>,
 }
 
-impl Departure {
-    pub(crate) fn of(dispatch: Option<Arc<Dispatch>>) -> Self {
+impl RequestDeparture {
+    pub(crate) fn of(dispatch: Option<Arc<CallDispatch>>) -> Self {
         Self { state: AtomicU8::new(WAITING), dispatch }
     }
 
@@ -64,10 +64,10 @@ mod tests {
 
     use super::*;
 
-    fn held() -> (Departure, Arc<Dispatch>) {
-        let dispatch = Arc::new(Dispatch::default());
+    fn held() -> (RequestDeparture, Arc<CallDispatch>) {
+        let dispatch = Arc::new(CallDispatch::default());
         dispatch.hold();
-        (Departure::of(Some(Arc::clone(&dispatch))), dispatch)
+        (RequestDeparture::of(Some(Arc::clone(&dispatch))), dispatch)
     }
 
     #[test]

@@ -11,15 +11,15 @@
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
-pub use kernel::ports::companion::Era;
-use kernel::ports::companion::{QuestionKind, Severity};
+pub use kernel::ports::tool_companion::ProtocolEra;
+use kernel::ports::tool_companion::{LogSeverity, QuestionKind};
 use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value, json};
 
 use super::router::relayed;
-use super::{Asker, Line, meta, within};
-use crate::fault::{Fault, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
-use crate::spec::Relay;
+use super::{ConnectionLine, RequestAsker, meta, within};
+use crate::fault::{HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION, UpstreamFault};
+use crate::spec::RelayedQuestions;
 use crate::wire::{self, RpcError};
 
 /// What a server may take to answer the question about its revision before it counts as old.
@@ -27,7 +27,7 @@ const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
 /// Where a request of 2026-07-28 says what its sender can be asked.
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The least severity that the log of a call has, whatever its caller wants to hear.
-pub(crate) const OPERATORS_LOG: Severity = Severity::Info;
+pub(crate) const OPERATORS_LOG: LogSeverity = LogSeverity::Info;
 /// Bytes of the details of one such thing; larger ones are left out.
 const CAPABILITY_BYTES_MAX: usize = 4 << 10;
 /// Codes that only servers of 2026-07-28 know. What they refuse is then not the revision.
@@ -35,25 +35,25 @@ const MODERN_REFUSALS: [i64; 2] = [HEADER_MISMATCH, MISSING_CAPABILITY];
 
 /// What is known of a server's era before it is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedEra {
     Nothing,
     /// This one was found the last time.
-    Found(Era),
+    Found(ProtocolEra),
     /// It is to be met in this one, or not at all.
-    Only(Era),
+    Only(ProtocolEra),
 }
 
 /// What we say of ourselves.
 #[derive(Debug, Clone)]
-pub(crate) struct Introduction {
+pub(crate) struct ClientIntroduction {
     client: Value,
     /// All that is ever passed on; said once where a server hears it once.
     capabilities: Value,
-    relay: Relay,
+    relay: RelayedQuestions,
 }
 
-impl Introduction {
-    pub(crate) fn new(relay: Relay) -> Self {
+impl ClientIntroduction {
+    pub(crate) fn new(relay: RelayedQuestions) -> Self {
         let mut capabilities = json!({});
         if let Some(members) = capabilities.as_object_mut() {
             for (name, passed_on, value) in [
@@ -92,18 +92,18 @@ fn capability(kind: QuestionKind) -> &'static str {
 
 /// A server that was met.
 #[derive(Debug, Clone)]
-pub(crate) struct Met {
-    pub(crate) era: Era,
+pub(crate) struct MetServer {
+    pub(crate) era: ProtocolEra,
     /// The revision both speak.
     pub(crate) version: String,
     pub(crate) capabilities: Value,
-    introduction: Introduction,
+    introduction: ClientIntroduction,
 }
 
-impl Met {
+impl MetServer {
     /// Each request of 2026-07-28 says who sends it.
     pub(crate) fn introduce(&self, params: &mut Value) {
-        if self.era == Era::Modern {
+        if self.era == ProtocolEra::Modern {
             introduce(params, &self.version, &self.introduction);
         }
     }
@@ -111,7 +111,7 @@ impl Met {
     /// The same for a request with a caller: nothing is claimed that this caller cannot be asked (MEET-2).
     pub(crate) fn introduce_with(&self, params: &mut Value, askable: Vec<(QuestionKind, Value)>) {
         self.introduce(params);
-        if self.era == Era::Modern
+        if self.era == ProtocolEra::Modern
             && let Some(meta) = meta(params)
         {
             meta.insert(CAPABILITIES.to_owned(), self.introduction.narrowed(askable));
@@ -120,8 +120,8 @@ impl Met {
 
     /// Servers of 2026-07-28 write a log for those requests that ask for one: as much as its caller wants, and what the operator's
     /// log has of every call.
-    pub(crate) fn ask_for_log(&self, params: &mut Value, wanted: Option<Severity>) {
-        if self.era == Era::Modern
+    pub(crate) fn ask_for_log(&self, params: &mut Value, wanted: Option<LogSeverity>) {
+        if self.era == ProtocolEra::Modern
             && let Some(meta) = meta(params)
         {
             let level = wanted.map_or(OPERATORS_LOG, |wanted| wanted.min(OPERATORS_LOG));
@@ -131,7 +131,7 @@ impl Met {
 
     /// Older ones write one log for everybody, whose level can be set.
     pub(crate) fn lets_set_log(&self) -> bool {
-        self.era == Era::Legacy && self.capabilities.get("logging").is_some_and(Value::is_object)
+        self.era == ProtocolEra::Legacy && self.capabilities.get("logging").is_some_and(Value::is_object)
     }
 
     /// Which changes it tells, in the words of a subscription; `None` if it tells none.
@@ -152,16 +152,16 @@ impl Met {
 
 /// Finds out what the server speaks.
 pub(super) async fn meet(
-    line: Line<'_>,
+    line: ConnectionLine<'_>,
     clock: &dyn Clock,
-    expected: Expected,
-    introduction: &Introduction,
-) -> Result<Met, Fault> {
+    expected: ExpectedEra,
+    introduction: &ClientIntroduction,
+) -> Result<MetServer, UpstreamFault> {
     let mut unheard = false;
-    if !matches!(expected, Expected::Found(Era::Legacy) | Expected::Only(Era::Legacy)) {
+    if !matches!(expected, ExpectedEra::Found(ProtocolEra::Legacy) | ExpectedEra::Only(ProtocolEra::Legacy)) {
         match within(clock, DISCOVER_PATIENCE, discover(line, introduction)).await {
-            Some(Ok(None)) | None if expected == Expected::Only(Era::Modern) => {
-                return Err(Fault::Version("none of the newer kind".to_owned()));
+            Some(Ok(None)) | None if expected == ExpectedEra::Only(ProtocolEra::Modern) => {
+                return Err(UpstreamFault::Version("none of the newer kind".to_owned()));
             }
             Some(Ok(Some(met))) => return Ok(met),
             Some(Err(fault)) => return Err(fault),
@@ -171,25 +171,28 @@ pub(super) async fn meet(
     }
     match initialize(line, introduction).await {
         // Not an old one, then: it was only slow to start, and is asked again now that it answers.
-        Err(Fault::Refused { error, .. })
+        Err(UpstreamFault::Refused { error, .. })
             if unheard && matches!(error.code, UNSUPPORTED_VERSION | METHOD_NOT_FOUND) =>
         {
-            discover(line, introduction).await?.ok_or_else(|| Fault::from(error))
+            discover(line, introduction).await?.ok_or_else(|| UpstreamFault::from(error))
         }
         outcome => outcome,
     }
 }
 
 /// `None`: it is an old one.
-async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<Met>, Fault> {
+async fn discover(
+    line: ConnectionLine<'_>,
+    introduction: &ClientIntroduction,
+) -> Result<Option<MetServer>, UpstreamFault> {
     let version = ProtocolVersion::V_2026_07_28;
     let mut params = json!({});
     introduce(&mut params, version.as_str(), introduction);
-    let answer = match line.request("server/discover", params, None, Asker::default()).await {
+    let answer = match line.request("server/discover", params, None, RequestAsker::default()).await {
         Ok(answer) => answer,
-        Err(Fault::Refused { error, .. }) => return refused(error),
+        Err(UpstreamFault::Refused { error, .. }) => return refused(error),
         // Over HTTP an old server turns away what it does not know by a status.
-        Err(Fault::Status(400..=499) | Fault::Nonsense(_)) => return Ok(None),
+        Err(UpstreamFault::Status(400..=499) | UpstreamFault::Nonsense(_)) => return Ok(None),
         Err(fault) => return Err(fault),
     };
     let Some(supported) = answer.get("supportedVersions").and_then(Value::as_array) else {
@@ -198,7 +201,7 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
     if supported.iter().any(|one| one.as_str() == Some(version.as_str())) {
         let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
         let version = version.as_str().to_owned();
-        let met = Met { era: Era::Modern, version, capabilities, introduction: introduction.clone() };
+        let met = MetServer { era: ProtocolEra::Modern, version, capabilities, introduction: introduction.clone() };
         line.channel.agreed(&met);
         return Ok(Some(met));
     }
@@ -206,10 +209,10 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
     if supported.iter().filter_map(Value::as_str).any(is_old) {
         return Ok(None);
     }
-    Err(Fault::Version(named(supported.iter().filter_map(Value::as_str))))
+    Err(UpstreamFault::Version(named(supported.iter().filter_map(Value::as_str))))
 }
 
-fn refused(error: RpcError) -> Result<Option<Met>, Fault> {
+fn refused(error: RpcError) -> Result<Option<MetServer>, UpstreamFault> {
     if MODERN_REFUSALS.contains(&error.code) {
         return Err(error.into());
     }
@@ -217,32 +220,32 @@ fn refused(error: RpcError) -> Result<Option<Met>, Fault> {
         let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
         let supported: Vec<&str> = supported.into_iter().flatten().filter_map(Value::as_str).collect();
         if !supported.is_empty() && !supported.iter().copied().any(is_old) {
-            return Err(Fault::Version(named(supported.into_iter())));
+            return Err(UpstreamFault::Version(named(supported.into_iter())));
         }
     }
     Ok(None)
 }
 
-async fn initialize(line: Line<'_>, introduction: &Introduction) -> Result<Met, Fault> {
+async fn initialize(line: ConnectionLine<'_>, introduction: &ClientIntroduction) -> Result<MetServer, UpstreamFault> {
     let params = json!({
         "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE.as_str(),
         "capabilities": introduction.capabilities,
         "clientInfo": introduction.client,
     });
-    let answer = line.request("initialize", params, None, Asker::default()).await?;
-    let version = answer.get("protocolVersion").and_then(Value::as_str).ok_or(Fault::Nonsense("greeting"))?;
+    let answer = line.request("initialize", params, None, RequestAsker::default()).await?;
+    let version = answer.get("protocolVersion").and_then(Value::as_str).ok_or(UpstreamFault::Nonsense("greeting"))?;
     if !is_old(version) {
-        return Err(Fault::Version(named([version].into_iter())));
+        return Err(UpstreamFault::Version(named([version].into_iter())));
     }
     let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
     let version = version.to_owned();
-    let met = Met { era: Era::Legacy, version, capabilities, introduction: introduction.clone() };
+    let met = MetServer { era: ProtocolEra::Legacy, version, capabilities, introduction: introduction.clone() };
     line.channel.agreed(&met);
     line.channel.tell(wire::notification("notifications/initialized", None)).await?;
     Ok(met)
 }
 
-fn introduce(params: &mut Value, version: &str, introduction: &Introduction) {
+fn introduce(params: &mut Value, version: &str, introduction: &ClientIntroduction) {
     let Some(meta) = meta(params) else { return };
     meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(version));
     meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), introduction.client.clone());

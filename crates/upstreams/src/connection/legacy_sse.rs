@@ -18,10 +18,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use super::outbound::{failed, is_of_type, judged};
-use super::router::{Router, Transmission};
-use super::streamable::{Remote, rejection};
-use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, within};
-use crate::fault::Fault;
+use super::router::{MessageRouter, RequestTransmission};
+use super::streamable::{RemoteServer, rejection};
+use super::{MESSAGE_BYTES_MAX, OutgoingRequest, ServerChannel, StopGrace, within};
+use crate::fault::UpstreamFault;
 use crate::sse_events::{SseEvent, SseEvents};
 
 /// How long a cancellation may take.
@@ -32,7 +32,7 @@ const ENDPOINT_BYTES_MAX: usize = 8 << 10;
 /// The channel.
 #[derive(Debug)]
 pub(crate) struct LegacySse {
-    remote: Remote,
+    remote: RemoteServer,
     endpoint: Url,
     closed: CancellationToken,
     _closed_on_drop: DropGuard,
@@ -40,7 +40,7 @@ pub(crate) struct LegacySse {
 
 impl LegacySse {
     /// Opens the stream and waits for the address; whoever calls bounds that wait.
-    pub(crate) async fn open(remote: Remote, router: &Arc<Router>) -> Result<Self, Fault> {
+    pub(crate) async fn open(remote: RemoteServer, router: &Arc<MessageRouter>) -> Result<Self, UpstreamFault> {
         let request =
             || remote.http.request(Method::GET, &remote.url).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
         let mut response = remote.send(request).await?;
@@ -48,13 +48,13 @@ impl LegacySse {
             return Err(fault);
         }
         if !is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
-            return Err(Fault::Nonsense("stream of events"));
+            return Err(UpstreamFault::Nonsense("stream of events"));
         }
         let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
         let (endpoint, early) = loop {
             let chunk = response.chunk().await.map_err(|error| failed(&error))?;
-            let chunk = chunk.ok_or(Fault::NotSent("the stream ended before it began"))?;
-            let mut found = events.push(&chunk).map_err(|_| Fault::Nonsense("stream of events"))?.into_iter();
+            let chunk = chunk.ok_or(UpstreamFault::NotSent("the stream ended before it began"))?;
+            let mut found = events.push(&chunk).map_err(|_| UpstreamFault::Nonsense("stream of events"))?.into_iter();
             if let Some(event) = found.by_ref().find(|event| event.kind == "endpoint") {
                 break (endpoint(&remote.url, &event.data)?, found.collect::<Vec<_>>());
             }
@@ -75,8 +75,8 @@ impl LegacySse {
 }
 
 /// LSSE-1.
-fn endpoint(stream: &Url, named: &str) -> Result<Url, Fault> {
-    let unusable = Fault::Nonsense("address of its own");
+fn endpoint(stream: &Url, named: &str) -> Result<Url, UpstreamFault> {
+    let unusable = UpstreamFault::Nonsense("address of its own");
     if named.len() > ENDPOINT_BYTES_MAX {
         return Err(unusable);
     }
@@ -84,7 +84,7 @@ fn endpoint(stream: &Url, named: &str) -> Result<Url, Fault> {
     if endpoint.origin() == stream.origin() { Ok(endpoint) } else { Err(unusable) }
 }
 
-async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent>, router: Arc<Router>) {
+async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent>, router: Arc<MessageRouter>) {
     let hear = |found: Vec<SseEvent>| {
         let messages = found.into_iter().filter(|event| !event.data.is_empty() && event.kind != "endpoint");
         messages.for_each(|event| router.received(event.data.as_bytes(), None));
@@ -98,15 +98,20 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
     }
 }
 
-async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, transmission: &Transmission) -> Result<Response, Fault> {
+async fn post(
+    remote: &RemoteServer,
+    endpoint: &Url,
+    body: Vec<u8>,
+    transmission: &RequestTransmission,
+) -> Result<Response, UpstreamFault> {
     let json = HeaderValue::from_static(JSON_MIME_TYPE);
     let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, json)]);
     remote.post_noting(endpoint, &body.into(), &headers, transmission).await
 }
 
 #[async_trait]
-impl Channel for LegacySse {
-    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
+impl ServerChannel for LegacySse {
+    async fn exchange(&self, router: &MessageRouter, request: OutgoingRequest<'_>) -> Result<Value, UpstreamFault> {
         let (mut answer, _) = router.wait_for(request.id)?;
         let bytes = request.bytes();
         let transmission = router.transmission(request.id, bytes.len());
@@ -115,7 +120,7 @@ impl Channel for LegacySse {
         let outcome = tokio::select! {
             // Some servers answer on the stream before they let the POST go.
             biased;
-            outcome = &mut answer => return outcome.unwrap_or(Err(Fault::Lost("the connection was closed"))),
+            outcome = &mut answer => return outcome.unwrap_or(Err(UpstreamFault::Lost("the connection was closed"))),
             outcome = &mut posting => outcome,
         };
         match outcome {
@@ -125,17 +130,17 @@ impl Channel for LegacySse {
                 }
             }
             Err(fault) => {
-                if let Fault::NotSent(why) = fault {
+                if let UpstreamFault::NotSent(why) = fault {
                     router.end(why);
                 }
                 return Err(fault);
             }
         }
-        answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
+        answer.await.unwrap_or(Err(UpstreamFault::Lost("the connection was closed")))
     }
 
-    async fn tell(&self, message: Vec<u8>) -> Result<(), Fault> {
-        let response = post(&self.remote, &self.endpoint, message, &Transmission::default()).await?;
+    async fn tell(&self, message: Vec<u8>) -> Result<(), UpstreamFault> {
+        let response = post(&self.remote, &self.endpoint, message, &RequestTransmission::default()).await?;
         judged(&response, true).map_or(Ok(()), Err)
     }
 
@@ -145,12 +150,13 @@ impl Channel for LegacySse {
             runtime.spawn(async move {
                 let clock = Arc::clone(&remote.clock);
                 // A courtesy: nobody waits for the call any more, nor for whether this was heard.
-                let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message, &Transmission::default())).await;
+                let _ =
+                    within(&*clock, COURTESY, post(&remote, &endpoint, message, &RequestTransmission::default())).await;
             });
         }
     }
 
-    async fn close(&self, _: Ending) {
+    async fn close(&self, _: StopGrace) {
         self.closed.cancel();
     }
 }

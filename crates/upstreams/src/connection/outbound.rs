@@ -17,7 +17,7 @@ use url::{Host, Url};
 
 use super::MESSAGE_BYTES_MAX;
 use crate::admission::denied_on_the_way;
-use crate::fault::Fault;
+use crate::fault::UpstreamFault;
 
 /// How clients for servers behave.
 pub(crate) const CLIENT: ClientOptions = ClientOptions {
@@ -93,27 +93,27 @@ pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) ->
 }
 
 /// Why a request has failed before there was an answer.
-pub(crate) fn failed(error: &reqwest::Error) -> Fault {
+pub(crate) fn failed(error: &reqwest::Error) -> UpstreamFault {
     tracing::debug!(%error, "a request to a server failed");
     if let Some(refusal) = denial(error).and_then(denied_on_the_way) {
         return refusal.into();
     }
     if error.is_connect() || error.is_builder() {
-        Fault::NotSent("no connection could be made")
+        UpstreamFault::NotSent("no connection could be made")
     } else {
-        Fault::Lost("the connection broke off")
+        UpstreamFault::Lost("the connection broke off")
     }
 }
 
 /// What a status means that is no answer. `None`: it is one.
-pub(crate) fn judged(response: &Response, has_session: bool) -> Option<Fault> {
+pub(crate) fn judged(response: &Response, has_session: bool) -> Option<UpstreamFault> {
     match response.status() {
         status if status.is_success() => None,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Fault::Denied(response.status().as_u16())),
-        StatusCode::TOO_MANY_REQUESTS => Some(Fault::Busy { retry_after_ms: retry_after(response.headers()) }),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(UpstreamFault::Denied(response.status().as_u16())),
+        StatusCode::TOO_MANY_REQUESTS => Some(UpstreamFault::Busy { retry_after_ms: retry_after(response.headers()) }),
         // The session is not known any more; nothing was done with the request.
-        StatusCode::NOT_FOUND if has_session => Some(Fault::NotSent(SESSION_GONE)),
-        status => Some(Fault::Status(status.as_u16())),
+        StatusCode::NOT_FOUND if has_session => Some(UpstreamFault::NotSent(SESSION_GONE)),
+        status => Some(UpstreamFault::Status(status.as_u16())),
     }
 }
 
@@ -126,11 +126,11 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// OUT-2.
-pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, UpstreamFault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
         if body.len() + chunk.len() > MESSAGE_BYTES_MAX {
-            return Err(Fault::TooLarge);
+            return Err(UpstreamFault::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }

@@ -17,18 +17,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::companion::{Companion, LogNote, Progress, ProgressCount, Question, QuestionKind, Severity};
 use kernel::ports::offerings::OfferingChange;
+use kernel::ports::tool_companion::{
+    LogNote, LogSeverity, ProgressCount, QuestionKind, ToolCompanion, ToolProgress, ToolQuestion,
+};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::departure::Departure;
-use super::{Asker, CallTraffic, Channel};
-use crate::fault::{Fault, INVALID_REQUEST, METHOD_NOT_FOUND};
-use crate::observer::{Reconnect, Unheard, UpstreamEvent};
-use crate::spec::Relay;
-use crate::wire::{self, CallId, Incoming};
+use super::departure::RequestDeparture;
+use super::{CallTraffic, RequestAsker, ServerChannel};
+use crate::fault::{INVALID_REQUEST, METHOD_NOT_FOUND, UpstreamFault};
+use crate::observer::{ReconnectKind, UnheardKind, UpstreamEvent};
+use crate::spec::RelayedQuestions;
+use crate::wire::{self, CallId, IncomingMessage};
 
 /// Questions of one server that may wait for an answer at once.
 const QUESTIONS_MAX: usize = 16;
@@ -36,7 +38,7 @@ const QUESTIONS_MAX: usize = 16;
 const GARBAGE_BYTES_MAX: usize = 4 << 10;
 
 /// Hears what concerns the server as a whole. Never waits.
-pub(crate) trait Hearing: Send + Sync + fmt::Debug {
+pub(crate) trait ServerListener: Send + Sync + fmt::Debug {
     /// Its tools are others now, or may be.
     fn tools_changed(&self);
     /// Something else that it offers is not as it was.
@@ -48,14 +50,14 @@ pub(crate) trait Hearing: Send + Sync + fmt::Debug {
 }
 
 /// The way of messages on one connection.
-pub(crate) struct Router {
+pub(crate) struct MessageRouter {
     table: Mutex<Table>,
     next: AtomicU64,
     ended: watch::Sender<bool>,
-    hearing: Arc<dyn Hearing>,
-    relay: Relay,
+    hearing: Arc<dyn ServerListener>,
+    relay: RelayedQuestions,
     questions: Arc<Semaphore>,
-    channel: OnceLock<Weak<dyn Channel>>,
+    channel: OnceLock<Weak<dyn ServerChannel>>,
 }
 
 #[derive(Default)]
@@ -66,35 +68,35 @@ struct Table {
 }
 
 /// What becomes of a request.
-type Outcome = Result<Value, Fault>;
+type Outcome = Result<Value, UpstreamFault>;
 /// Why a question has no answer: a code of JSON-RPC, and words.
 type NoAnswer = (i64, &'static str);
 
 /// A question, whom to ask, and until when.
 struct Posed {
-    companion: Arc<dyn Companion>,
+    companion: Arc<dyn ToolCompanion>,
     over: CancellationToken,
-    question: Question,
+    question: ToolQuestion,
 }
 
 /// A request on its way.
 struct Running {
     reply: Option<oneshot::Sender<Outcome>>,
-    departure: Arc<Departure>,
-    asker: Asker,
+    departure: Arc<RequestDeparture>,
+    asker: RequestAsker,
     /// Cancelled when nobody waits for it any more.
     over: CancellationToken,
 }
 
 /// What is told of a request that has a line of its own, while it is sent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Transmission {
-    departure: Option<Arc<Departure>>,
+pub(crate) struct RequestTransmission {
+    departure: Option<Arc<RequestDeparture>>,
     traffic: Option<Arc<CallTraffic>>,
     bytes: usize,
 }
 
-impl Transmission {
+impl RequestTransmission {
     /// Its first byte is about to leave.
     pub(crate) fn leaves(&self) {
         // Nobody who has taken it back is left to send it: the line was closed with that.
@@ -114,8 +116,8 @@ impl Transmission {
     }
 }
 
-impl Router {
-    pub(crate) fn new(hearing: Arc<dyn Hearing>, relay: Relay) -> Arc<Self> {
+impl MessageRouter {
+    pub(crate) fn new(hearing: Arc<dyn ServerListener>, relay: RelayedQuestions) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
             next: AtomicU64::new(1),
@@ -128,41 +130,44 @@ impl Router {
     }
 
     /// Where answers to questions go. Once.
-    pub(crate) fn answers_through(&self, channel: &Arc<dyn Channel>) {
+    pub(crate) fn answers_through(&self, channel: &Arc<dyn ServerChannel>) {
         // A router has one channel; a second word about it changes nothing.
         let _ = self.channel.set(Arc::downgrade(channel));
     }
 
     /// Begins a request. Refused if the connection has ended.
-    pub(crate) fn begin(&self, asker: Asker) -> Result<CallId, Fault> {
+    pub(crate) fn begin(&self, asker: RequestAsker) -> Result<CallId, UpstreamFault> {
         let mut table = self.table();
         if let Some(why) = table.end {
-            return Err(Fault::NotSent(why));
+            return Err(UpstreamFault::NotSent(why));
         }
         // WIRE-2.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let departure = Arc::new(Departure::of(asker.dispatch.clone()));
+        let departure = Arc::new(RequestDeparture::of(asker.dispatch.clone()));
         let running = Running { reply: None, departure, asker, over: CancellationToken::new() };
         table.calls.insert(id, running);
         Ok(id)
     }
 
     /// Waits for the answer to a request that goes over a line with others, which is to be asked when its first byte leaves.
-    pub(crate) fn wait_for(&self, id: CallId) -> Result<(oneshot::Receiver<Outcome>, Arc<Departure>), Fault> {
+    pub(crate) fn wait_for(
+        &self,
+        id: CallId,
+    ) -> Result<(oneshot::Receiver<Outcome>, Arc<RequestDeparture>), UpstreamFault> {
         let mut table = self.table();
         if let Some(why) = table.end {
-            return Err(Fault::NotSent(why));
+            return Err(UpstreamFault::NotSent(why));
         }
-        let running = table.calls.get_mut(&id).ok_or(Fault::NotSent("the request is over"))?;
+        let running = table.calls.get_mut(&id).ok_or(UpstreamFault::NotSent("the request is over"))?;
         let (reply, answer) = oneshot::channel();
         running.reply = Some(reply);
         Ok((answer, Arc::clone(&running.departure)))
     }
 
     /// The transmission of a request of so many bytes that has a line of its own.
-    pub(crate) fn transmission(&self, id: CallId, bytes: usize) -> Transmission {
+    pub(crate) fn transmission(&self, id: CallId, bytes: usize) -> RequestTransmission {
         let departure = self.table().calls.get(&id).map(|running| Arc::clone(&running.departure));
-        Transmission { departure, traffic: self.traffic_of(id), bytes }
+        RequestTransmission { departure, traffic: self.traffic_of(id), bytes }
     }
 
     /// So many bytes of a request are about to leave.
@@ -201,7 +206,7 @@ impl Router {
             if let Some(reply) = running.reply.take() {
                 let sent = running.departure.has_left();
                 // Whoever has dropped its request does not want to know.
-                let _ = reply.send(Err(if sent { Fault::Lost(why) } else { Fault::NotSent(why) }));
+                let _ = reply.send(Err(if sent { UpstreamFault::Lost(why) } else { UpstreamFault::NotSent(why) }));
             }
         }
         drop(table);
@@ -234,45 +239,45 @@ impl Router {
             // Servers print to where they should speak; it is their log then.
             Err(_) => {
                 let shown = text.get(..GARBAGE_BYTES_MAX).unwrap_or(text);
-                self.unheard(Unheard::Garbage);
+                self.unheard(UnheardKind::Garbage);
                 self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(shown)));
             }
         }
     }
 
     /// One message of the other side.
-    pub(crate) fn take(&self, message: Incoming, origin: Option<CallId>) {
+    pub(crate) fn take(&self, message: IncomingMessage, origin: Option<CallId>) {
         match message {
-            Incoming::Answer { id, outcome } => self.answered(id, outcome.map_err(Fault::from)),
-            Incoming::Notification { method, params } => self.notified(&method, &params, origin),
-            Incoming::Request { id, method, params } => self.asked(id, &method, params, origin),
+            IncomingMessage::Answer { id, outcome } => self.answered(id, outcome.map_err(UpstreamFault::from)),
+            IncomingMessage::Notification { method, params } => self.notified(&method, &params, origin),
+            IncomingMessage::Request { id, method, params } => self.asked(id, &method, params, origin),
         }
     }
 
     /// The answer to a request was longer than a message may be.
     pub(crate) fn answered_too_large(&self, id: CallId) {
-        self.answered(Some(id), Err(Fault::TooLarge));
+        self.answered(Some(id), Err(UpstreamFault::TooLarge));
     }
 
     /// ROUTE-1.
-    fn answered(&self, id: Option<CallId>, outcome: Result<Value, Fault>) {
+    fn answered(&self, id: Option<CallId>, outcome: Result<Value, UpstreamFault>) {
         let reply = id.and_then(|id| self.table().calls.get_mut(&id)?.reply.take());
         match reply {
             Some(reply) => drop(reply.send(outcome)),
             None => {
                 tracing::debug!(?id, "an answer that nobody waits for");
-                self.unheard(Unheard::Answer);
+                self.unheard(UnheardKind::Answer);
             }
         }
     }
 
-    fn unheard(&self, what: Unheard) {
+    fn unheard(&self, what: UnheardKind) {
         self.hearing.happened(UpstreamEvent::Dropped(what));
     }
 
     /// The stream of an answer was taken up again.
     pub(crate) fn taken_up(&self) {
-        self.hearing.happened(UpstreamEvent::Reconnected(Reconnect::Stream));
+        self.hearing.happened(UpstreamEvent::Reconnected(ReconnectKind::Stream));
     }
 
     fn notified(&self, method: &str, params: &Value, origin: Option<CallId>) {
@@ -281,7 +286,7 @@ impl Router {
                 let token = params.get("progressToken").and_then(wire::own);
                 match token.and_then(|token| self.companion_of(token)) {
                     Some(companion) => companion.progress(progress(params)),
-                    None => self.unheard(Unheard::Notification),
+                    None => self.unheard(UnheardKind::Notification),
                 }
             }
             "notifications/message" => self.logged(params, origin),
@@ -302,7 +307,7 @@ impl Router {
         let word = params.get("level").and_then(Value::as_str).unwrap_or("info");
         let Some(data) = params.get("data").cloned() else { return };
         let logger = params.get("logger").and_then(Value::as_str).map(str::to_owned);
-        let note = LogNote { severity: Severity::of_word(word), logger, data };
+        let note = LogNote { severity: LogSeverity::of_word(word), logger, data };
         match self.companion_for(origin) {
             Some((companion, _)) => companion.note(note),
             None => self.hearing.line(&format!("[{word}] {}", note.text())),
@@ -313,7 +318,7 @@ impl Router {
         let Some(channel) = self.channel.get().and_then(Weak::upgrade) else { return };
         // One that asks too much gets no answer at all: answering would be work without a bound, too.
         let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else {
-            return self.unheard(Unheard::Question);
+            return self.unheard(UnheardKind::Question);
         };
         let reply = move |outcome: Result<Value, NoAnswer>| async move {
             let _permit = permit;
@@ -356,16 +361,16 @@ impl Router {
             .ok_or((INVALID_REQUEST, "it is not known which call this question belongs to"))?;
         // Ids of our own requests and keys of questions come from one counter, so that no two of a call are alike.
         let key = format!("{method}:{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let question = Question { key, kind, parameters: params };
+        let question = ToolQuestion { key, kind, parameters: params };
         Ok(Posed { companion, over, question })
     }
 
-    fn companion_of(&self, id: CallId) -> Option<Arc<dyn Companion>> {
+    fn companion_of(&self, id: CallId) -> Option<Arc<dyn ToolCompanion>> {
         self.table().calls.get(&id)?.asker.companion.clone()
     }
 
     /// The call something belongs to: the one on whose stream it came, or the only one there is.
-    fn companion_for(&self, origin: Option<CallId>) -> Option<(Arc<dyn Companion>, CancellationToken)> {
+    fn companion_for(&self, origin: Option<CallId>) -> Option<(Arc<dyn ToolCompanion>, CancellationToken)> {
         let table = self.table();
         let found = |running: &Running| Some((Arc::clone(running.asker.companion.as_ref()?), running.over.clone()));
         if let Some(origin) = origin {
@@ -382,7 +387,7 @@ impl Router {
 }
 
 /// Does the operator let this kind of question through?
-pub(crate) fn relayed(relay: Relay, kind: QuestionKind) -> bool {
+pub(crate) fn relayed(relay: RelayedQuestions, kind: QuestionKind) -> bool {
     match kind {
         QuestionKind::Elicitation => relay.elicitation,
         QuestionKind::Sampling => relay.sampling,
@@ -400,7 +405,7 @@ pub(crate) fn not_relayed(server: &str, kind: QuestionKind) -> Refusal {
     .retryable(false)
 }
 
-fn progress(params: &Value) -> Progress {
+fn progress(params: &Value) -> ToolProgress {
     let number = |name: &str| params.get(name).and_then(Value::as_f64);
     let percent = match (number("progress"), number("total")) {
         (Some(done), Some(total)) if total > 0.0 => Some((done / total * 100.0).clamp(0.0, 100.0)),
@@ -408,10 +413,10 @@ fn progress(params: &Value) -> Progress {
     };
     let message = params.get("message").and_then(Value::as_str).map(str::to_owned);
     let count = number("progress").map(|done| ProgressCount { done, total: number("total") });
-    Progress { percent, phase: None, message, count }
+    ToolProgress { percent, phase: None, message, count }
 }
 
-impl fmt::Debug for Router {
+impl fmt::Debug for MessageRouter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
         f.debug_struct("Router").field("calls", &table.calls.len()).field("end", &table.end).finish_non_exhaustive()
@@ -419,11 +424,11 @@ impl fmt::Debug for Router {
 }
 
 /// The request that a message on a shared line belongs to, as far as it says so itself.
-fn belongs_to(message: &Incoming) -> Option<CallId> {
+fn belongs_to(message: &IncomingMessage) -> Option<CallId> {
     match message {
-        Incoming::Answer { id, .. } => *id,
-        Incoming::Notification { params, .. } => params.get("progressToken").and_then(wire::own),
-        Incoming::Request { .. } => None,
+        IncomingMessage::Answer { id, .. } => *id,
+        IncomingMessage::Notification { params, .. } => params.get("progressToken").and_then(wire::own),
+        IncomingMessage::Request { .. } => None,
     }
 }
 
@@ -433,21 +438,22 @@ mod tests {
 
     #[derive(Debug, Default)]
     struct Deaf;
-    impl Hearing for Deaf {
+    impl ServerListener for Deaf {
         fn tools_changed(&self) {}
         fn offering_changed(&self, _: OfferingChange) {}
         fn line(&self, _: &str) {}
         fn happened(&self, _: UpstreamEvent) {}
     }
 
-    fn router() -> Arc<Router> {
-        Router::new(Arc::new(Deaf), Relay::careful())
+    fn router() -> Arc<MessageRouter> {
+        MessageRouter::new(Arc::new(Deaf), RelayedQuestions::careful())
     }
 
     #[test]
     fn an_answer_reaches_its_request_once_and_no_other() {
         let router = router();
-        let (first, second) = (router.begin(Asker::default()).unwrap(), router.begin(Asker::default()).unwrap());
+        let (first, second) =
+            (router.begin(RequestAsker::default()).unwrap(), router.begin(RequestAsker::default()).unwrap());
         let (mut one, _) = router.wait_for(first).unwrap();
         let (mut two, _) = router.wait_for(second).unwrap();
         router.received(br#"{"jsonrpc":"2.0","id":99,"result":"wrong"}"#, None);
@@ -462,30 +468,31 @@ mod tests {
     #[test]
     fn at_the_end_what_was_sent_is_lost_and_what_was_not_is_not() {
         let router = router();
-        let (first, second) = (router.begin(Asker::default()).unwrap(), router.begin(Asker::default()).unwrap());
+        let (first, second) =
+            (router.begin(RequestAsker::default()).unwrap(), router.begin(RequestAsker::default()).unwrap());
         let (mut one, sent) = router.wait_for(first).unwrap();
         let (mut two, _) = router.wait_for(second).unwrap();
         assert!(sent.leaves());
         router.end("it died");
-        assert_eq!(one.try_recv().unwrap(), Err(Fault::Lost("it died")));
-        assert_eq!(two.try_recv().unwrap(), Err(Fault::NotSent("it died")));
-        assert_eq!(router.begin(Asker::default()), Err(Fault::NotSent("it died")));
+        assert_eq!(one.try_recv().unwrap(), Err(UpstreamFault::Lost("it died")));
+        assert_eq!(two.try_recv().unwrap(), Err(UpstreamFault::NotSent("it died")));
+        assert_eq!(router.begin(RequestAsker::default()), Err(UpstreamFault::NotSent("it died")));
         assert!(router.over(first) && !router.over(second) && !router.over(first));
     }
 
     #[test]
     fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
         let router = router();
-        let companion = || Some(kernel::ports::companion::Unaccompanied::new());
-        let first = router.begin(Asker { companion: companion(), ..Asker::default() }).unwrap();
+        let companion = || Some(kernel::ports::tool_companion::SilentCompanion::new());
+        let first = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
-        let second = router.begin(Asker { companion: companion(), ..Asker::default() }).unwrap();
+        let second = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_err(), "which of the two?");
         assert!(router.question("elicitation/create", json!({}), Some(second)).is_ok(), "on its own stream");
         assert!(router.question("sampling/createMessage", json!({}), Some(second)).is_err(), "not passed on");
         assert!(router.question("tasks/list", json!({}), Some(second)).is_err(), "unknown");
         router.over(first);
-        router.begin(Asker::default()).unwrap();
+        router.begin(RequestAsker::default()).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the other has no companion");
     }
 

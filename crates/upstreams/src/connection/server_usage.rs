@@ -31,7 +31,7 @@ pub(crate) struct ServerUsage {
 
 /// A moment at which the sandbox is to be read.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub(crate) struct UsageMoment {
     call: u64,
     what: Change,
 }
@@ -47,7 +47,7 @@ enum Change {
 pub(crate) struct ServerMeter {
     next: AtomicU64,
     /// Without a bound of its own: each call has two moments in it, and calls on a server are bounded.
-    moments: mpsc::UnboundedSender<Moment>,
+    moments: mpsc::UnboundedSender<UsageMoment>,
     clock: Arc<dyn Clock>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct ServerMeter {
 #[derive(Debug)]
 pub(crate) struct CallMeter {
     call: u64,
-    moments: mpsc::UnboundedSender<Moment>,
+    moments: mpsc::UnboundedSender<UsageMoment>,
     clock: Arc<dyn Clock>,
 }
 
 impl ServerMeter {
     /// A meter, and what whoever can read the sandbox has to follow.
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> (Self, mpsc::UnboundedReceiver<Moment>) {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> (Self, mpsc::UnboundedReceiver<UsageMoment>) {
         let (moments, followed) = mpsc::unbounded_channel();
         (Self { next: AtomicU64::new(0), moments, clock }, followed)
     }
@@ -70,7 +70,7 @@ impl ServerMeter {
     pub(crate) fn begin(&self) -> Arc<CallMeter> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         // Nobody reads it: the program is gone, and the call with it.
-        let _ = self.moments.send(Moment { call, what: Change::Begins });
+        let _ = self.moments.send(UsageMoment { call, what: Change::Begins });
         Arc::new(CallMeter { call, moments: self.moments.clone(), clock: Arc::clone(&self.clock) })
     }
 }
@@ -80,7 +80,7 @@ impl CallMeter {
     /// more than its figures.
     pub(crate) async fn end(&self) -> ServerUsage {
         let (reply, read) = oneshot::channel();
-        let _ = self.moments.send(Moment { call: self.call, what: Change::Ends(Some(reply)) });
+        let _ = self.moments.send(UsageMoment { call: self.call, what: Change::Ends(Some(reply)) });
         within(&*self.clock, READING_MAX, read).await.and_then(Result::ok).unwrap_or_default()
     }
 }
@@ -88,13 +88,13 @@ impl CallMeter {
 impl Drop for CallMeter {
     fn drop(&mut self) {
         // USE-2. One that has ended is not known any more.
-        let _ = self.moments.send(Moment { call: self.call, what: Change::Ends(None) });
+        let _ = self.moments.send(UsageMoment { call: self.call, what: Change::Ends(None) });
     }
 }
 
 /// The side of the sandbox: who runs, and what is whose.
 #[derive(Debug, Default)]
-pub(crate) struct Shares {
+pub(crate) struct UsageShares {
     counted: Duration,
     /// What one that had run since the start would have been given.
     given: Duration,
@@ -107,14 +107,14 @@ struct Running {
     memory_peak_bytes: u64,
 }
 
-impl Shares {
+impl UsageShares {
     /// Is this worth a reading? A call that has ended goes away a second time.
-    pub(crate) fn concerns(&self, moment: &Moment) -> bool {
+    pub(crate) fn concerns(&self, moment: &UsageMoment) -> bool {
         matches!(moment.what, Change::Begins) || self.running.contains_key(&moment.call)
     }
 
     /// What the sandbox had counted at this moment.
-    pub(crate) fn note(&mut self, moment: Moment, cpu: Duration, memory_peak_bytes: u64) {
+    pub(crate) fn note(&mut self, moment: UsageMoment, cpu: Duration, memory_peak_bytes: u64) {
         let used = cpu.saturating_sub(self.counted);
         self.counted = self.counted.max(cpu);
         if let Ok(sharers @ 1..) = u32::try_from(self.running.len()) {
@@ -165,13 +165,13 @@ mod tests {
 
     const MEGABYTE: u64 = 1 << 20;
 
-    fn begins(call: u64) -> Moment {
-        Moment { call, what: Change::Begins }
+    fn begins(call: u64) -> UsageMoment {
+        UsageMoment { call, what: Change::Begins }
     }
 
-    fn ends(call: u64) -> (Moment, oneshot::Receiver<ServerUsage>) {
+    fn ends(call: u64) -> (UsageMoment, oneshot::Receiver<ServerUsage>) {
         let (reply, read) = oneshot::channel();
-        (Moment { call, what: Change::Ends(Some(reply)) }, read)
+        (UsageMoment { call, what: Change::Ends(Some(reply)) }, read)
     }
 
     fn ms(ms: u64) -> Duration {
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn calls_share_what_was_used_while_they_ran_and_nothing_else() {
-        let mut shares = Shares::default();
+        let mut shares = UsageShares::default();
         shares.note(begins(1), ms(500), 90 * MEGABYTE);
         shares.note(begins(2), ms(600), 40 * MEGABYTE);
         let (end, mut first) = ends(1);
@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_goes_away_has_no_share_any_more() {
         let (meter, mut moments) = ServerMeter::new(Arc::new(StillClock));
-        let mut shares = Shares::default();
+        let mut shares = UsageShares::default();
         let (gone, stays) = (meter.begin(), meter.begin());
         drop(gone);
         for cpu in [0, 0, 10] {

@@ -18,21 +18,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf as _, BytesMut};
-use kernel::Place;
+use kernel::FairPermit;
 use kernel::ports::clock::Clock;
-use sandbox::egress::{Gate, Proxy};
-use sandbox::{Child, Exit};
+use sandbox::egress::{EgressGate, EgressProxy};
+use sandbox::{ProgramExit, SandboxChild};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::departure::Departure;
+use super::departure::RequestDeparture;
 use super::long_line::LongLine;
-use super::router::Router;
-use super::server_usage::{Moment, ServerMeter, Shares};
-use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, process_tree, within};
-use crate::fault::Fault;
+use super::router::MessageRouter;
+use super::server_usage::{ServerMeter, UsageMoment, UsageShares};
+use super::{MESSAGE_BYTES_MAX, OutgoingRequest, ServerChannel, StopGrace, process_tree, within};
+use crate::fault::UpstreamFault;
 use crate::server_log::ServerLog;
 use crate::wire::CallId;
 
@@ -54,12 +54,12 @@ const LINE_PASSED_MAX: u64 = 1 << 30;
 /// A line on its way out, and the request that leaves with it, if one does.
 struct Line {
     bytes: Vec<u8>,
-    request: Option<(CallId, Arc<Departure>)>,
+    request: Option<(CallId, Arc<RequestDeparture>)>,
 }
 
 /// The channel.
 #[derive(Debug)]
-pub(crate) struct Stdio {
+pub(crate) struct StdioChannel {
     /// Gone when the program's input is to be closed.
     writer: Mutex<Option<mpsc::Sender<Line>>>,
     /// Cancelled when it is to be told to end, and when it is to be ended.
@@ -73,18 +73,18 @@ pub(crate) struct Stdio {
     meter: ServerMeter,
 }
 
-impl Stdio {
+impl StdioChannel {
     /// Talks to a program that has just been started.
     pub(crate) fn with(
-        mut child: Child,
-        gate: Option<Arc<Gate>>,
-        place: Place,
-        router: &Arc<Router>,
+        mut child: SandboxChild,
+        gate: Option<Arc<EgressGate>>,
+        place: FairPermit,
+        router: &Arc<MessageRouter>,
         log: Arc<ServerLog>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, UpstreamFault> {
         let streams = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
-        let ((stdin, stdout), stderr) = streams.ok_or(Fault::NotSent("its streams cannot be had"))?;
+        let ((stdin, stdout), stderr) = streams.ok_or(UpstreamFault::NotSent("its streams cannot be had"))?;
         let process = child.pid();
         let (writer, lines) = mpsc::channel(WAITING_MAX);
         let (terminate, kill) = (CancellationToken::new(), CancellationToken::new());
@@ -108,9 +108,9 @@ impl Stdio {
         Ok(Self { writer, terminate, kill, _killed_on_drop: killed_on_drop, gone, clock, process, meter })
     }
 
-    fn writer(&self) -> Result<mpsc::Sender<Line>, Fault> {
+    fn writer(&self) -> Result<mpsc::Sender<Line>, UpstreamFault> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.clone().ok_or(Fault::NotSent("the connection is being closed"))
+        writer.clone().ok_or(UpstreamFault::NotSent("the connection is being closed"))
     }
 
     async fn gone_within(&self, patience: Duration) -> bool {
@@ -121,17 +121,17 @@ impl Stdio {
 }
 
 #[async_trait]
-impl Channel for Stdio {
-    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
+impl ServerChannel for StdioChannel {
+    async fn exchange(&self, router: &MessageRouter, request: OutgoingRequest<'_>) -> Result<Value, UpstreamFault> {
         let (answer, departure) = router.wait_for(request.id)?;
         let line = Line { bytes: request.bytes(), request: Some((request.id, departure)) };
-        self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))?;
-        answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
+        self.writer()?.send(line).await.map_err(|_| UpstreamFault::NotSent("the program does not listen any more"))?;
+        answer.await.unwrap_or(Err(UpstreamFault::Lost("the connection was closed")))
     }
 
-    async fn tell(&self, bytes: Vec<u8>) -> Result<(), Fault> {
+    async fn tell(&self, bytes: Vec<u8>) -> Result<(), UpstreamFault> {
         let line = Line { bytes, request: None };
-        self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))
+        self.writer()?.send(line).await.map_err(|_| UpstreamFault::NotSent("the program does not listen any more"))
     }
 
     fn cancelled(&self, bytes: Vec<u8>) {
@@ -142,7 +142,7 @@ impl Channel for Stdio {
     }
 
     /// STDIO-4.
-    async fn close(&self, ending: Ending) {
+    async fn close(&self, ending: StopGrace) {
         // The end of its input is how a server is asked to go.
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.gone_within(ending.asked).await {
@@ -169,7 +169,7 @@ impl Channel for Stdio {
     }
 }
 
-async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Line>, router: Arc<Router>) {
+async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Line>, router: Arc<MessageRouter>) {
     while let Some(Line { mut bytes, request }) = lines.recv().await {
         // Before the first byte leaves: a program that reads, acts and dies must never be taken for one that was not asked.
         if let Some((id, departure)) = &request {
@@ -198,7 +198,7 @@ async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Lin
     }
 }
 
-async fn read(stdout: impl AsyncRead + Unpin, router: Arc<Router>) {
+async fn read(stdout: impl AsyncRead + Unpin, router: Arc<MessageRouter>) {
     let taken = |line: ReadLine<'_>| match line {
         ReadLine::Whole(line) => {
             router.received(line, None);
@@ -308,13 +308,13 @@ async fn keep_log(mut stderr: impl AsyncRead + Unpin, log: Arc<ServerLog>) {
 
 /// What the watcher holds: the process, its way to the network, and who wants to know what it used.
 struct Watching {
-    child: Child,
-    gate: Option<Arc<Gate>>,
-    router: Arc<Router>,
+    child: SandboxChild,
+    gate: Option<Arc<EgressGate>>,
+    router: Arc<MessageRouter>,
     log: Arc<ServerLog>,
     clock: Arc<dyn Clock>,
-    moments: mpsc::UnboundedReceiver<Moment>,
-    _place: Place,
+    moments: mpsc::UnboundedReceiver<UsageMoment>,
+    _place: FairPermit,
 }
 
 impl Watching {
@@ -327,9 +327,10 @@ impl Watching {
     ) {
         let gate = self.gate.clone();
         let mut refused = 0;
-        let proxy = self.gate.take().zip(self.child.sockets.take()).map(|(gate, sockets)| Proxy::serve(sockets, gate));
+        let proxy =
+            self.gate.take().zip(self.child.sockets.take()).map(|(gate, sockets)| EgressProxy::serve(sockets, gate));
         let mut told = false;
-        let (mut shares, mut oom_kills) = (Shares::default(), 0);
+        let (mut shares, mut oom_kills) = (UsageShares::default(), 0);
         let ended = loop {
             tokio::select! {
                 () = next_violation(gate.as_deref()) => refused = self.tell_violations(gate.as_deref(), refused),
@@ -367,10 +368,10 @@ impl Watching {
         }
         self.tell_violations(gate.as_deref(), refused);
         let how = match ended.exit {
-            Exit::Code(0) => "it ended".to_owned(),
-            Exit::Code(code) => format!("it ended with code {code}"),
-            Exit::Signal(signal) => format!("it was ended by signal {signal}"),
-            Exit::Ended => "it was ended".to_owned(),
+            ProgramExit::Code(0) => "it ended".to_owned(),
+            ProgramExit::Code(code) => format!("it ended with code {code}"),
+            ProgramExit::Signal(signal) => format!("it was ended by signal {signal}"),
+            ProgramExit::Ended => "it was ended".to_owned(),
         };
         // Its end may have been heard when it was read last.
         let wanted_memory = ended.usage.oom_kills.max(oom_kills) > 0;
@@ -381,7 +382,7 @@ impl Watching {
     }
 
     /// Where it tried to connect to and may not, each place once. Answers how many were told so far.
-    fn tell_violations(&self, gate: Option<&Gate>, told: usize) -> usize {
+    fn tell_violations(&self, gate: Option<&EgressGate>, told: usize) -> usize {
         let Some(gate) = gate else { return told };
         let kept = gate.meter().snapshot().kept;
         for place in kept.iter().skip(told) {
@@ -392,7 +393,7 @@ impl Watching {
 }
 
 /// Comes when the program tried to connect to where it may not; never, if it has no way out at all.
-async fn next_violation(gate: Option<&Gate>) {
+async fn next_violation(gate: Option<&EgressGate>) {
     match gate {
         Some(gate) => gate.meter().next_violation().await,
         None => std::future::pending().await,
@@ -438,7 +439,7 @@ mod tests {
 
     #[derive(Debug)]
     struct Deaf;
-    impl crate::connection::router::Hearing for Deaf {
+    impl crate::connection::router::ServerListener for Deaf {
         fn offering_changed(&self, _: kernel::ports::offerings::OfferingChange) {}
         fn tools_changed(&self) {}
         fn line(&self, _: &str) {}
@@ -475,11 +476,11 @@ mod tests {
     #[tokio::test]
     async fn a_line_of_which_nothing_left_was_not_sent_and_half_a_line_may_have_been_heard() {
         for (room, expected) in [
-            (0, Fault::NotSent("the program does not listen any more")),
-            (3, Fault::Lost("the program does not listen any more")),
+            (0, UpstreamFault::NotSent("the program does not listen any more")),
+            (3, UpstreamFault::Lost("the program does not listen any more")),
         ] {
-            let router = Router::new(Arc::new(Deaf), crate::spec::Relay::careful());
-            let id = router.begin(crate::connection::Asker::default()).unwrap();
+            let router = MessageRouter::new(Arc::new(Deaf), crate::spec::RelayedQuestions::careful());
+            let id = router.begin(crate::connection::RequestAsker::default()).unwrap();
             let (answer, departure) = router.wait_for(id).unwrap();
             let (sender, lines) = mpsc::channel(1);
             sender.try_send(Line { bytes: b"a request".to_vec(), request: Some((id, departure)) }).unwrap();

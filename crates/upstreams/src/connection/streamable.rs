@@ -28,13 +28,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use super::outbound::{self, failed, is_of_type, judged};
-use super::router::{Router, Transmission};
-use super::{Channel, Ending, Era, MESSAGE_BYTES_MAX, Met, Outgoing, within};
-use crate::fault::Fault;
+use super::router::{MessageRouter, RequestTransmission};
+use super::{MESSAGE_BYTES_MAX, MetServer, OutgoingRequest, ProtocolEra, ServerChannel, StopGrace, within};
+use crate::fault::UpstreamFault;
 use crate::headers;
 use crate::oauth::TokenKeeper;
 use crate::sse_events::{SseEvent, SseEvents};
-use crate::wire::{self, CallId, Incoming};
+use crate::wire::{self, CallId, IncomingMessage};
 
 /// Times a broken stream is taken up again for one request.
 const RESUMES_MAX: u32 = 5;
@@ -50,7 +50,7 @@ const SESSION_CHARS_MAX: usize = 1_024;
 
 /// How a server elsewhere is reached and what it is shown.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteServer {
     pub(crate) http: OriginClient,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -58,9 +58,9 @@ pub(crate) struct Remote {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Remote {
+impl RemoteServer {
     /// Sends a request with everything the server wants to see, and once more with a new token if the first is turned away.
-    pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, Fault> {
+    pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, UpstreamFault> {
         self.authorized(|credentials| build().headers(credentials).send(), || {}).await
     }
 
@@ -71,8 +71,8 @@ impl Remote {
         url: &Url,
         body: &Bytes,
         headers: &HeaderMap,
-        transmission: &Transmission,
-    ) -> Result<Response, Fault> {
+        transmission: &RequestTransmission,
+    ) -> Result<Response, UpstreamFault> {
         let send = |credentials: HeaderMap| {
             let build = move |request: RequestBuilder| request.headers(headers.clone()).headers(credentials.clone());
             let noted = transmission.clone();
@@ -83,7 +83,11 @@ impl Remote {
 
     /// Sends a request with these headers, and once more with a new token if the first is turned away, which is told before
     /// the new token is asked for.
-    async fn authorized<F>(&self, send: impl Fn(HeaderMap) -> F, turned_away: impl Fn()) -> Result<Response, Fault>
+    async fn authorized<F>(
+        &self,
+        send: impl Fn(HeaderMap) -> F,
+        turned_away: impl Fn(),
+    ) -> Result<Response, UpstreamFault>
     where
         F: Future<Output = Result<Response, reqwest::Error>>,
     {
@@ -109,22 +113,22 @@ impl Remote {
 
 /// The channel.
 #[derive(Debug)]
-pub(crate) struct Streamable {
+pub(crate) struct StreamableChannel {
     shared: Arc<Shared>,
     _closed_on_drop: DropGuard,
 }
 
 #[derive(Debug)]
 struct Shared {
-    remote: Remote,
+    remote: RemoteServer,
     session: Mutex<Option<HeaderValue>>,
     /// What both speak, once it is known.
-    version: OnceLock<(Era, HeaderValue)>,
+    version: OnceLock<(ProtocolEra, HeaderValue)>,
     closed: CancellationToken,
 }
 
-impl Streamable {
-    pub(crate) fn new(remote: Remote) -> Self {
+impl StreamableChannel {
+    pub(crate) fn new(remote: RemoteServer) -> Self {
         let closed = CancellationToken::new();
         let closed_on_drop = closed.clone().drop_guard();
         let shared = Shared { remote, session: Mutex::default(), version: OnceLock::new(), closed };
@@ -154,7 +158,12 @@ impl Shared {
     }
 
     /// Posts a message with the headers of the protocol and these.
-    async fn post(&self, body: Vec<u8>, standard: HeaderMap, transmission: &Transmission) -> Result<Response, Fault> {
+    async fn post(
+        &self,
+        body: Vec<u8>,
+        standard: HeaderMap,
+        transmission: &RequestTransmission,
+    ) -> Result<Response, UpstreamFault> {
         let mut headers = self.protocol_headers();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(JSON_MIME_TYPE));
         headers.insert(http::header::ACCEPT, concat_accept());
@@ -163,26 +172,31 @@ impl Shared {
     }
 
     /// Sends what wants no answer.
-    async fn tell(&self, body: Vec<u8>) -> Result<(), Fault> {
+    async fn tell(&self, body: Vec<u8>) -> Result<(), UpstreamFault> {
         let has_session = self.session().is_some();
         let standard =
             wire::read(&body).ok().and_then(|all| all.into_iter().next()).and_then(|message| match message {
-                Incoming::Notification { method, params } if self.is_modern() => {
+                IncomingMessage::Notification { method, params } if self.is_modern() => {
                     Some(headers::standard(&method, &params, None))
                 }
                 _ => None,
             });
         let standard = standard.unwrap_or_default();
-        let response = self.post(body, standard, &Transmission::default()).await?;
+        let response = self.post(body, standard, &RequestTransmission::default()).await?;
         judged(&response, has_session).map_or(Ok(()), Err)
     }
 
     fn is_modern(&self) -> bool {
-        self.version.get().is_some_and(|(era, _)| *era == Era::Modern)
+        self.version.get().is_some_and(|(era, _)| *era == ProtocolEra::Modern)
     }
 
     /// Reads a stream until the answer to `id` is there; whatever else comes goes to the router.
-    async fn read_stream(&self, mut response: Response, id: CallId, router: &Router) -> Result<Value, Fault> {
+    async fn read_stream(
+        &self,
+        mut response: Response,
+        id: CallId,
+        router: &MessageRouter,
+    ) -> Result<Value, UpstreamFault> {
         let mut taken_up = 0;
         let mut last: Option<String> = None;
         let mut pause = RESUME_PAUSE;
@@ -190,7 +204,7 @@ impl Shared {
             let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
                 router.count_received(id, chunk.len());
-                let found = events.push(&chunk).map_err(|_| Fault::TooLarge)?;
+                let found = events.push(&chunk).map_err(|_| UpstreamFault::TooLarge)?;
                 for SseEvent { data, id: event, retry_ms, .. } in found {
                     last = event.or(last);
                     pause = retry_ms.map_or(pause, |ms| Duration::from_millis(ms).min(RESUME_PAUSE_MAX));
@@ -204,20 +218,19 @@ impl Shared {
             }
             // HTTP-1.
             let Some(event) = last.as_deref().and_then(|event| HeaderValue::from_str(event).ok()) else {
-                return Err(Fault::Lost("the stream of the answer broke off"));
+                return Err(UpstreamFault::Lost("the stream of the answer broke off"));
             };
             taken_up += 1;
             if taken_up > RESUMES_MAX {
-                return Err(Fault::Lost("the stream of the answer broke off too often"));
+                return Err(UpstreamFault::Lost("the stream of the answer broke off too often"));
             }
             self.remote.clock.sleep(pause).await;
-            response = self
-                .remote
-                .send(|| self.listening().header(HEADER_LAST_EVENT_ID, event.clone()))
-                .await
-                .map_err(|_| Fault::Lost("the stream of the answer broke off and could not be taken up again"))?;
+            response =
+                self.remote.send(|| self.listening().header(HEADER_LAST_EVENT_ID, event.clone())).await.map_err(
+                    |_| UpstreamFault::Lost("the stream of the answer broke off and could not be taken up again"),
+                )?;
             if !response.status().is_success() || !is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
-                return Err(Fault::Lost("the stream of the answer broke off and could not be taken up again"));
+                return Err(UpstreamFault::Lost("the stream of the answer broke off and could not be taken up again"));
             }
             router.taken_up();
         }
@@ -228,7 +241,7 @@ impl Shared {
     }
 
     /// The stream on which an old server says what belongs to no request. Not every server has one.
-    async fn listen(&self, router: &Router) {
+    async fn listen(&self, router: &MessageRouter) {
         let mut pause = RESUME_PAUSE;
         let mut last: Option<HeaderValue> = None;
         loop {
@@ -243,9 +256,9 @@ impl Shared {
                         self.hear(response, router, &mut last, &mut pause).await;
                     }
                     // HTTP-2.
-                    Some(Fault::NotSent(why)) => return router.end(why),
+                    Some(UpstreamFault::NotSent(why)) => return router.end(why),
                     // It has none (405), or none for us.
-                    None | Some(Fault::Status(400..=499) | Fault::Denied(_)) => return,
+                    None | Some(UpstreamFault::Status(400..=499) | UpstreamFault::Denied(_)) => return,
                     Some(_) => {}
                 },
                 Err(fault) => tracing::debug!(%fault, "the stream of notifications cannot be opened"),
@@ -258,7 +271,7 @@ impl Shared {
     async fn hear(
         &self,
         mut response: Response,
-        router: &Router,
+        router: &MessageRouter,
         last: &mut Option<HeaderValue>,
         pause: &mut Duration,
     ) {
@@ -285,12 +298,18 @@ fn concat_accept() -> HeaderValue {
 
 /// Why a request has no result whose answer has this status: a refusal may come with its reason, and the reason may say that
 /// the work had begun.
-pub(super) async fn rejection(fault: Fault, response: Response, id: CallId, router: &Router) -> Fault {
+pub(super) async fn rejection(
+    fault: UpstreamFault,
+    response: Response,
+    id: CallId,
+    router: &MessageRouter,
+) -> UpstreamFault {
     // Whatever is said besides, the connection is of no more use (HTTP-2).
-    if let Fault::NotSent(why) = fault {
+    if let UpstreamFault::NotSent(why) = fault {
         router.end(why);
     }
-    if !matches!(fault, Fault::Status(_) | Fault::NotSent(_)) || !is_of_type(&response, JSON_MIME_TYPE) {
+    if !matches!(fault, UpstreamFault::Status(_) | UpstreamFault::NotSent(_)) || !is_of_type(&response, JSON_MIME_TYPE)
+    {
         return fault;
     }
     let status = response.status().as_u16();
@@ -299,15 +318,15 @@ pub(super) async fn rejection(fault: Fault, response: Response, id: CallId, rout
     router.count_received(id, body.len());
     match answer_in(&body, id, router) {
         None => fault,
-        Some(Err(Fault::Refused { error, .. })) => fault.with_reason(status, error),
+        Some(Err(UpstreamFault::Refused { error, .. })) => fault.with_reason(status, error),
         Some(Err(other)) => other,
         // It has done the work, and calls that a failure.
-        Some(Ok(_)) => Fault::Nonsense("answer to the request"),
+        Some(Ok(_)) => UpstreamFault::Nonsense("answer to the request"),
     }
 }
 
 /// The answer to `id`, if it is in this text; whatever else is there goes to the router.
-fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, Fault>> {
+fn answer_in(text: &[u8], id: CallId, router: &MessageRouter) -> Option<Result<Value, UpstreamFault>> {
     let Ok(messages) = wire::read(text) else {
         router.received(text, Some(id));
         return None;
@@ -316,10 +335,10 @@ fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, F
     for message in messages {
         match message {
             // A server that could not read the id leaves it out; on this line there is only one request.
-            Incoming::Answer { id: answered, outcome }
+            IncomingMessage::Answer { id: answered, outcome }
                 if answered == Some(id) || (answered.is_none() && outcome.is_err()) =>
             {
-                found.get_or_insert_with(|| outcome.map_err(Fault::from));
+                found.get_or_insert_with(|| outcome.map_err(UpstreamFault::from));
             }
             other => router.take(other, Some(id)),
         }
@@ -328,8 +347,8 @@ fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, F
 }
 
 #[async_trait]
-impl Channel for Streamable {
-    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
+impl ServerChannel for StreamableChannel {
+    async fn exchange(&self, router: &MessageRouter, request: OutgoingRequest<'_>) -> Result<Value, UpstreamFault> {
         let shared = &self.shared;
         let has_session = shared.session().is_some();
         let mut standard = HeaderMap::new();
@@ -357,14 +376,14 @@ impl Channel for Streamable {
             return shared.read_stream(response, request.id, router).await;
         }
         if !is_of_type(&response, JSON_MIME_TYPE) {
-            return Err(Fault::Nonsense("answer of the protocol"));
+            return Err(UpstreamFault::Nonsense("answer of the protocol"));
         }
         let body = outbound::body(response).await?;
         router.count_received(request.id, body.len());
-        answer_in(&body, request.id, router).unwrap_or(Err(Fault::Nonsense("answer to the request")))
+        answer_in(&body, request.id, router).unwrap_or(Err(UpstreamFault::Nonsense("answer to the request")))
     }
 
-    async fn tell(&self, message: Vec<u8>) -> Result<(), Fault> {
+    async fn tell(&self, message: Vec<u8>) -> Result<(), UpstreamFault> {
         self.shared.tell(message).await
     }
 
@@ -383,14 +402,14 @@ impl Channel for Streamable {
         }
     }
 
-    fn agreed(&self, met: &Met) {
+    fn agreed(&self, met: &MetServer) {
         if let Ok(version) = HeaderValue::from_str(&met.version) {
             // A connection is met once; a second word about it changes nothing.
             let _ = self.shared.version.set((met.era, version));
         }
     }
 
-    fn listen(&self, router: &Arc<Router>) {
+    fn listen(&self, router: &Arc<MessageRouter>) {
         if self.shared.is_modern() {
             return;
         }
@@ -404,7 +423,7 @@ impl Channel for Streamable {
         });
     }
 
-    async fn close(&self, _: Ending) {
+    async fn close(&self, _: StopGrace) {
         self.shared.closed.cancel();
         if self.shared.session().is_some() {
             let farewell = self.shared.remote.send(|| self.shared.request(Method::DELETE));

@@ -3,13 +3,13 @@
 //! What it calls a variable is written in capitals with an underscore; one word alone is believed only where the line speaks of
 //! variables.
 
-use super::{Diagnosis, Remedy, found, plain};
+use super::{StartDiagnosis, StartRemedy, found, plain};
 
 /// Variables that are named at most.
 const VARIABLES_MAX: usize = 8;
 
 /// `BRAVE_API_KEY environment variable is required` and its many relatives.
-pub(super) fn no_variable(line: &str, behind: &[&str]) -> Option<Diagnosis> {
+pub(super) fn no_variable(line: &str, behind: &[&str]) -> Option<StartDiagnosis> {
     // Python, when nobody has said what `os.environ["DB_URL"]` is.
     if let Some(name) = line.strip_prefix("KeyError: ").map(|name| name.trim_matches(['\'', '"']))
         && !name.is_empty()
@@ -53,7 +53,7 @@ pub(super) fn no_variable(line: &str, behind: &[&str]) -> Option<Diagnosis> {
 }
 
 /// Which variables are wanted, one of them or each.
-fn wants_variables(mut names: Vec<String>, is_either: bool) -> Option<Diagnosis> {
+fn wants_variables(mut names: Vec<String>, is_either: bool) -> Option<StartDiagnosis> {
     let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let what = match (shown.as_slice(), is_either) {
         ([], _) => return None,
@@ -64,7 +64,7 @@ fn wants_variables(mut names: Vec<String>, is_either: bool) -> Option<Diagnosis>
     if is_either {
         names.truncate(1);
     }
-    found(what, Some(Remedy::Variables(names)))
+    found(what, Some(StartRemedy::Variables(names)))
 }
 
 fn of_variable(c: char) -> bool {

@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::secrets::{SecretJudge, SettingPlace};
 use super::{
-    ClosedPath, ImportedServer, KeptSecret, Machine, PackageRequest, PathKind, Problem, SwitchedOff, env_file, fit,
-    grants, local_paths, package_request, placeholders, pointed, secrets,
+    ClosedPath, ImportMachine, ImportProblem, ImportedServer, KeptSecret, PackageRequest, PathKind, SwitchedOff,
+    env_file, fit, grants, local_paths, package_request, placeholders, pointed, secrets,
 };
-use crate::spec::{EraChoice, Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
+use crate::spec::{EraChoice, LifeBounds, RelayedQuestions, ServerReach, ServerSetting, ServerSpec, SetBy};
 
 /// Where programs are found inside.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -41,26 +41,26 @@ const CLIENTS_OWN: [&str; 18] = [
 ];
 
 /// What a server is reached by, how that is told to people, and what it is given for it.
-type Reached = (ServerReach, String, Vec<grants::Grant>);
+type Reached = (ServerReach, String, Vec<grants::ImportGrant>);
 
 /// One entry, half read.
 pub(super) struct Entry<'m> {
-    machine: &'m dyn Machine,
+    machine: &'m dyn ImportMachine,
     judge: &'m SecretJudge,
     path: String,
     pub(super) name: String,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ImportProblem>,
     pub(super) warnings: Vec<String>,
     closed: Vec<ClosedPath>,
     secrets: Vec<KeptSecret>,
     switched_off: Option<SwitchedOff>,
-    upkeep: Upkeep,
+    upkeep: LifeBounds,
     package: Option<PackageRequest>,
 }
 
 impl<'m> Entry<'m> {
     /// The entry at this place of the file, by the name it will have.
-    pub(super) fn new(machine: &'m dyn Machine, judge: &'m SecretJudge, path: String, name: String) -> Self {
+    pub(super) fn new(machine: &'m dyn ImportMachine, judge: &'m SecretJudge, path: String, name: String) -> Self {
         Self {
             machine,
             judge,
@@ -71,14 +71,14 @@ impl<'m> Entry<'m> {
             closed: Vec::new(),
             secrets: Vec::new(),
             switched_off: None,
-            upkeep: Upkeep::default(),
+            upkeep: LifeBounds::default(),
             package: None,
         }
     }
 
     pub(super) fn problem(&mut self, member: &str, message: impl Into<String>) {
         let path = if member.is_empty() { self.path.clone() } else { format!("{}/{member}", self.path) };
-        self.problems.push(Problem { path, message: message.into() });
+        self.problems.push(ImportProblem { path, message: message.into() });
     }
 
     /// The server, unless something about it is a problem.
@@ -116,7 +116,7 @@ impl<'m> Entry<'m> {
             disabled: self.switched_off.is_some(),
             shareable: false,
             era: EraChoice::Auto,
-            relay: Relay::careful(),
+            relay: RelayedQuestions::careful(),
             resources: false,
             prompts: false,
             upkeep: self.upkeep,
@@ -179,10 +179,10 @@ impl<'m> Entry<'m> {
         let permissions = inferred.grants.iter().map(|grant| grant.permission.clone()).collect();
         if !inferred.search.is_empty() {
             let path = search_path(&inferred.search);
-            env.entry("PATH".into()).or_insert_with(|| Setting::Plain(path));
+            env.entry("PATH".into()).or_insert_with(|| ServerSetting::Plain(path));
         }
         for (name, value) in inferred.env {
-            env.entry(name.to_owned()).or_insert_with(|| Setting::Plain(value));
+            env.entry(name.to_owned()).or_insert_with(|| ServerSetting::Plain(value));
         }
         let command = inferred.command.map_or(command, |found| found.display().to_string());
         let package = None;
@@ -268,7 +268,7 @@ impl<'m> Entry<'m> {
     }
 
     /// Variables that stand in a file of their own; what is said in `env` goes first.
-    fn env_file(&mut self, members: &Map<String, Value>, env: &mut BTreeMap<String, Setting>) {
+    fn env_file(&mut self, members: &Map<String, Value>, env: &mut BTreeMap<String, ServerSetting>) {
         let written = match members.get("envFile") {
             None | Some(Value::Null) => return,
             Some(Value::String(text)) => self.filled_in("envFile", text),
@@ -361,7 +361,7 @@ impl<'m> Entry<'m> {
         member: &str,
         word: &str,
         kind: SettingPlace,
-    ) -> BTreeMap<String, Setting> {
+    ) -> BTreeMap<String, ServerSetting> {
         let mut settings = BTreeMap::new();
         let entries = match members.get(member) {
             None | Some(Value::Null) => return settings,
@@ -390,9 +390,9 @@ impl<'m> Entry<'m> {
             let setting = match filled {
                 Ok(text) if self.judge.may_be_secret(kind, name, &text) => {
                     self.secrets.push(KeptSecret { name: credential.clone(), value: Some(text), place });
-                    Setting::Secret { secret: credential }
+                    ServerSetting::Secret { secret: credential }
                 }
-                Ok(text) => Setting::Plain(text),
+                Ok(text) => ServerSetting::Plain(text),
                 Err(missing) => {
                     self.warnings.push(format!(
                         "`{name}` needs {missing}: put the value into the credential `{credential}` before it is called, \
@@ -400,7 +400,7 @@ impl<'m> Entry<'m> {
                         self.name
                     ));
                     self.secrets.push(KeptSecret { name: credential.clone(), value: None, place });
-                    Setting::Secret { secret: credential }
+                    ServerSetting::Secret { secret: credential }
                 }
             };
             settings.insert(name.clone(), setting);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::known::{self, Meaning, Package};
 use super::own_files::{self, OwnFiles, is_somebodys, is_system, outermost_modules};
-use super::{ClosedPath, Machine, PathKind, runners};
-use crate::spec::Setting;
+use super::{ClosedPath, ImportMachine, PathKind, runners};
+use crate::spec::ServerSetting;
 
 /// What marks the root of a package.
 const ROOT_MARKS: [&str; 5] = ["package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod"];
@@ -19,7 +19,7 @@ const CONTAINER_ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 
 /// One permission and why it is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
+pub struct ImportGrant {
     /// In the words of manifests.
     pub permission: String,
     pub why: String,
@@ -27,10 +27,10 @@ pub struct Grant {
 
 /// A program as a block describes it.
 pub(super) struct Program<'a> {
-    pub(super) machine: &'a dyn Machine,
+    pub(super) machine: &'a dyn ImportMachine,
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
-    pub(super) env: &'a BTreeMap<String, Setting>,
+    pub(super) env: &'a BTreeMap<String, ServerSetting>,
     /// Where it starts, if that is said.
     pub(super) cwd: Option<&'a Path>,
     /// Its package is installed before it is started, and neither runner nor registry is needed then.
@@ -59,7 +59,7 @@ impl Program<'_> {
 /// What was inferred.
 #[derive(Debug, Default)]
 pub(super) struct Inferred {
-    pub(super) grants: Vec<Grant>,
+    pub(super) grants: Vec<ImportGrant>,
     /// What somebody should know.
     pub(super) warnings: Vec<String>,
     /// What it is given and could not use as the one it runs as.
@@ -119,7 +119,7 @@ impl Inference<'_> {
                 .warnings
                 .push(format!("`{permission}` cannot be granted: a path must not have line breaks in it"));
         } else if !self.found.grants.iter().any(|grant| grant.permission == permission) {
-            self.found.grants.push(Grant { permission, why: why.into() });
+            self.found.grants.push(ImportGrant { permission, why: why.into() });
         }
     }
 
@@ -224,7 +224,7 @@ impl Inference<'_> {
                 }
             }
             Meaning::Variable(name) => {
-                if let Some(Setting::Plain(value)) = self.program.env.get(name) {
+                if let Some(ServerSetting::Plain(value)) = self.program.env.get(name) {
                     self.writable(&value.clone(), &format!("the value of `{name}`"));
                 }
             }
@@ -288,8 +288,8 @@ impl Inference<'_> {
     /// A path that a variable names is one the server is told to look at. Whether it may write there, nobody has said.
     fn paths_of_variables(&mut self) {
         let plain = self.program.env.iter().filter_map(|(name, setting)| match setting {
-            Setting::Plain(value) if !OF_EVERY_PROGRAM.contains(&name.as_str()) => Some((name, value)),
-            Setting::Plain(_) | Setting::Secret { .. } => None,
+            ServerSetting::Plain(value) if !OF_EVERY_PROGRAM.contains(&name.as_str()) => Some((name, value)),
+            ServerSetting::Plain(_) | ServerSetting::Secret { .. } => None,
         });
         let named: Vec<(String, PathBuf)> = plain
             .map(|(name, value)| (name.clone(), PathBuf::from(value)))
@@ -331,9 +331,9 @@ impl Inference<'_> {
     /// Addresses in variables and arguments: a server that is told one wants to reach it.
     fn addresses(&mut self) {
         let plain = self.program.env.iter().filter_map(|(name, setting)| match setting {
-            Setting::Plain(value) => Some((format!("named in `{name}`"), value.as_str())),
+            ServerSetting::Plain(value) => Some((format!("named in `{name}`"), value.as_str())),
             // A secret is not looked into; its host would tell something about it.
-            Setting::Secret { .. } => None,
+            ServerSetting::Secret { .. } => None,
         });
         let args = self.program.args.iter().map(|arg| {
             let value =

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::entry::search_path;
 use super::own_files::{self, OwnFiles};
-use super::{ClosedPath, Grant, ImportedServer, Machine, PathKind};
+use super::{ClosedPath, ImportGrant, ImportMachine, ImportedServer, PathKind};
 use crate::package::{PACKAGE_ROOT, PackagePin};
-use crate::spec::{ServerReach, Setting};
+use crate::spec::{ServerReach, ServerSetting};
 
 /// A package as it was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,12 +25,16 @@ pub struct InstalledPackage {
 }
 
 /// Starts the server from the package in place of its runner. Answers what it may touch for that.
-pub fn start_from(server: &mut ImportedServer, installed: &InstalledPackage, machine: &dyn Machine) -> Vec<Grant> {
+pub fn start_from(
+    server: &mut ImportedServer,
+    installed: &InstalledPackage,
+    machine: &dyn ImportMachine,
+) -> Vec<ImportGrant> {
     let there = WithPackage { machine, folder: &installed.folder };
     let OwnFiles { roots, search, warnings, .. } = own_files::of_command(&there, &installed.command);
     let outside = roots.into_iter().filter(|(root, _)| !root.starts_with(PACKAGE_ROOT));
-    let grants: Vec<Grant> = outside
-        .map(|(root, why)| Grant {
+    let grants: Vec<ImportGrant> = outside
+        .map(|(root, why)| ImportGrant {
             permission: format!("filesystem:read:{}", root.display()).replace(' ', "%20"),
             why: why.to_owned(),
         })
@@ -57,10 +61,10 @@ pub fn start_from(server: &mut ImportedServer, installed: &InstalledPackage, mac
         let path = search_path(&search);
         match env.get_mut("PATH") {
             // What was inferred before is inferred anew; what somebody has said stays.
-            Some(Setting::Plain(known)) if known.starts_with(PACKAGE_ROOT) => *known = path,
+            Some(ServerSetting::Plain(known)) if known.starts_with(PACKAGE_ROOT) => *known = path,
             Some(_) => {}
             None => {
-                env.insert("PATH".into(), Setting::Plain(path));
+                env.insert("PATH".into(), ServerSetting::Plain(path));
             }
         }
     }
@@ -71,7 +75,7 @@ pub fn start_from(server: &mut ImportedServer, installed: &InstalledPackage, mac
 
 /// This machine, with a package where the server will see it.
 struct WithPackage<'a> {
-    machine: &'a dyn Machine,
+    machine: &'a dyn ImportMachine,
     folder: &'a Path,
 }
 
@@ -90,7 +94,7 @@ impl WithPackage<'_> {
     }
 }
 
-impl Machine for WithPackage<'_> {
+impl ImportMachine for WithPackage<'_> {
     fn kind(&self, path: &Path) -> Option<PathKind> {
         self.machine.kind(&self.outside(path))
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::own_files::{in_real_folder, is_system, joined};
-use super::{Machine, PathKind, runners};
+use super::{ImportMachine, PathKind, runners};
 
 /// A command line with its paths in full.
 pub(super) struct Local {
@@ -14,7 +14,7 @@ pub(super) struct Local {
 }
 
 /// The command line as the server will be started.
-pub(super) fn in_full(machine: &dyn Machine, base: Option<&Path>, command: String, args: Vec<String>) -> Local {
+pub(super) fn in_full(machine: &dyn ImportMachine, base: Option<&Path>, command: String, args: Vec<String>) -> Local {
     let mut local = Local { command, args: Vec::new(), warnings: Vec::new() };
     if local.command.contains('/') || local.command.starts_with('~') {
         match full(machine, base, &local.command) {
@@ -44,7 +44,7 @@ pub(super) fn in_full(machine: &dyn Machine, base: Option<&Path>, command: Strin
 }
 
 /// A path in full, whether it is there or not.
-pub(super) fn full(machine: &dyn Machine, base: Option<&Path>, written: &str) -> Option<PathBuf> {
+pub(super) fn full(machine: &dyn ImportMachine, base: Option<&Path>, written: &str) -> Option<PathBuf> {
     let home = || machine.variable("HOME").map(PathBuf::from);
     match written.strip_prefix('~') {
         Some("") => home(),
@@ -55,13 +55,13 @@ pub(super) fn full(machine: &dyn Machine, base: Option<&Path>, written: &str) ->
 }
 
 /// A folder that is there, by its real name.
-pub(super) fn folder(machine: &dyn Machine, base: Option<&Path>, written: &str) -> Option<PathBuf> {
+pub(super) fn folder(machine: &dyn ImportMachine, base: Option<&Path>, written: &str) -> Option<PathBuf> {
     let path = full(machine, base, written)?;
     (machine.kind(&path) == Some(PathKind::Folder)).then(|| machine.really(&path))
 }
 
 /// The path that an argument names, if it names one: by its form, or because it is there.
-fn path_in(machine: &dyn Machine, base: Option<&Path>, value: &str, is_script: bool) -> Option<PathBuf> {
+fn path_in(machine: &dyn ImportMachine, base: Option<&Path>, value: &str, is_script: bool) -> Option<PathBuf> {
     let absolute = value.starts_with('/') && value.len() > 1;
     // `@scope/name` and `owner/name` are packages more often than folders, unless something is there.
     let maybe = (is_script || value.contains('/')) && !value.starts_with(['@', '-']) && !value.contains("://");

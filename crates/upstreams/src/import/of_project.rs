@@ -3,23 +3,23 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ClosedPath, Machine, PathKind};
+use super::{ClosedPath, ImportMachine, PathKind};
 
 /// The machine, as it is seen from the project.
 pub(super) struct OfProject<'m> {
-    machine: &'m dyn Machine,
+    machine: &'m dyn ImportMachine,
     folder: PathBuf,
 }
 
 impl<'m> OfProject<'m> {
     /// None if the block is for no project, or does not say where that is.
-    pub(super) fn at(machine: &'m dyn Machine, folder: Option<&str>) -> Option<Self> {
+    pub(super) fn at(machine: &'m dyn ImportMachine, folder: Option<&str>) -> Option<Self> {
         let folder = PathBuf::from(folder?);
         folder.is_absolute().then_some(Self { machine, folder })
     }
 }
 
-impl Machine for OfProject<'_> {
+impl ImportMachine for OfProject<'_> {
     fn kind(&self, path: &Path) -> Option<PathKind> {
         self.machine.kind(path)
     }

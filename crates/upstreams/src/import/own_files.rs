@@ -10,7 +10,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::shims::{self, Shim};
-use super::{Machine, PathKind};
+use super::{ImportMachine, PathKind};
 
 /// Folders that every sandbox has.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
@@ -32,7 +32,7 @@ pub(super) struct OwnFiles {
 }
 
 /// Finds the files of a program that is named in full, or without a path.
-pub(super) fn of_command(machine: &dyn Machine, command: &str) -> OwnFiles {
+pub(super) fn of_command(machine: &dyn ImportMachine, command: &str) -> OwnFiles {
     let mut tracing = Tracing { machine, found: OwnFiles::default() };
     let found = if command.contains('/') {
         Some(PathBuf::from(command)).filter(|path| machine.kind(path) == Some(PathKind::File))
@@ -59,7 +59,7 @@ pub fn is_system(path: &Path) -> bool {
 }
 
 /// The same file, named by the folder it is really in.
-pub(super) fn in_real_folder(machine: &dyn Machine, path: &Path) -> PathBuf {
+pub(super) fn in_real_folder(machine: &dyn ImportMachine, path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) => machine.really(folder).join(name),
         _ => path.to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn outermost_modules(path: &Path) -> Option<&Path> {
 }
 
 /// Somebody's own place, which is never given whole (OWN-1).
-pub(super) fn is_somebodys(machine: &dyn Machine, folder: &Path) -> bool {
+pub(super) fn is_somebodys(machine: &dyn ImportMachine, folder: &Path) -> bool {
     let home = machine.variable("HOME").map(PathBuf::from);
     let is_home = |path: &Path| {
         home.as_deref() == Some(path)
@@ -87,7 +87,7 @@ pub(super) fn is_somebodys(machine: &dyn Machine, folder: &Path) -> bool {
 }
 
 struct Tracing<'m> {
-    machine: &'m dyn Machine,
+    machine: &'m dyn ImportMachine,
     found: OwnFiles,
 }
 

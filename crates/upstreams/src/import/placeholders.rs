@@ -1,10 +1,10 @@
 //! `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${userHome}` and, in a file of a project, `${workspaceFolder}`, as clients fill
 //! them in. What only a person can fill in (`${input:…}`) is named.
 
-use super::Machine;
+use super::ImportMachine;
 
 /// The text with its placeholders filled in, or what is missing, in words that follow "needs".
-pub(super) fn filled_in(text: &str, machine: &dyn Machine) -> Result<String, String> {
+pub(super) fn filled_in(text: &str, machine: &dyn ImportMachine) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, from)) = rest.split_once("${") {
@@ -21,7 +21,7 @@ pub(super) fn filled_in(text: &str, machine: &dyn Machine) -> Result<String, Str
     Ok(out)
 }
 
-fn value(inside: &str, machine: &dyn Machine) -> Result<String, String> {
+fn value(inside: &str, machine: &dyn ImportMachine) -> Result<String, String> {
     let name = inside.strip_prefix("env:").unwrap_or(inside);
     let (name, default) = name.split_once(":-").map_or((name, None), |(name, default)| (name, Some(default)));
     let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();

@@ -5,7 +5,7 @@
 //! import takes a value for a secret in doubt ([`SecretJudge`]): that costs nothing, since the server gets it all the same; the
 //! other way round it would stay in a file that people share.
 
-use redaction::{Additions, Engine};
+use redaction::{RedactionAdditions, RedactionEngine};
 
 /// Parts of names that stand before secrets.
 const WORDS: [&str; 14] = [
@@ -91,12 +91,12 @@ pub(crate) fn is_secret(
 #[derive(Debug)]
 pub(crate) struct SecretJudge {
     /// None: it could not be built, and then everything is a secret.
-    engine: Option<Engine>,
+    engine: Option<RedactionEngine>,
 }
 
 impl SecretJudge {
     pub(crate) fn new() -> Self {
-        Self { engine: Engine::new(&Additions::default()).ok() }
+        Self { engine: RedactionEngine::new(&RedactionAdditions::default()).ok() }
     }
 
     /// May this setting be a secret?
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn an_import_makes_a_credential_of_whatever_the_door_refuses() {
         let judge = SecretJudge::new();
-        let engine = Engine::new(&Additions::default()).unwrap();
+        let engine = RedactionEngine::new(&RedactionAdditions::default()).unwrap();
         let words = [
             "ACCESS",
             "API",

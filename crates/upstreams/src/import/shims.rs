@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Machine, PathKind};
+use super::{ImportMachine, PathKind};
 
 /// What a file of that name in `PATH` is.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const VERSION_FILES: [(&str, &str); 4] =
     [("pyenv", ".python-version"), ("nodenv", ".node-version"), ("rbenv", ".ruby-version"), ("goenv", ".go-version")];
 
 /// What is behind a program that was found by its name.
-pub(super) fn behind(machine: &dyn Machine, found: &Path, name: &str) -> Shim {
+pub(super) fn behind(machine: &dyn ImportMachine, found: &Path, name: &str) -> Shim {
     let Some(folder) = found.parent() else { return Shim::No };
     if folder.ends_with(".volta/bin") {
         return folder.parent().and_then(|root| of_volta(machine, root, name)).map_or(Shim::No, Shim::LeadsTo);
@@ -41,7 +41,7 @@ pub(super) fn behind(machine: &dyn Machine, found: &Path, name: &str) -> Shim {
 }
 
 /// `ROOT/versions/V/bin/NAME`, of the version that is wanted here.
-fn of_versions(machine: &dyn Machine, root: &Path, manager: &str, name: &str) -> Option<PathBuf> {
+fn of_versions(machine: &dyn ImportMachine, root: &Path, manager: &str, name: &str) -> Option<PathBuf> {
     let own = VERSION_FILES.iter().find(|(of, _)| *of == manager).map(|(_, file)| *file);
     let variable = machine.variable(&format!("{}_VERSION", manager.to_ascii_uppercase()));
     let wanted = variable
@@ -65,7 +65,7 @@ fn of_versions(machine: &dyn Machine, root: &Path, manager: &str, name: &str) ->
 }
 
 /// `ROOT/installs/PLUGIN/V/bin/NAME`, of the version that `.tool-versions` names, or the newest there is.
-fn of_plugins(machine: &dyn Machine, root: &Path, name: &str) -> Option<PathBuf> {
+fn of_plugins(machine: &dyn ImportMachine, root: &Path, name: &str) -> Option<PathBuf> {
     let wanted = nearest_text(machine, ".tool-versions").unwrap_or_default();
     let named = |plugin: &str, version: &str| {
         wanted.lines().any(|line| {
@@ -92,7 +92,7 @@ fn of_plugins(machine: &dyn Machine, root: &Path, name: &str) -> Option<PathBuf>
 }
 
 /// `ROOT/tools/image/node/V/bin/NAME`, of the version that is the user's own.
-fn of_volta(machine: &dyn Machine, root: &Path, name: &str) -> Option<PathBuf> {
+fn of_volta(machine: &dyn ImportMachine, root: &Path, name: &str) -> Option<PathBuf> {
     let platform: serde_json::Value =
         serde_json::from_str(&machine.text(&root.join("tools/user/platform.json"))?).ok()?;
     let version = platform.pointer("/node/runtime")?.as_str()?;
@@ -101,7 +101,7 @@ fn of_volta(machine: &dyn Machine, root: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// A file of this name in the folder the configuration is for, above it, or in the home.
-fn nearest_text(machine: &dyn Machine, name: &str) -> Option<String> {
+fn nearest_text(machine: &dyn ImportMachine, name: &str) -> Option<String> {
     let folder = machine.folder();
     let home = machine.variable("HOME").map(PathBuf::from);
     let above = folder.iter().flat_map(|folder| folder.ancestors()).chain(home.as_deref());
@@ -114,10 +114,10 @@ fn numbers(path: &Path) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-fn is_file(machine: &dyn Machine, path: &Path) -> bool {
+fn is_file(machine: &dyn ImportMachine, path: &Path) -> bool {
     machine.kind(path) == Some(PathKind::File)
 }
 
-fn is_there(machine: &dyn Machine, path: &Path) -> bool {
+fn is_there(machine: &dyn ImportMachine, path: &Path) -> bool {
     machine.kind(path) == Some(PathKind::Folder)
 }

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::spec::{ServerReach, Setting};
+use crate::spec::{ServerReach, ServerSetting};
 
 mod claude_code;
 
 /// A machine with some files, programs and variables.
 struct Desk;
 
-impl Machine for Desk {
+impl ImportMachine for Desk {
     fn kind(&self, path: &Path) -> Option<PathKind> {
         let folders = [
             "/people/me/notes",
@@ -136,7 +136,7 @@ fn permissions(server: &ImportedServer) -> Vec<&str> {
     server.grants.iter().map(|grant| grant.permission.as_str()).collect()
 }
 
-fn server<'a>(import: &'a Import, name: &str) -> &'a ImportedServer {
+fn server<'a>(import: &'a ImportedFile, name: &str) -> &'a ImportedServer {
     import.servers.iter().find(|server| server.name == name).unwrap_or_else(|| panic!("{name}: {import:?}"))
 }
 
@@ -203,8 +203,8 @@ fn a_realistic_file_with_five_servers_is_read_whole() {
     );
 
     let ServerReach::Http { headers, .. } = &server(&import, "linear").spec.reach else { panic!("http") };
-    assert_eq!(headers.get("Authorization"), Some(&Setting::Secret { secret: "linear_authorization".into() }));
-    assert_eq!(headers.get("x-team"), Some(&Setting::Plain("core".into())));
+    assert_eq!(headers.get("Authorization"), Some(&ServerSetting::Secret { secret: "linear_authorization".into() }));
+    assert_eq!(headers.get("x-team"), Some(&ServerSetting::Plain("core".into())));
 
     // IMP-2, for all of them.
     for imported in &import.servers {
@@ -250,7 +250,7 @@ fn placeholders_are_filled_in_or_named() {
     assert_eq!(values, [Some("ghp_fromtheenvironment"), None]);
     assert!(github.warnings.iter().any(|text| text.contains("`github_other_key`")), "{:?}", github.warnings);
     let ServerReach::Stdio { env, .. } = &github.spec.reach else { panic!("stdio") };
-    assert_eq!(env.get("MODE"), Some(&Setting::Plain("fast".into())));
+    assert_eq!(env.get("MODE"), Some(&ServerSetting::Plain("fast".into())));
     assert!(permissions(server(&import, "files")).contains(&"filesystem:write:/people/me/notes"));
     let problem = import.problems.first().unwrap();
     assert!(permissions(server(&import, "here")).contains(&"filesystem:read:/people/me/work"));
@@ -385,7 +385,7 @@ fn a_program_outside_the_systems_folders_is_found_inside_and_brings_its_own_file
             permissions(found).into_iter().map(str::to_owned).collect::<Vec<_>>(),
         )
     };
-    let path = |folder: &str| Some(Setting::Plain(format!("{folder}:/usr/local/bin:/usr/bin:/bin")));
+    let path = |folder: &str| Some(ServerSetting::Plain(format!("{folder}:/usr/local/bin:/usr/bin:/bin")));
     let own = |roots: &[&str]| roots.iter().map(|root| format!("filesystem:read:{root}")).collect::<Vec<_>>();
     let beside = (
         "/people/me/.local/bin/tool".to_owned(),
@@ -415,7 +415,7 @@ fn what_a_script_runs_on_is_followed_to_the_installed_version() {
         let found = server(&import, name);
         let ServerReach::Stdio { command, env, .. } = &found.spec.reach else { panic!("stdio") };
         let path = match env.get("PATH") {
-            Some(Setting::Plain(path)) => path.split(':').next().unwrap_or_default().to_owned(),
+            Some(ServerSetting::Plain(path)) => path.split(':').next().unwrap_or_default().to_owned(),
             _ => String::new(),
         };
         (command.clone(), path, permissions(found).join(" "))
@@ -509,9 +509,9 @@ fn relative_paths_begin_at_the_project_of_the_file_and_links_are_followed() {
     );
     assert_eq!(reach("wrapped").1, "-y x@1.0.0");
     let (_, _, _, env) = reach("env");
-    assert_eq!(env.get("REGION"), Some(&Setting::Plain("us".into())));
-    assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "env_api_token".into() }));
-    assert_eq!(reach("project").3.get("UV_NO_SYNC"), Some(&Setting::Plain("1".into())));
+    assert_eq!(env.get("REGION"), Some(&ServerSetting::Plain("us".into())));
+    assert_eq!(env.get("API_TOKEN"), Some(&ServerSetting::Secret { secret: "env_api_token".into() }));
+    assert_eq!(reach("project").3.get("UV_NO_SYNC"), Some(&ServerSetting::Plain("1".into())));
     assert!(permissions(server(&import, "project")).contains(&"filesystem:read:/people/me/work"));
     assert!(server(&import, "repo").closed.iter().any(|closed| closed.why == "it could not write"));
 }

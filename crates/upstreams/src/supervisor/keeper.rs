@@ -1,6 +1,6 @@
 //! The task that owns a server's state and steps it.
 
-mod starting;
+mod start;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use contract::error::Refusal;
 use tokio::sync::{mpsc, oneshot};
 
-use super::live::Live;
-use super::{Phase, Unit, pulse};
+use super::live::LiveConnection;
+use super::{Phase, ServerUnit, liveness};
 use crate::connection::outbound::SESSION_GONE;
-use crate::connection::{Ending, Era};
-use crate::fault::Fault;
+use crate::connection::{ProtocolEra, StopGrace};
+use crate::fault::UpstreamFault;
 use crate::observer::UpstreamEvent;
-use crate::restarts::{Next, Restarts};
+use crate::restarts::{RestartCount, RestartDecision};
 use crate::spec::ServerSpec;
 
 /// What a keeper is told.
@@ -32,7 +32,7 @@ type Reply = oneshot::Sender<Result<(), Refusal>>;
 enum State {
     Stopped,
     Starting,
-    Ready(Arc<Live>),
+    Ready(Arc<LiveConnection>),
     /// Until then on the monotonic clock.
     Waiting {
         until: Duration,
@@ -53,13 +53,13 @@ enum Stir {
     Told(Order),
 }
 
-pub(super) struct Keeper {
-    unit: Arc<Unit>,
+pub(super) struct UnitKeeper {
+    unit: Arc<ServerUnit>,
     spec: Arc<ServerSpec>,
     orders: mpsc::Receiver<Order>,
-    restarts: Restarts,
+    restarts: RestartCount,
     /// What the server spoke the last time.
-    era: Option<Era>,
+    era: Option<ProtocolEra>,
     /// Its tools were said to be unavailable.
     given_up: bool,
     starts: u64,
@@ -69,13 +69,13 @@ pub(super) struct Keeper {
     asked: Option<Reply>,
 }
 
-impl Keeper {
-    pub(super) fn new(unit: Arc<Unit>, spec: Arc<ServerSpec>, orders: mpsc::Receiver<Order>) -> Self {
+impl UnitKeeper {
+    pub(super) fn new(unit: Arc<ServerUnit>, spec: Arc<ServerSpec>, orders: mpsc::Receiver<Order>) -> Self {
         Self {
             unit,
             spec,
             orders,
-            restarts: Restarts::default(),
+            restarts: RestartCount::default(),
             era: None,
             given_up: false,
             starts: 0,
@@ -136,7 +136,7 @@ impl Keeper {
         }
     }
 
-    async fn ready(&mut self, live: Arc<Live>) -> State {
+    async fn ready(&mut self, live: Arc<LiveConnection>) -> State {
         self.unit.publish(Phase::Ready(Arc::clone(&live)));
         if std::mem::take(&mut self.given_up) {
             tracing::info!(server = %self.unit.name, "a server is back");
@@ -147,7 +147,7 @@ impl Keeper {
         if self.starts > 1 {
             self.unit.changes.note_all();
         }
-        let _pulse = pulse::of(&self.unit, &live, &self.spec);
+        let _pulse = liveness::of(&self.unit, &live, &self.spec);
         // What it was started by; a change that does not come to life leaves it behind what is wanted.
         let serving = Arc::clone(&self.spec);
         let mut again_at: Option<Duration> = None;
@@ -219,12 +219,12 @@ impl Keeper {
     }
 
     /// Has nobody used it for too long? A call may have come and gone since that was last asked.
-    fn is_idle(&self, live: &Live) -> bool {
+    fn is_idle(&self, live: &LiveConnection) -> bool {
         self.spec.upkeep.idle_stop().is_some_and(|most| live.idle_for() >= most)
     }
 
     /// Waits for something to do about a server that is there.
-    async fn stirred(&mut self, live: &Live, again_at: Option<Duration>) -> Stir {
+    async fn stirred(&mut self, live: &LiveConnection, again_at: Option<Duration>) -> Stir {
         let clock = Arc::clone(&self.unit.house.clock);
         let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
         let again_in = again_at.map(|at| at.saturating_sub(clock.monotonic()));
@@ -268,25 +268,25 @@ impl Keeper {
     }
 
     /// The server went away by itself, or was given up.
-    async fn died(&mut self, live: &Arc<Live>) -> State {
+    async fn died(&mut self, live: &Arc<LiveConnection>) -> State {
         let why = live.connection.why_ended().unwrap_or("the connection ended");
         let uptime = live.uptime();
         self.unit.facts().remember_error(why.to_owned(), None);
         self.unit.log.line(&format!("[gantry] {why}"));
         // Whatever is left of it goes at once: nobody can talk to it any more.
-        live.connection.close(Ending::AT_ONCE).await;
+        live.connection.close(StopGrace::AT_ONCE).await;
         if why == SESSION_GONE {
             // It is there, and has only forgotten us.
             self.forgotten = true;
             return State::Starting;
         }
         tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, why, "a server went away");
-        let refusal = Fault::NotSent(why).refusal(&self.unit.name, true);
+        let refusal = UpstreamFault::NotSent(why).refusal(&self.unit.name, true);
         self.failed(Some(uptime), Arc::new(refusal))
     }
 
     /// What to do about a server that failed to start, or ended after `uptime`.
-    fn next(&mut self, uptime: Option<Duration>) -> Next {
+    fn next(&mut self, uptime: Option<Duration>) -> RestartDecision {
         let house = &self.unit.house;
         let mut random = [0; 4];
         house.entropy.fill(&mut random);
@@ -295,7 +295,7 @@ impl Keeper {
 
     /// When a change that did not come to life is tried again, on the monotonic clock.
     fn next_try(&mut self) -> Duration {
-        let (Next::Again { pause } | Next::GiveUp { probe: pause }) = self.next(None);
+        let (RestartDecision::Again { pause } | RestartDecision::GiveUp { probe: pause }) = self.next(None);
         self.unit.house.clock.monotonic().saturating_add(pause)
     }
 
@@ -303,12 +303,12 @@ impl Keeper {
         let next = self.next(uptime);
         let now = self.unit.house.clock.monotonic();
         match next {
-            Next::Again { pause } => {
+            RestartDecision::Again { pause } => {
                 let until = now.saturating_add(pause);
                 self.unit.publish(Phase::Backoff { until, why });
                 State::Waiting { until }
             }
-            Next::GiveUp { probe } => {
+            RestartDecision::GiveUp { probe } => {
                 if !std::mem::replace(&mut self.given_up, true) {
                     // The alert of MCP-008.
                     self.unit.teller.tell(UpstreamEvent::GivenUp);
@@ -343,18 +343,18 @@ impl Keeper {
     }
 
     /// MCP-015: new calls go to the new one from now on.
-    fn switched(&mut self, old: Arc<Live>, new: Arc<Live>) -> State {
+    fn switched(&mut self, old: Arc<LiveConnection>, new: Arc<LiveConnection>) -> State {
         self.unit.publish(Phase::Ready(Arc::clone(&new)));
         self.drain_aside(old);
         State::Ready(new)
     }
 
-    fn drain_aside(&self, old: Arc<Live>) {
+    fn drain_aside(&self, old: Arc<LiveConnection>) {
         let bounds = self.unit.house.bounds;
         self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.ending()).await });
     }
 
-    async fn drained(&self, live: &Live) {
+    async fn drained(&self, live: &LiveConnection) {
         let bounds = &self.unit.house.bounds;
         live.drain(bounds.drain_max, bounds.ending()).await;
     }

@@ -6,20 +6,20 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use executors::process::scrub::Scrubber;
-use executors::process::session::Scrubbed;
+use executors::process::scrub::SecretScrubber;
+use executors::process::session::ScrubbedCompanion;
 use kernel::ports::clock::Clock;
-use kernel::ports::companion::Companion;
+use kernel::ports::tool_companion::ToolCompanion;
 use tokio::sync::Notify;
 
-use crate::connection::{Connection, Ending, within};
-use crate::starter::Started;
+use crate::connection::{ServerConnection, StopGrace, within};
+use crate::starter::StartedServer;
 
 /// A connection in use.
 #[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) connection: Connection,
-    pub(crate) scrubber: Arc<Scrubber>,
+pub(crate) struct LiveConnection {
+    pub(crate) connection: ServerConnection,
+    pub(crate) scrubber: Arc<SecretScrubber>,
     /// On the monotonic clock.
     pub(crate) started: Duration,
     usage: Mutex<Usage>,
@@ -38,16 +38,16 @@ struct Usage {
 /// Somebody uses it. Dropping this is the end of that.
 #[derive(Debug)]
 pub(crate) struct InUse {
-    live: Arc<Live>,
+    live: Arc<LiveConnection>,
 }
 
 /// Somebody waits for what it says. Dropping this is the end of that.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    live: Arc<Live>,
+pub(crate) struct WatchedResource {
+    live: Arc<LiveConnection>,
 }
 
-impl Drop for Watched {
+impl Drop for WatchedResource {
     fn drop(&mut self) {
         let now = self.live.clock.monotonic();
         let mut usage = self.live.usage();
@@ -58,31 +58,31 @@ impl Drop for Watched {
 
 impl InUse {
     /// The server itself, whoever uses it.
-    pub(crate) fn live(&self) -> &Arc<Live> {
+    pub(crate) fn live(&self) -> &Arc<LiveConnection> {
         &self.live
     }
 }
 
-impl Live {
-    pub(crate) fn new(started: Started, clock: Arc<dyn Clock>) -> Arc<Self> {
+impl LiveConnection {
+    pub(crate) fn new(started: StartedServer, clock: Arc<dyn Clock>) -> Arc<Self> {
         let now = clock.monotonic();
         let usage = Mutex::new(Usage { running: 0, watched: 0, closing: false, last: now });
-        let Started { connection, scrubber } = started;
+        let StartedServer { connection, scrubber } = started;
         Arc::new(Self { connection, scrubber, started: now, usage, quiet: Notify::new(), clock })
     }
 
     /// A companion that hears nothing of this server's secrets.
-    pub(crate) fn discreet(&self, companion: &Arc<dyn Companion>) -> Arc<dyn Companion> {
+    pub(crate) fn discreet(&self, companion: &Arc<dyn ToolCompanion>) -> Arc<dyn ToolCompanion> {
         if self.scrubber.is_empty() {
             return Arc::clone(companion);
         }
-        Arc::new(Scrubbed::new(Arc::clone(companion), Arc::clone(&self.scrubber)))
+        Arc::new(ScrubbedCompanion::new(Arc::clone(companion), Arc::clone(&self.scrubber)))
     }
 
     /// Somebody waits for what the server says by itself: it is not idle then. It does not hold up its end.
-    pub(crate) fn watched(self: &Arc<Self>) -> Watched {
+    pub(crate) fn watched(self: &Arc<Self>) -> WatchedResource {
         self.usage().watched += 1;
-        Watched { live: Arc::clone(self) }
+        WatchedResource { live: Arc::clone(self) }
     }
 
     /// LIVE-1: `None` if it is on its way out.
@@ -122,7 +122,7 @@ impl Live {
     }
 
     /// Lets those who use it finish, then ends it.
-    pub(crate) async fn drain(&self, patience: Duration, ending: Ending) {
+    pub(crate) async fn drain(&self, patience: Duration, ending: StopGrace) {
         self.usage().closing = true;
         let quiet = async {
             loop {
@@ -148,8 +148,8 @@ impl Live {
 }
 
 impl std::ops::Deref for InUse {
-    type Target = Live;
-    fn deref(&self) -> &Live {
+    type Target = LiveConnection;
+    fn deref(&self) -> &LiveConnection {
         &self.live
     }
 }

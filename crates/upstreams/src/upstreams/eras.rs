@@ -14,25 +14,25 @@ use std::sync::Arc;
 
 use contract::error::Refusal;
 use contract::ids::TenantId;
-use kernel::ports::companion::Companion;
+use kernel::ports::tool_companion::ToolCompanion;
 
-use super::{Definition, Upstreams};
-use crate::connection::Era;
+use super::{ActiveDefinition, UpstreamServers};
+use crate::connection::ProtocolEra;
 use crate::connection::router::relayed;
 use crate::spec::ServerReach;
-use crate::supervisor::{Meeting, Unit};
+use crate::supervisor::{EraMeeting, ServerUnit};
 
-impl Upstreams {
+impl UpstreamServers {
     /// Where a call of this companion's caller is served. The wait is bounded by whoever drops the future.
     pub(crate) async fn unit_for(
         &self,
-        definition: &Arc<Definition>,
+        definition: &Arc<ActiveDefinition>,
         caller: &TenantId,
         endpoint: usize,
-        companion: &dyn Companion,
-    ) -> Result<Arc<Unit>, Refusal> {
-        let first = self.unit_at(definition, caller, endpoint, Meeting::First)?;
-        if companion.era() != Some(Era::Legacy) || !gains(definition, companion) {
+        companion: &dyn ToolCompanion,
+    ) -> Result<Arc<ServerUnit>, Refusal> {
+        let first = self.unit_at(definition, caller, endpoint, EraMeeting::First)?;
+        if companion.era() != Some(ProtocolEra::Legacy) || !gains(definition, companion) {
             return Ok(first);
         }
         Ok(self.again(definition, caller, endpoint, &first).await.unwrap_or(first))
@@ -41,9 +41,9 @@ impl Upstreams {
     /// Where resources are watched: as it was met first, or in the older protocol if only that one lets them be.
     pub(crate) async fn unit_to_watch(
         &self,
-        definition: &Arc<Definition>,
+        definition: &Arc<ActiveDefinition>,
         caller: &TenantId,
-    ) -> Result<Arc<Unit>, Refusal> {
+    ) -> Result<Arc<ServerUnit>, Refusal> {
         let first = self.unit(definition, caller)?;
         if first.met().await?.connection.met().lets_watch() {
             return Ok(first);
@@ -53,22 +53,26 @@ impl Upstreams {
     }
 
     /// The same as far as it is known, without asking.
-    pub(crate) fn unit_watched(&self, definition: &Arc<Definition>, caller: &TenantId) -> Result<Arc<Unit>, Refusal> {
+    pub(crate) fn unit_watched(
+        &self,
+        definition: &Arc<ActiveDefinition>,
+        caller: &TenantId,
+    ) -> Result<Arc<ServerUnit>, Refusal> {
         let first = self.unit(definition, caller)?;
         if first.facts().lets_watch != Some(false) || !first.may_speak_legacy() {
             return Ok(first);
         }
-        Ok(self.unit_at(definition, caller, 0, Meeting::Legacy).unwrap_or(first))
+        Ok(self.unit_at(definition, caller, 0, EraMeeting::Legacy).unwrap_or(first))
     }
 
     /// A server that was met in the newer protocol, met in the older as well; `None` if that cannot be (ERA-1).
     async fn again(
         &self,
-        definition: &Arc<Definition>,
+        definition: &Arc<ActiveDefinition>,
         caller: &TenantId,
         endpoint: usize,
-        first: &Arc<Unit>,
-    ) -> Option<Arc<Unit>> {
+        first: &Arc<ServerUnit>,
+    ) -> Option<Arc<ServerUnit>> {
         if !definition.spec.may_be_met_twice() || !first.may_speak_legacy() {
             return None;
         }
@@ -76,10 +80,10 @@ impl Upstreams {
             // Whoever calls it hears why it cannot be met.
             drop(first.met().await.ok()?);
         }
-        if first.facts().era != Some(Era::Modern) {
+        if first.facts().era != Some(ProtocolEra::Modern) {
             return None;
         }
-        let unit = self.unit_at(definition, caller, endpoint, Meeting::Legacy).ok()?;
+        let unit = self.unit_at(definition, caller, endpoint, EraMeeting::Legacy).ok()?;
         match unit.met().await {
             Ok(_) => Some(unit),
             Err(refusal) => {
@@ -93,7 +97,7 @@ impl Upstreams {
 }
 
 /// Could this caller be served better in the protocol it speaks?
-fn gains(definition: &Definition, companion: &dyn Companion) -> bool {
+fn gains(definition: &ActiveDefinition, companion: &dyn ToolCompanion) -> bool {
     match definition.spec.reach {
         ServerReach::Http { .. } => true,
         ServerReach::Stdio { .. } => {

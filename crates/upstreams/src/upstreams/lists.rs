@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::companion::Companion;
+use kernel::ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 
-use super::Upstreams;
-use crate::connection::{Era, within};
-use crate::fault::{Fault, METHOD_NOT_FOUND};
-use crate::rounds::Rounds;
+use super::UpstreamServers;
+use crate::connection::{ProtocolEra, within};
+use crate::fault::{METHOD_NOT_FOUND, UpstreamFault};
+use crate::rounds::RequestRounds;
 use crate::supervisor::live::InUse;
-use crate::supervisor::{House, Unit};
+use crate::supervisor::{ServerUnit, SupervisorContext};
 
 /// Most items of one list of a server.
 pub const ITEMS_MAX: usize = 10_000;
@@ -32,13 +32,13 @@ const LISTS: &str = "lists";
 
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn<'a> {
+pub struct ListTurn<'a> {
     pub tenant: &'a TenantId,
     /// Within the tenant.
     pub agent: &'a str,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ListTurn<'a> {
     /// Of a list.
     fn of_lists(tenant: &'a TenantId) -> Self {
         Self { tenant, agent: LISTS }
@@ -46,7 +46,7 @@ impl<'a> Turn<'a> {
 }
 
 /// Something that may be asked twice.
-enum Errand<'a> {
+enum RepeatableRequest<'a> {
     Ask {
         method: &'a str,
         params: Value,
@@ -54,8 +54,8 @@ enum Errand<'a> {
     /// With somebody who may be asked back; how long that takes is the caller's to bound.
     Converse {
         method: &'a str,
-        rounds: Rounds<'a>,
-        companion: &'a Arc<dyn Companion>,
+        rounds: RequestRounds<'a>,
+        companion: &'a Arc<dyn ToolCompanion>,
     },
     List {
         method: &'a str,
@@ -63,8 +63,8 @@ enum Errand<'a> {
     },
 }
 
-impl Errand<'_> {
-    async fn once(&self, house: &House, live: &InUse) -> Result<Value, Fault> {
+impl RepeatableRequest<'_> {
+    async fn once(&self, house: &SupervisorContext, live: &InUse) -> Result<Value, UpstreamFault> {
         let patience = house.bounds.list_patience;
         match self {
             Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
@@ -74,13 +74,13 @@ impl Errand<'_> {
             }
             Self::List { method, member } => {
                 let pages = pages(live, method, member);
-                within(&*house.clock, patience, pages).await.unwrap_or(Err(Fault::Late)).map(Value::Array)
+                within(&*house.clock, patience, pages).await.unwrap_or(Err(UpstreamFault::Late)).map(Value::Array)
             }
         }
     }
 }
 
-impl Upstreams {
+impl UpstreamServers {
     /// All tools of a server as it describes them, every page.
     ///
     /// # Errors
@@ -120,9 +120,9 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: Turn<'_>,
+        caller: ListTurn<'_>,
         params: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         self.offers_resources(owner, name)?;
         self.converse(owner, name, caller, "resources/read", params, companion).await
@@ -133,7 +133,7 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: Turn<'_>,
+        caller: ListTurn<'_>,
         uri: &str,
     ) -> Result<(), Refusal> {
         self.offers_resources(owner, name)?;
@@ -142,9 +142,9 @@ impl Upstreams {
         if !live.connection.met().lets_watch() {
             return Err(not_offered(name, "changes of resources"));
         }
-        if live.connection.met().era == Era::Legacy {
+        if live.connection.met().era == ProtocolEra::Legacy {
             drop(live);
-            let errand = Errand::Ask { method: "resources/subscribe", params: json!({ "uri": uri }) };
+            let errand = RepeatableRequest::Ask { method: "resources/subscribe", params: json!({ "uri": uri }) };
             self.run_at(&unit, name, caller, errand).await?;
         }
         Ok(())
@@ -167,9 +167,9 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: Turn<'_>,
+        caller: ListTurn<'_>,
         params: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name)?;
         self.converse(owner, name, caller, "prompts/get", params, companion).await
@@ -183,28 +183,28 @@ impl Upstreams {
         &self,
         owner: &TenantId,
         name: &str,
-        caller: Turn<'_>,
+        caller: ListTurn<'_>,
         params: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name).or_else(|_| self.offers_resources(owner, name))?;
         let unit = self.unit_for(&self.definition(owner, name)?, caller.tenant, 0, &**companion).await?;
-        self.run_at(&unit, name, caller, Errand::Ask { method: "completion/complete", params }).await
+        self.run_at(&unit, name, caller, RepeatableRequest::Ask { method: "completion/complete", params }).await
     }
 
     async fn converse(
         &self,
         owner: &TenantId,
         name: &str,
-        caller: Turn<'_>,
+        caller: ListTurn<'_>,
         method: &str,
         params: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal> {
         let definition = self.definition(owner, name)?;
         let unit = self.unit_for(&definition, caller.tenant, 0, &**companion).await?;
-        let rounds = Rounds { params, relay: definition.spec.relay, server: name };
-        self.run_at(&unit, name, caller, Errand::Converse { method, rounds, companion }).await
+        let rounds = RequestRounds { params, relay: definition.spec.relay, server: name };
+        self.run_at(&unit, name, caller, RepeatableRequest::Converse { method, rounds, companion }).await
     }
 
     async fn list(
@@ -216,13 +216,19 @@ impl Upstreams {
         member: &str,
     ) -> Result<Vec<Value>, Refusal> {
         let unit = self.unit(&self.definition(owner, name)?, caller)?;
-        match self.run_at(&unit, name, Turn::of_lists(caller), Errand::List { method, member }).await? {
+        match self.run_at(&unit, name, ListTurn::of_lists(caller), RepeatableRequest::List { method, member }).await? {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
         }
     }
 
-    async fn run_at(&self, unit: &Unit, name: &str, caller: Turn<'_>, errand: Errand<'_>) -> Result<Value, Refusal> {
+    async fn run_at(
+        &self,
+        unit: &ServerUnit,
+        name: &str,
+        caller: ListTurn<'_>,
+        errand: RepeatableRequest<'_>,
+    ) -> Result<Value, Refusal> {
         let _turn = unit.admitted(caller.tenant, caller.agent).await?;
         let mut again = true;
         loop {
@@ -249,7 +255,7 @@ impl Upstreams {
 }
 
 /// LIST-1.
-async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, Fault> {
+async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, UpstreamFault> {
     let mut items = Vec::new();
     let mut bytes = 0;
     let mut cursor: Option<Value> = None;
@@ -258,13 +264,13 @@ async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, F
         let mut page = match live.connection.request(method, params).await {
             Ok(page) => page,
             // It has none of these.
-            Err(Fault::Refused { error, .. }) if error.code == METHOD_NOT_FOUND && cursor.is_none() => {
+            Err(UpstreamFault::Refused { error, .. }) if error.code == METHOD_NOT_FOUND && cursor.is_none() => {
                 return Ok(items);
             }
             Err(fault) => return Err(fault),
         };
         let Some(Value::Array(found)) = page.get_mut(member).map(Value::take) else {
-            return Err(Fault::Nonsense("list"));
+            return Err(UpstreamFault::Nonsense("list"));
         };
         bytes += found.iter().map(|item| item.to_string().len()).sum::<usize>();
         items.extend(found);
@@ -275,14 +281,14 @@ async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, F
         match next {
             None => return Ok(items),
             // It would go round for ever.
-            Some(next) if Some(&next) == cursor.as_ref() => return Err(Fault::Nonsense("list that ends")),
+            Some(next) if Some(&next) == cursor.as_ref() => return Err(UpstreamFault::Nonsense("list that ends")),
             Some(next) => cursor = Some(next),
         }
     }
     Err(too_many(method))
 }
 
-fn too_many(method: &str) -> Fault {
+fn too_many(method: &str) -> UpstreamFault {
     Refusal::new(ErrorCode::E3414, format!("the server's answer to `{method}` has more than can be taken"))
         .retryable(false)
         .into()

@@ -190,7 +190,7 @@ async fn an_old_server_that_dies_of_a_new_question_is_met_in_the_old_way() {
 async fn a_new_server_that_is_slow_to_start_is_not_taken_for_an_old_one() {
     let rig = Rig::misbehaving(&["--modern", "--slow-to-start"]);
     assert!(rig.call("echo", json!({})).await.is_ok());
-    assert_eq!(rig.upstreams.status()[0].era, Some(gantry_upstreams::Era::Modern));
+    assert_eq!(rig.upstreams.status()[0].era, Some(gantry_upstreams::ProtocolEra::Modern));
     assert_eq!(rig.marked("start"), 1);
     rig.upstreams.shut_down().await;
 }

@@ -11,9 +11,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use axum::routing::any;
 use contract::error::ErrorCode;
-use gantry_upstreams::observer::Reconnect;
-use gantry_upstreams::spec::{OauthClient, ServerReach, ServerSpec, Setting};
-use gantry_upstreams::{Era, ServerState, UpstreamEvent, UpstreamExecutor};
+use gantry_upstreams::observer::ReconnectKind;
+use gantry_upstreams::spec::{OauthClient, ServerReach, ServerSetting, ServerSpec};
+use gantry_upstreams::{ProtocolEra, ServerState, UpstreamEvent, UpstreamExecutor};
 use kernel::ports::executor::{Executor as _, ToolCall};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -228,7 +228,8 @@ async fn reaching(mode: &str) -> (Rig, Arc<Elsewhere>) {
     let (elsewhere, address) = Elsewhere::start().await;
     let rig = Rig::new();
     let url = format!("{address}/{mode}");
-    let headers: BTreeMap<String, Setting> = [("x-key".to_owned(), Setting::Secret { secret: "key".into() })].into();
+    let headers: BTreeMap<String, ServerSetting> =
+        [("x-key".to_owned(), ServerSetting::Secret { secret: "key".into() })].into();
     let oauth = matches!(mode, "guarded" | "left").then(|| OauthClient {
         token_url: format!("{address}/token"),
         client_id: "gantry".into(),
@@ -246,9 +247,11 @@ async fn reaching(mode: &str) -> (Rig, Arc<Elsewhere>) {
 
 #[tokio::test]
 async fn servers_of_every_age_are_met_and_called() {
-    for (mode, era, said) in
-        [("old", Era::Legacy, "plain"), ("modern", Era::Modern, "modern"), ("sse2024", Era::Legacy, "of 2024")]
-    {
+    for (mode, era, said) in [
+        ("old", ProtocolEra::Legacy, "plain"),
+        ("modern", ProtocolEra::Modern, "modern"),
+        ("sse2024", ProtocolEra::Legacy, "of 2024"),
+    ] {
         let (rig, elsewhere) = reaching(mode).await;
         for _ in 0..3 {
             let result = rig.call("anything", json!({})).await.unwrap();
@@ -311,7 +314,7 @@ async fn a_session_that_has_ended_is_replaced_without_the_caller_noticing() {
     assert_eq!(text(&rig.call_unclassified("plain", json!({})).await.unwrap()), "plain");
     assert_eq!(elsewhere.seen("initialize").len(), 2);
     assert_eq!(rig.state(), ServerState::Ready);
-    let reconnected = UpstreamEvent::Reconnected(Reconnect::Session);
+    let reconnected = UpstreamEvent::Reconnected(ReconnectKind::Session);
     assert_eq!(rig.counted.times(|event| *event == reconnected), 1);
     assert_eq!(rig.counted.times(|event| matches!(event, UpstreamEvent::Started { again: true, .. })), 0);
     rig.upstreams.shut_down().await;

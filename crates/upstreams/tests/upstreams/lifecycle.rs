@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use gantry_upstreams::observer::Unheard;
+use gantry_upstreams::observer::UnheardKind;
 use gantry_upstreams::spec::{ServerReach, ServerSpec};
-use gantry_upstreams::{Server, ServerState, UpstreamEvent};
+use gantry_upstreams::{ServerDefinition, ServerState, UpstreamEvent};
 use serde_json::json;
 
 use crate::rig::{Rig, call, home, text};
@@ -143,7 +143,7 @@ async fn a_change_that_does_not_come_to_life_leaves_the_old_one_serving() {
 async fn whoever_waits_for_a_change_finds_the_successor_or_the_reason() {
     let rig = Rig::misbehaving(&[]);
     assert!(rig.call("echo", json!({})).await.is_ok());
-    let server = |spec| vec![Server { tenant: home(), name: "misbehaving".into(), spec }];
+    let server = |spec| vec![ServerDefinition { tenant: home(), name: "misbehaving".into(), spec }];
     rig.upstreams.apply(server(rig.spec(&["--tools", "3"]))).settled().await;
     let tools = rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "extra_2"), "these are the successor's tools");
@@ -247,9 +247,9 @@ async fn what_happens_to_servers_is_told_to_those_who_count() {
     assert_eq!(times(UpstreamEvent::Indeterminate), 1);
     assert_eq!(times(UpstreamEvent::Started { done: true, again: false }), 1);
     // One answer for somebody else and one without an id.
-    assert_eq!(times(UpstreamEvent::Dropped(Unheard::Answer)), 2);
-    assert_eq!(times(UpstreamEvent::Dropped(Unheard::Notification)), 1, "somebody else's progress");
-    assert!(times(UpstreamEvent::Dropped(Unheard::Garbage)) > 0);
+    assert_eq!(times(UpstreamEvent::Dropped(UnheardKind::Answer)), 2);
+    assert_eq!(times(UpstreamEvent::Dropped(UnheardKind::Notification)), 1, "somebody else's progress");
+    assert!(times(UpstreamEvent::Dropped(UnheardKind::Garbage)) > 0);
     assert!(counted.times(|told| matches!(told, UpstreamEvent::LogDropped { bytes } if *bytes > 0)) > 0);
     assert_eq!((counted.standing(ServerState::Ready), counted.standing(ServerState::Stopped)), (1, 0));
     assert_eq!(counted.names(), [Some("misbehaving".to_owned())].into());
@@ -329,7 +329,7 @@ async fn a_server_that_is_taken_away_is_drained() {
         outcome = &mut sleeping => panic!("{outcome:?}"),
         () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
     }
-    rig.upstreams.apply(vec![Server { tenant: home(), name: "other".into(), spec: rig.spec(&[]) }]);
+    rig.upstreams.apply(vec![ServerDefinition { tenant: home(), name: "other".into(), spec: rig.spec(&[]) }]);
     assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3108);
     assert_eq!(text(&sleeping.await.unwrap()), "awake");
     rig.upstreams.shut_down().await;

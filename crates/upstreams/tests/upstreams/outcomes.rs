@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use sandbox::egress::Resolver;
+use sandbox::egress::HostResolver;
 
 use crate::rig::{FailingResolver, Rig, ThenResolved, bounds, call, spec};
 
@@ -48,7 +48,7 @@ impl Wire {
     /// The server by a name that is resolved for each connection: so many times, and then so.
     fn rig_by_name(&self, good: u32, then: ThenResolved) -> (Rig, Arc<FailingResolver>) {
         let resolver = Arc::new(FailingResolver { asked: AtomicU32::new(0), good, then });
-        let resolving: Arc<dyn Resolver> = Arc::clone(&resolver) as _;
+        let resolving: Arc<dyn HostResolver> = Arc::clone(&resolver) as _;
         let rig = Rig::resolving(bounds(), &resolving);
         let url = self.url.replace("127.0.0.1", "server.example");
         rig.apply(spec(ServerReach::Http { url, headers: BTreeMap::new(), oauth: None }));

@@ -14,26 +14,26 @@ use contract::error::Refusal;
 use contract::ids::TenantId;
 use contract::manifest::{Isolation, Manifest};
 use contract::schema::PartMarks;
-use executors::{Confinement, Reach, RuntimePrograms, Walls};
-use gantry_upstreams::admission::{Admission, TenantLists};
-use gantry_upstreams::spec::{EraChoice, Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
+use executors::{OperatorReach, RuntimePrograms, SandboxProvider, ToolConfinement};
+use gantry_upstreams::admission::{ServerAdmission, TenantLists};
+use gantry_upstreams::spec::{EraChoice, LifeBounds, RelayedQuestions, ServerReach, ServerSetting, ServerSpec, SetBy};
 use gantry_upstreams::{
-    Server, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
-    UpstreamWatcher, Upstreams,
+    ServerDefinition, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
+    UpstreamServers, UpstreamWatcher,
 };
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::companion::{
-    Answer, Companion, LogLevel, Progress, Question, QuestionKind, Unaccompanied, nobody_to_ask,
-};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{CallTrace, Executor as _, ToolCall};
 use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::ports::registry_store::StoredVersion;
-use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
+use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
+use kernel::ports::tool_companion::{
+    CallerAnswer, LogLevel, QuestionKind, SilentCompanion, ToolCompanion, ToolProgress, ToolQuestion, nobody_to_ask,
+};
 use kernel::registry::{Lifecycle, ToolVersion};
-use sandbox::egress::{Bounds, Resolver, SystemResolver};
-use sandbox::{Launch, Sandbox};
+use sandbox::egress::{EgressBounds, HostResolver, SystemResolver};
+use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};
 
 /// Longest wait for anything.
@@ -72,9 +72,9 @@ struct Keys;
 
 #[async_trait]
 impl SecretSource for Keys {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError> {
         match name {
-            "key" => Ok(Secret::new(format!("secret-of-{tenant}\n")).unwrap()),
+            "key" => Ok(SecretValue::new(format!("secret-of-{tenant}\n")).unwrap()),
             _ => Err(SecretError::Missing),
         }
     }
@@ -105,28 +105,28 @@ pub(crate) struct Listener {
 }
 
 #[async_trait]
-impl Companion for Listener {
-    fn progress(&self, progress: Progress) {
+impl ToolCompanion for Listener {
+    fn progress(&self, progress: ToolProgress) {
         let percent = progress.percent.unwrap_or(-1.0);
         self.heard.lock().unwrap().push(format!("progress {percent} {}", progress.message.unwrap_or_default()));
     }
     fn log(&self, level: LogLevel, message: &str) {
         self.heard.lock().unwrap().push(format!("{} {message}", level.as_str()));
     }
-    async fn checkpoint(&self, _: kernel::ports::companion::Snapshot) -> Result<String, Refusal> {
-        Err(kernel::ports::companion::no_checkpoints())
+    async fn checkpoint(&self, _: kernel::ports::tool_companion::ToolSnapshot) -> Result<String, Refusal> {
+        Err(kernel::ports::tool_companion::no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
-        Err(kernel::ports::companion::no_documents())
+        Err(kernel::ports::tool_companion::no_documents())
     }
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         let kinds = [QuestionKind::Elicitation, QuestionKind::Sampling, QuestionKind::Roots];
         kinds.into_iter().filter(|_| self.answer.is_some()).map(|kind| (kind, serde_json::json!({}))).collect()
     }
-    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+    async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
         let value = self.answer.clone().ok_or_else(nobody_to_ask)?;
         self.heard.lock().unwrap().extend(questions.iter().map(|one| format!("asked {}", one.kind.method())));
-        Ok(questions.into_iter().map(|one| Answer { key: one.key, value: value.clone() }).collect())
+        Ok(questions.into_iter().map(|one| CallerAnswer { key: one.key, value: value.clone() }).collect())
     }
 }
 
@@ -148,7 +148,7 @@ impl UpstreamWatcher for Watching {
 
 /// Servers, and a folder for what they leave behind.
 pub(crate) struct Rig {
-    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) upstreams: Arc<UpstreamServers>,
     pub(crate) executor: UpstreamExecutor,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) watching: Arc<Watching>,
@@ -221,7 +221,7 @@ pub(crate) enum ThenResolved {
 }
 
 #[async_trait]
-impl Resolver for FailingResolver {
+impl HostResolver for FailingResolver {
     async fn resolve(&self, _: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
         let good = self.asked.fetch_add(1, Ordering::SeqCst) < self.good;
         match self.then {
@@ -238,16 +238,19 @@ impl Rig {
     }
 
     pub(crate) fn with(bounds: UpstreamBounds) -> Self {
-        Self::resolving(bounds, &(Arc::new(SystemResolver) as Arc<dyn Resolver>))
+        Self::resolving(bounds, &(Arc::new(SystemResolver) as Arc<dyn HostResolver>))
     }
 
     /// One whose names are resolved so.
-    pub(crate) fn resolving(bounds: UpstreamBounds, resolver: &Arc<dyn Resolver>) -> Self {
-        let launch =
-            Launch { program: env!("CARGO_BIN_EXE_gantry-upstreams-test-launcher").into(), arguments: Vec::new() };
-        let walls = Walls::new(Sandbox::new(launch, 64), RuntimePrograms::default());
+    pub(crate) fn resolving(bounds: UpstreamBounds, resolver: &Arc<dyn HostResolver>) -> Self {
+        let launch = LauncherCommand {
+            program: env!("CARGO_BIN_EXE_gantry-upstreams-test-launcher").into(),
+            arguments: Vec::new(),
+        };
+        let walls = SandboxProvider::new(Sandbox::new(launch, 64), RuntimePrograms::default());
         let secrets: Arc<dyn SecretSource> = Arc::new(Keys);
-        let confinement = Confinement::new(Reach::default(), Arc::clone(&secrets), Arc::new(SystemResolver));
+        let confinement =
+            ToolConfinement::new(OperatorReach::default(), Arc::clone(&secrets), Arc::new(SystemResolver));
         let folder = tempfile::tempdir().unwrap();
         // Sandboxes run as nobody.
         let marks = folder.path().join("marks");
@@ -257,7 +260,7 @@ impl Rig {
         let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), passable).unwrap();
         let counted = Arc::new(EventLog::default());
-        let admission = Admission::new(&Bounds::default(), &[], TenantLists::default(), resolver);
+        let admission = ServerAdmission::new(&EgressBounds::default(), &[], TenantLists::default(), resolver);
         let parts = UpstreamParts {
             admission: Arc::new(admission),
             walls,
@@ -272,7 +275,7 @@ impl Rig {
             bounds,
             observer: Arc::clone(&counted) as _,
         };
-        let upstreams = Upstreams::new(parts);
+        let upstreams = UpstreamServers::new(parts);
         let watching = Arc::new(Watching::default());
         upstreams.watch(Arc::clone(&watching) as _);
         let executor = UpstreamExecutor::new(Arc::clone(&upstreams));
@@ -310,7 +313,7 @@ impl Rig {
             format!("filesystem:read:{}", script.parent().unwrap().to_str().unwrap()),
             format!("filesystem:write:{}", marks.to_str().unwrap()),
         ];
-        let env = [("KEY".to_owned(), Setting::Secret { secret: "key".into() })].into();
+        let env = [("KEY".to_owned(), ServerSetting::Secret { secret: "key".into() })].into();
         spec(ServerReach::Stdio {
             command: "/usr/bin/python3".into(),
             args,
@@ -323,7 +326,7 @@ impl Rig {
 
     /// One server with the name `misbehaving`.
     pub(crate) fn apply(&self, spec: ServerSpec) {
-        self.upstreams.apply(vec![Server { tenant: home(), name: "misbehaving".into(), spec }]);
+        self.upstreams.apply(vec![ServerDefinition { tenant: home(), name: "misbehaving".into(), spec }]);
     }
 
     fn marks(&self) -> PathBuf {
@@ -371,7 +374,7 @@ impl Rig {
 }
 
 pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
-    let upkeep = Upkeep { min_uptime_seconds: 1, start_timeout_seconds: 20, ..Upkeep::default() };
+    let upkeep = LifeBounds { min_uptime_seconds: 1, start_timeout_seconds: 20, ..LifeBounds::default() };
     ServerSpec {
         reach,
         fallbacks: Vec::new(),
@@ -379,7 +382,7 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
         disabled: false,
         shareable: false,
         era: EraChoice::Auto,
-        relay: Relay::careful(),
+        relay: RelayedQuestions::careful(),
         resources: false,
         prompts: false,
         upkeep,
@@ -421,7 +424,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         deadline: None,
         limits: ResolvedLimits::default(),
         isolation: Isolation::Builtin,
-        companion: Unaccompanied::new(),
+        companion: SilentCompanion::new(),
         resume: None,
         dispatch: Arc::default(),
         usage_at_end: Arc::default(),

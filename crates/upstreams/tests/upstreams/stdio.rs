@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use contract::error::ErrorCode;
-use gantry_upstreams::{Era, ServerState};
+use gantry_upstreams::{ProtocolEra, ServerState};
 use serde_json::{Value, json};
 
 use crate::rig::{Listener, Rig, call, home, text};
 
 #[tokio::test]
 async fn a_tool_of_an_old_and_of_a_new_server_is_called_and_its_result_is_whole() {
-    for (switches, era) in [(&[][..], Era::Legacy), (&["--modern"][..], Era::Modern)] {
+    for (switches, era) in [(&[][..], ProtocolEra::Legacy), (&["--modern"][..], ProtocolEra::Modern)] {
         let rig = Rig::misbehaving(switches);
         assert_eq!(rig.state(), ServerState::Stopped, "nothing is started before it is wanted");
         let result = rig.call("echo", json!({ "a": [1, "ü"] })).await.unwrap();
@@ -144,8 +144,8 @@ async fn resources_and_prompts_are_there_where_the_operator_offers_them() {
     (spec.resources, spec.prompts) = (true, true);
     rig.apply(spec);
     assert_eq!(rig.upstreams.list_resources(&home, name, &home).await.unwrap()[0]["uri"], "memo://one");
-    let nobody = kernel::ports::companion::Unaccompanied::new();
-    let turn = gantry_upstreams::upstreams::Turn { tenant: &home, agent: "somebody" };
+    let nobody = kernel::ports::tool_companion::SilentCompanion::new();
+    let turn = gantry_upstreams::upstreams::ListTurn { tenant: &home, agent: "somebody" };
     let read = rig.upstreams.read_resource(&home, name, turn, json!({ "uri": "memo://one" }), &nobody).await.unwrap();
     assert_eq!(read["contents"][0]["text"], "hello");
     assert_eq!(rig.upstreams.list_prompts(&home, name, &home).await.unwrap()[0]["name"], "greet");

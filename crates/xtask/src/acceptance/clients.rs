@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 mod page;
 
 use self::page::{Feature, Row, Verdict};
-use crate::conformance::Gateway;
+use crate::conformance::GatewayServer;
 use crate::services::peers;
 use crate::workspace;
 
@@ -130,8 +130,8 @@ pub(super) fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 /// Gantry with the server behind it, its tools under their own names.
-async fn started(binary: &Path) -> Result<Gateway> {
-    let gateway = Gateway::start(binary).await?;
+async fn started(binary: &Path) -> Result<GatewayServer> {
+    let gateway = GatewayServer::start(binary).await?;
     let permissions = [format!("filesystem:read:{FOLDER}")];
     let reach = json!({ "type": "stdio", "command": PYTHON, "args": [format!("{FOLDER}/server.py")],
         "permissions": permissions });

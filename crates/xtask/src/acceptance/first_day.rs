@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &[String]) -> Result<ExitCode> {
     let binary = binary.map_or_else(|| workspace::built(&["--package", "gantry"], "gantry"), Ok)?;
     let stage = Stage::build()?;
     let home = tempfile::Builder::new().prefix("gantry-first-day-").tempdir().context("no temporary folder")?;
-    let postgres = test_servers::Postgres::start()?;
+    let postgres = test_servers::PostgresServer::start()?;
     let database = postgres.database()?;
     let place = Place { binary, home: home.path().to_owned(), work: stage.folder().to_owned(), database };
     let gateway = Gateway::start(place.clone())?;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::audit::measure::{Extent, LogCost, log_cost};
+use ::audit::measure::{LogCost, MeasureExtent, log_cost};
 use anyhow::{Context, Result, anyhow};
 use redaction::measure::speeds;
 use serde::Serialize;
@@ -32,21 +32,24 @@ pub(super) use self::page::page;
 
 /// How much is measured.
 pub(super) struct Scale {
-    log: Extent,
+    log: MeasureExtent,
     /// JSON of each kind that is redacted, and how often.
     redacted_bytes: usize,
     redacted_rounds: u32,
 }
 
 pub(super) const FULL: Scale = Scale {
-    log: Extent { records: 1_000_000, appends: 200, proofs: 1_000 },
+    log: MeasureExtent { records: 1_000_000, appends: 200, proofs: 1_000 },
     redacted_bytes: 16 << 20,
     redacted_rounds: 5,
 };
 
 /// Enough to see that everything works.
-pub(super) const QUICK: Scale =
-    Scale { log: Extent { records: 5_000, appends: 10, proofs: 20 }, redacted_bytes: 1 << 20, redacted_rounds: 1 };
+pub(super) const QUICK: Scale = Scale {
+    log: MeasureExtent { records: 5_000, appends: 10, proofs: 20 },
+    redacted_bytes: 1 << 20,
+    redacted_rounds: 1,
+};
 
 /// How many connections call at once.
 const CONNECTIONS: [usize; 3] = [1, 16, 64];

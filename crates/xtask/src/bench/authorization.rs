@@ -15,14 +15,14 @@ use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::Unwatched;
+use kernel::ports::observer::NoObserver;
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Bookkeeper, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, ActivationWish, Actor, Identity, IdentitySettings, IncomingCall,
+    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
-use policy::{BearerSecret, Minter, PolicyOverrides, SigningKey};
+use policy::{BearerSecret, PolicyOverrides, SigningKey, TokenMinter};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
@@ -44,7 +44,7 @@ pub(super) fn remembered(
     let request: InvokeRequest = serde_json::from_value(call.clone())?;
     let explain = || {
         let credential = Some(BearerSecret(token));
-        let arrival = Arrival {
+        let arrival = IncomingCall {
             credential,
             source: None,
             request: request.clone(),
@@ -65,16 +65,16 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
     let clock: Arc<dyn Clock> = Arc::new(Still(now_ms));
     let store = Arc::new(MemoryStore::new());
     let registry =
-        Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::new(Unwatched))
+        Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::new(NoObserver))
             .await?;
-    let books = Bookkeeper::new(Arc::clone(&store) as _, Arc::clone(&clock), &Nobody, Arc::new(Unwatched));
-    let access = Access::open(AccessParts {
+    let books = LedgerService::new(Arc::clone(&store) as _, Arc::clone(&clock), &Nobody, Arc::new(NoObserver));
+    let access = AccessControl::open(AccessParts {
         store,
         bus: Arc::new(MemoryBus::default()),
         engine: None,
         did_resolver: None,
         clock: Arc::clone(&clock),
-        observer: Arc::new(Unwatched),
+        observer: Arc::new(NoObserver),
         settings: AccessSettings::default(),
     })
     .await?;
@@ -83,14 +83,14 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         ADMIN,
         vec![key.verifying_key()],
         IdentitySettings::local(Arc::clone(&clock)),
-        Arc::new(Unwatched),
+        Arc::new(NoObserver),
     )?;
-    let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Unwatched));
+    let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(NoObserver));
     let kernel = Kernel::new(KernelParts {
         registry,
         identity,
         access,
-        mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
+        mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(Nobody)),
         recorder,
         books,
         executors: vec![Arc::new(executors::BuiltinExecutor::new(Arc::clone(&clock), None))],
@@ -100,8 +100,8 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         offerings: Arc::new(NothingOffered),
         clock,
         entropy: Arc::new(Nobody),
-        observer: Arc::new(Unwatched),
-        redactor: Arc::new(kernel::ports::redactor::Withhold),
+        observer: Arc::new(NoObserver),
+        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
     });
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     let manifest = json!({

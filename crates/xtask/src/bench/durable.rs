@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use store::measure::{CheckpointCost, Drained, Failure, checkpoint_cost, drain};
+use store::measure::{CheckpointCost, DrainCost, StoreMeasureError, checkpoint_cost, drain};
 
 use super::product::{self, Product};
 use super::{Scale as Rounds, machine, progress};
@@ -52,7 +52,7 @@ pub(super) struct Results {
     calls: Vec<calls::Row>,
     key: calls::KeyCost,
     start: jobs::StartCost,
-    drained: Drained,
+    drained: DrainCost,
     checkpoint: CheckpointCost,
 }
 
@@ -87,7 +87,9 @@ pub(super) async fn all(gantry: &Path, rounds: &Rounds) -> Result<Results> {
 }
 
 /// Runs what the store measures as the server would: on a runtime with a thread for every core, which ours is not.
-async fn apart<T: Send + 'static>(work: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Result<T> {
+async fn apart<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreMeasureError>> + Send + 'static,
+) -> Result<T> {
     let run = || tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work);
     tokio::task::spawn_blocking(run).await.context("a measurement died")?.map_err(|failure| anyhow!(failure))
 }

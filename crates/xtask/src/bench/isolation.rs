@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use self::tools::House;
+use self::tools::ToolServer;
 use super::scenarios::median;
 use super::{machine, progress};
 
@@ -83,7 +83,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     progress("WASM components");
     let components = wasm::measure(scale).await?;
     progress("a Python tool through the gateway");
-    let house = House::open(gantry).await?;
+    let house = ToolServer::open(gantry).await?;
     let hello = hello::measure(&house, scale.hellos).await?;
     progress("interpreters that wait");
     let memory = memory::measure(&house).await?;

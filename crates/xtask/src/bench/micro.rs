@@ -10,9 +10,11 @@ use anyhow::{Context, Result};
 use contract::json::JsonLimits;
 use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaLimits};
-use contract::version::{Availability, Version, VersionSpec, resolve};
+use contract::version::{Version, VersionAvailability, VersionSpec, resolve};
 use contract::{canonical, json};
-use policy::{MintRequest, OutputSchema, Policies, Question, Role, SigningKey, ToolFacts, ToolGrant, ToolReach, Trust};
+use policy::{
+    MintRequest, OutputSchema, Policies, PolicyQuestion, Role, SigningKey, TokenTrust, ToolFacts, ToolGrant, ToolReach,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -164,7 +166,7 @@ fn authorizing() -> Result<Vec<Part>> {
         act: None,
     };
     let (token, _) = policy::mint(&wish, &key, "t-1".into(), NOW_MS)?;
-    let trust = Trust::own(key.verifying_key());
+    let trust = TokenTrust::own(key.verifying_key());
     let caller = policy::verify(&token, &trust, NOW_MS)?;
     let (tool, version) = ("demo.send_report".parse()?, Version::new(1, 2, 3));
     let needs = ["tool:send_report", "network:https://api.example.com"];
@@ -183,7 +185,7 @@ fn authorizing() -> Result<Vec<Part>> {
     let (some, many) = (compiled(POLICIES)?, compiled(POLICIES * 100)?);
     let arguments = typical_call().pointer("/parameters").cloned().unwrap_or_default();
     let (tags, permissions) = (vec!["mail".to_owned()], needs.map(str::to_owned).to_vec());
-    let question = Question {
+    let question = PolicyQuestion {
         tenant: caller.tenant(),
         agent: caller.subject(),
         user: None,
@@ -242,8 +244,8 @@ fn resolving() -> Result<Part> {
     let spec = VersionSpec::parse("^1.2.0")?;
     let run = || {
         matches!(
-            resolve(&spec, versions.iter().map(|v| (v, Availability::Active))),
-            contract::version::Resolution::Found(_)
+            resolve(&spec, versions.iter().map(|v| (v, VersionAvailability::Active))),
+            contract::version::VersionResolution::Found(_)
         )
     };
     anyhow::ensure!(run(), "the typical range finds nothing");

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::exceptions::Exceptions;
-use super::gateway::Gateway;
+use super::gateway::GatewayServer;
 use super::page::in_a_cell;
 use super::proxy::Proxy;
 use super::reference::{Reference, Running};
@@ -59,7 +59,7 @@ pub(super) async fn compare(gantry: &Path, options: &Options, exceptions: &Excep
 }
 
 async fn both_ways(gantry: &Path, server: &Running, wanted: &[Scenario]) -> Result<Vec<Pair>> {
-    let gateway = Gateway::start(gantry).await?;
+    let gateway = GatewayServer::start(gantry).await?;
     gateway.rest.add_server("reference", "", &json!({ "type": "http", "url": server.url })).await?;
     let proxy = Proxy::start(gateway.address, &gateway.agent).await?;
     let output = tempfile::tempdir().context("no temporary folder")?;

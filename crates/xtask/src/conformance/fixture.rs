@@ -7,11 +7,11 @@
 //! It speaks both protocols, of sessions and of single requests: a tool asks its caller by a request of its own in the
 //! one and by its result in the other, and is written once ([`Call::ask`]).
 //!
-//! Not here: tasks, which Gantry makes of calls that last (`lasting`), and the skills extension, which Gantry does not offer.
+//! Not here: tasks, which Gantry makes of calls that last (`long_tools`), and the skills extension, which Gantry does not offer.
 
 mod content;
 pub(crate) mod http;
-mod lasting;
+mod long_tools;
 pub(crate) mod stdio;
 mod tools;
 pub(crate) mod wire;
@@ -24,13 +24,16 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
-use self::wire::{Era, Fault, Handler, Line, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, NEWEST, OLD, Request};
+use self::wire::{
+    FixtureFault, FixtureHandler, FixtureRequest, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, NEWEST, OLD,
+    ReplyLine, RequestEra,
+};
 
 /// Changes that a slow listener may miss.
 const CHANGES_MAX: usize = 16;
 
 /// The server.
-pub(crate) struct Fixture {
+pub(crate) struct FixtureServer {
     /// Whether the tool and the prompt that come and go are there.
     extra_tool: AtomicBool,
     extra_prompt: AtomicBool,
@@ -48,9 +51,9 @@ enum Change {
 
 /// One call of a tool or prompt, and the way to ask whoever made it.
 struct Call<'a> {
-    request: &'a Request,
-    line: &'a Line,
-    era: Era,
+    request: &'a FixtureRequest,
+    line: &'a ReplyLine,
+    era: RequestEra,
 }
 
 /// Something to ask a caller: the name its answer will have, the method, the parameters.
@@ -58,7 +61,7 @@ type Question = (&'static str, &'static str, Value);
 
 /// Why a tool stops here.
 enum Stop {
-    Fault(Fault),
+    Fault(FixtureFault),
     /// Answers are missing; the result says which.
     Asked(Value),
 }
@@ -66,7 +69,7 @@ enum Stop {
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    let fixture: Arc<dyn Handler> = Arc::new(Fixture::new());
+    let fixture: Arc<dyn FixtureHandler> = Arc::new(FixtureServer::new());
     match arguments.first().map(String::as_str) {
         None => runtime.block_on(stdio::serve(fixture)),
         Some("--http") => runtime.block_on(async {
@@ -80,7 +83,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------------- Fixture
 
-impl Fixture {
+impl FixtureServer {
     pub(crate) fn new() -> Self {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         let (extra_tool, extra_prompt) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -93,7 +96,7 @@ impl Fixture {
     }
 
     /// Stays until the stream is closed or the request cancelled.
-    async fn listen(&self, request: &Request, line: &Line) -> Result<Value, Fault> {
+    async fn listen(&self, request: &FixtureRequest, line: &ReplyLine) -> Result<Value, FixtureFault> {
         let wanted = request.params.get("notifications").cloned().unwrap_or_default();
         let wants = |name: &str| wanted.get(name) == Some(&Value::Bool(true));
         let meta = json!({ META_SUBSCRIPTION: request.id });
@@ -123,7 +126,7 @@ impl Fixture {
         what.fetch_xor(true, Ordering::SeqCst);
         // Nobody may be listening.
         let _ = self.changes.send(change);
-        if call.era == Era::Old {
+        if call.era == RequestEra::Old {
             call.line.notify(change.names().1, json!({})).await;
         }
         content::text("The list has changed.")
@@ -141,18 +144,20 @@ impl Change {
 }
 
 #[async_trait]
-impl Handler for Fixture {
-    async fn handle(&self, request: &Request, line: &Line) -> Result<Value, Fault> {
+impl FixtureHandler for FixtureServer {
+    async fn handle(&self, request: &FixtureRequest, line: &ReplyLine) -> Result<Value, FixtureFault> {
         let era = request.era();
         let call = Call { request, line, era };
         let mut result = match (request.method.as_str(), era) {
-            ("initialize", Era::Old) => json!({ "protocolVersion": request.agreed_revision(),
+            ("initialize", RequestEra::Old) => json!({ "protocolVersion": request.agreed_revision(),
                 "capabilities": Self::capabilities(), "serverInfo": server_info() }),
-            ("ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe", Era::Old) => json!({}),
-            ("server/discover", Era::New) => {
+            ("ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe", RequestEra::Old) => {
+                json!({})
+            }
+            ("server/discover", RequestEra::New) => {
                 json!({ "supportedVersions": [NEWEST, OLD], "capabilities": Self::capabilities() })
             }
-            ("subscriptions/listen", Era::New) => self.listen(request, line).await?,
+            ("subscriptions/listen", RequestEra::New) => self.listen(request, line).await?,
             ("tools/list", _) => json!({ "tools": tools::list(self.extra_tool.load(Ordering::SeqCst)) }),
             ("tools/call", _) => finished(tools::call(self, &call).await)?,
             ("resources/list", _) => json!({ "resources": content::resources() }),
@@ -161,9 +166,9 @@ impl Handler for Fixture {
             ("prompts/list", _) => json!({ "prompts": content::prompts(self.extra_prompt.load(Ordering::SeqCst)) }),
             ("prompts/get", _) => finished(content::prompt(&call).await)?,
             ("completion/complete", _) => content::complete(request),
-            (method, _) => return Err(Fault::no_method(method)),
+            (method, _) => return Err(FixtureFault::no_method(method)),
         };
-        if let (Era::New, Value::Object(members)) = (era, &mut result) {
+        if let (RequestEra::New, Value::Object(members)) = (era, &mut result) {
             members.entry("resultType").or_insert_with(|| json!("complete"));
             let is_cacheable = request.method.ends_with("/list")
                 || ["resources/read", "server/discover"].contains(&request.method.as_str());
@@ -183,7 +188,7 @@ fn server_info() -> Value {
     json!({ "name": "conformance-fixture", "version": env!("CARGO_PKG_VERSION") })
 }
 
-fn finished(outcome: Result<Value, Stop>) -> Result<Value, Fault> {
+fn finished(outcome: Result<Value, Stop>) -> Result<Value, FixtureFault> {
     match outcome {
         Ok(result) | Err(Stop::Asked(result)) => Ok(result),
         Err(Stop::Fault(fault)) => Err(fault),
@@ -196,7 +201,7 @@ impl Call<'_> {
     /// What the caller says it can do; in the time of sessions nothing is known here, so everything is tried.
     fn can(&self, capability: &str) -> bool {
         let declared = self.request.meta(META_CAPABILITIES);
-        self.era == Era::Old || declared.is_some_and(|capabilities| capabilities.get(capability).is_some())
+        self.era == RequestEra::Old || declared.is_some_and(|capabilities| capabilities.get(capability).is_some())
     }
 
     /// The state that a retry brings back.
@@ -207,7 +212,7 @@ impl Call<'_> {
     /// The answers, by the names of the questions. Without all of them, everything is asked once more.
     async fn ask(&self, questions: &[Question], state: Option<&str>) -> Result<Map<String, Value>, Stop> {
         let mut answers = Map::new();
-        if self.era == Era::Old {
+        if self.era == RequestEra::Old {
             for (key, method, params) in questions {
                 let answer = self.line.ask(method, params.clone()).await.map_err(Stop::Fault)?;
                 answers.insert((*key).into(), answer);
@@ -239,55 +244,56 @@ fn asked(questions: &[Question], state: Option<&str>) -> Value {
     result
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<FixtureFault> for Stop {
+    fn from(fault: FixtureFault) -> Self {
         Self::Fault(fault)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wire::{META_VERSION, Message, OUTGOING_MAX, Questions};
+    use super::wire::{META_VERSION, OUTGOING_MAX, OpenQuestions, WireMessage};
     use super::*;
     use tokio::sync::mpsc;
 
-    fn request(method: &str, mut params: Value, era: Era) -> Request {
-        if era == Era::New {
+    fn request(method: &str, mut params: Value, era: RequestEra) -> FixtureRequest {
+        if era == RequestEra::New {
             params["_meta"] = json!({ META_VERSION: NEWEST, META_CAPABILITIES: { "elicitation": {} } });
         }
         let text = json!({ "id": 1, "method": method, "params": params }).to_string();
-        match Message::read(text.as_bytes()) {
-            Some(Message::Request(request)) => request,
+        match WireMessage::read(text.as_bytes()) {
+            Some(WireMessage::Request(request)) => request,
             _ => panic!("{text}"),
         }
     }
 
-    fn line() -> (Line, mpsc::Receiver<Value>, Arc<Questions>) {
+    fn line() -> (ReplyLine, mpsc::Receiver<Value>, Arc<OpenQuestions>) {
         let (out, sent) = mpsc::channel(OUTGOING_MAX);
-        let questions = Arc::new(Questions::default());
-        (Line::new(out, Arc::clone(&questions)), sent, questions)
+        let questions = Arc::new(OpenQuestions::default());
+        (ReplyLine::new(out, Arc::clone(&questions)), sent, questions)
     }
 
     #[tokio::test]
     async fn a_tool_asks_by_its_result_in_the_new_era() {
-        let (fixture, (line, _sent, _)) = (Fixture::new(), line());
+        let (fixture, (line, _sent, _)) = (FixtureServer::new(), line());
         let mut params = json!({ "name": "test_input_required_result_request_state", "arguments": {} });
-        let asked = fixture.handle(&request("tools/call", params.clone(), Era::New), &line).await.unwrap();
+        let asked = fixture.handle(&request("tools/call", params.clone(), RequestEra::New), &line).await.unwrap();
         assert_eq!(asked["resultType"], "input_required");
         assert_eq!(asked["inputRequests"]["confirm"]["method"], "elicitation/create");
         params["inputResponses"] = json!({ "confirm": { "action": "accept", "content": { "ok": true } } });
         for (state, code) in [(json!("made up"), Some(-32602)), (asked["requestState"].clone(), None)] {
             params["requestState"] = state;
-            let outcome = fixture.handle(&request("tools/call", params.clone(), Era::New), &line).await;
+            let outcome = fixture.handle(&request("tools/call", params.clone(), RequestEra::New), &line).await;
             assert_eq!(outcome.as_ref().err().map(|fault| fault.code), code, "{outcome:?}");
         }
     }
 
     #[tokio::test]
     async fn the_same_tool_asks_by_a_request_in_the_old_era() {
-        let (fixture, (line, mut sent, questions)) = (Fixture::new(), line());
+        let (fixture, (line, mut sent, questions)) = (FixtureServer::new(), line());
         let params = json!({ "name": "test_input_required_result_elicitation", "arguments": {} });
-        let call = tokio::spawn(async move { fixture.handle(&request("tools/call", params, Era::Old), &line).await });
+        let call =
+            tokio::spawn(async move { fixture.handle(&request("tools/call", params, RequestEra::Old), &line).await });
         let question = sent.recv().await.unwrap();
         assert_eq!(question["method"], "elicitation/create");
         questions.answer(&question["id"], json!({ "result": { "action": "accept", "content": { "name": "Ada" } } }));
@@ -296,11 +302,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_tool_that_is_listed_is_there() {
-        let (fixture, (line, _sent, _)) = (Fixture::new(), line());
-        let listed = fixture.handle(&request("tools/list", json!({}), Era::New), &line).await.unwrap();
+        let (fixture, (line, _sent, _)) = (FixtureServer::new(), line());
+        let listed = fixture.handle(&request("tools/list", json!({}), RequestEra::New), &line).await.unwrap();
         for tool in listed["tools"].as_array().unwrap() {
             let params = json!({ "name": tool["name"], "arguments": {} });
-            let outcome = fixture.handle(&request("tools/call", params, Era::New), &line).await;
+            let outcome = fixture.handle(&request("tools/call", params, RequestEra::New), &line).await;
             let unknown = outcome.as_ref().is_err_and(|fault| fault.message.starts_with("there is no tool"));
             assert!(!unknown, "{outcome:?}");
         }

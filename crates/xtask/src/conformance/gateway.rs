@@ -29,7 +29,7 @@ const TASKS: [(&str, &str); 3] = [
 ];
 
 /// A running server; ended when it is dropped.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayServer {
     child: Child,
     home: TempDir,
     pub(super) address: SocketAddr,
@@ -45,7 +45,7 @@ pub(super) struct Rest {
     pub(super) admin: String,
 }
 
-impl Gateway {
+impl GatewayServer {
     /// Starts it and waits until it is ready.
     pub(crate) async fn start(binary: &Path) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("gantry-conformance-").tempdir().context("no temporary folder")?;
@@ -124,7 +124,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayServer {
     fn drop(&mut self) {
         // It may have ended already; then there is nothing to stop.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();

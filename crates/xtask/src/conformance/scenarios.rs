@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use super::Side;
-use super::gateway::{ADMIN_VARIABLE, AGENT_VARIABLE, Gateway, URL_VARIABLE};
+use super::gateway::{ADMIN_VARIABLE, AGENT_VARIABLE, GatewayServer, URL_VARIABLE};
 use crate::services::peers;
 
 /// The newest revision with sessions, and the newest of all; older ones are part of the former.
@@ -115,7 +115,7 @@ pub(super) async fn run_servers(group: &[Scenario], url: &str, output: &Path) ->
 }
 
 /// The suite as server, with the driver as its client.
-pub(super) async fn run_client(scenario: &Scenario, gateway: &Gateway, output: &Path) -> Result<Vec<Check>> {
+pub(super) async fn run_client(scenario: &Scenario, gateway: &GatewayServer, output: &Path) -> Result<Vec<Check>> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
     let output = output.join(format!("client-{}-{}", scenario.version, scenario.revision));
     let mut command = suite(scenario, &output)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::canary::{Canary, MARKER_VARIABLE, PATH, PYTHON};
+use super::canary::{EscapeCanary, MARKER_VARIABLE, PATH, PYTHON};
 use super::traces;
 
 /// A harmless probe that takes longer is ended.
@@ -25,14 +25,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const CARELESS: &str = r#"exec 9<"$0"; "$@"; exit $?"#;
 
 /// What a run outside showed.
-pub(crate) struct Ran {
+pub(crate) struct BareRun {
     pub(crate) written: Vec<u8>,
     /// Whether it left a process behind.
     pub(crate) left: bool,
 }
 
 /// Runs a harmless probe once.
-pub(crate) fn run(folder: &Path, command: &[String], tag: &str, parameters: &Value, canary: &Canary) -> Result<Ran> {
+pub(crate) fn run(
+    folder: &Path,
+    command: &[String],
+    tag: &str,
+    parameters: &Value,
+    canary: &EscapeCanary,
+) -> Result<BareRun> {
     let mut input = tempfile::tempfile()?;
     input.write_all(parameters.to_string().as_bytes())?;
     input.rewind()?;
@@ -54,7 +60,7 @@ pub(crate) fn run(folder: &Path, command: &[String], tag: &str, parameters: &Val
     wait(&mut child)?;
     let left = traces::carrying(tag);
     traces::end(&left);
-    Ok(Ran { written: std::fs::read(output.path())?, left: !left.is_empty() })
+    Ok(BareRun { written: std::fs::read(output.path())?, left: !left.is_empty() })
 }
 
 fn wait(child: &mut Child) -> Result<()> {

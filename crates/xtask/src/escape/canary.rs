@@ -19,7 +19,7 @@ pub(crate) const PYTHON: &str = "/usr/bin/python3";
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A running canary; it cleans up after itself when it is dropped.
-pub(crate) struct Canary {
+pub(crate) struct EscapeCanary {
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -29,13 +29,13 @@ pub(crate) struct Canary {
 
 /// How things stand with it.
 #[derive(Debug, Clone, Copy, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct CanaryStatus {
     pub(crate) intact: bool,
     /// Connections and datagrams that reached it.
     pub(crate) visitors: u64,
 }
 
-impl Canary {
+impl EscapeCanary {
     /// Starts it. `name` is part of all its names, so that they are nobody else's.
     pub(crate) fn start(folder: &Path, name: &str) -> Result<Self> {
         let marker = format!("marker-of-{name}");
@@ -72,7 +72,7 @@ impl Canary {
     }
 
     /// Asks it how it is; an error means that it is gone.
-    pub(crate) fn status(&mut self) -> Result<Status> {
+    pub(crate) fn status(&mut self) -> Result<CanaryStatus> {
         self.to.as_mut().context("the canary was told to go")?.write_all(b"?\n").context("the canary is gone")?;
         serde_json::from_str(&self.line()?).context("the canary does not make sense")
     }
@@ -84,7 +84,7 @@ impl Canary {
     }
 }
 
-impl Drop for Canary {
+impl Drop for EscapeCanary {
     fn drop(&mut self) {
         // The end of its stdin tells it to clean up; then it ends by itself.
         self.to = None;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::canary::{Canary, MARKER_VARIABLE, PATH};
-use super::stage::Stage;
+use super::canary::{EscapeCanary, MARKER_VARIABLE, PATH};
+use super::stage::EscapeStage;
 
 /// A start that takes longer has failed.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -29,20 +29,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LEAKING: &str = r#"exec 9<"$0"; exec "$@""#;
 
 /// A running server; ended when it is dropped.
-pub(crate) struct Gateway {
+pub(crate) struct EscapeGateway {
     child: Child,
     address: SocketAddr,
     token: String,
     log: PathBuf,
 }
 
-impl Gateway {
+impl EscapeGateway {
     /// Starts it on the folders of the stage and waits until it is ready.
     pub(crate) fn start(
         binary: &Path,
-        stage: &Stage,
+        stage: &EscapeStage,
         tools: &[PathBuf],
-        canary: &Canary,
+        canary: &EscapeCanary,
         more: &[&str],
     ) -> Result<Self> {
         let (data, log) = (stage.data(), stage.file("gantry.log"));
@@ -137,7 +137,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for EscapeGateway {
     fn drop(&mut self) {
         // It may be gone already; that is told elsewhere.
         let _ = self.child.kill();

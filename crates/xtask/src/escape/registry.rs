@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 /// Where a probe is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Isolation {
+pub(crate) enum ProbeIsolation {
     Process,
     Gvisor,
     Wasm,
 }
 
-impl Isolation {
+impl ProbeIsolation {
     pub(crate) const ALL: [Self; 3] = [Self::Process, Self::Gvisor, Self::Wasm];
 
     /// The word on the command line and in manifests.
@@ -36,7 +36,7 @@ impl Isolation {
 /// What is done with a probe outside any sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Bare {
+pub(crate) enum BareProbe {
     /// It is run, and must say that it got what it wanted.
     #[default]
     Reports,
@@ -53,13 +53,13 @@ pub(crate) enum Bare {
 /// One probe.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Probe {
+pub(crate) struct EscapeProbe {
     pub(crate) id: String,
     pub(crate) title: String,
     #[serde(default = "reported")]
     pub(crate) expect: Vec<String>,
     #[serde(default)]
-    pub(crate) bare: Bare,
+    pub(crate) bare: BareProbe,
     #[serde(default)]
     pub(crate) why: Option<String>,
     /// Why it is not a program at all, neither under the process sandbox nor under gVisor: only a component can try it.
@@ -115,27 +115,31 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct Family {
     file: String,
-    probe: Vec<Probe>,
+    probe: Vec<EscapeProbe>,
 }
 
 /// Reads the list of a folder (`escape/`), family by family.
-pub(crate) fn read(folder: &Path) -> Result<Vec<Probe>> {
+pub(crate) fn read(folder: &Path) -> Result<Vec<EscapeProbe>> {
     let text = std::fs::read_to_string(folder.join("probes.toml")).context("cannot read escape/probes.toml")?;
     parse(&text)
 }
 
-fn parse(text: &str) -> Result<Vec<Probe>> {
+fn parse(text: &str) -> Result<Vec<EscapeProbe>> {
     let table: Table = toml::from_str(text).context("escape/probes.toml is not as it should be")?;
     let mut probes = Vec::new();
     for (family, Family { file, probe }) in table.family {
-        probes.extend(probe.into_iter().map(|probe| Probe { family: family.clone(), file: file.clone(), ..probe }));
+        probes.extend(probe.into_iter().map(|probe| EscapeProbe {
+            family: family.clone(),
+            file: file.clone(),
+            ..probe
+        }));
     }
     let mut seen = BTreeSet::new();
     for probe in &probes {
         ensure!(seen.insert(&probe.id), "`{}` is listed twice", probe.id);
         ensure!(!probe.expect.is_empty() && probe.calls > 0, "`{}` can have no outcome", probe.id);
         ensure!(
-            (probe.bare == Bare::None) == probe.why.is_some(),
+            (probe.bare == BareProbe::None) == probe.why.is_some(),
             "`{}`: `why` belongs to `bare = \"none\"` and to nothing else",
             probe.id
         );
@@ -153,21 +157,21 @@ fn parse(text: &str) -> Result<Vec<Probe>> {
     Ok(probes)
 }
 
-impl Probe {
+impl EscapeProbe {
     /// Why it does not apply to an isolation.
-    pub(crate) fn not_under(&self, isolation: Isolation) -> Option<&str> {
+    pub(crate) fn not_under(&self, isolation: ProbeIsolation) -> Option<&str> {
         match isolation {
-            Isolation::Process => self.process.as_deref(),
-            Isolation::Gvisor => self.process.as_deref().or(self.gvisor.as_deref()),
-            Isolation::Wasm if self.wasm.is_some() => None,
-            Isolation::Wasm => Some("a component has no such thing to try"),
+            ProbeIsolation::Process => self.process.as_deref(),
+            ProbeIsolation::Gvisor => self.process.as_deref().or(self.gvisor.as_deref()),
+            ProbeIsolation::Wasm if self.wasm.is_some() => None,
+            ProbeIsolation::Wasm => Some("a component has no such thing to try"),
         }
     }
 
     /// What may come of it.
-    pub(crate) fn expected(&self, isolation: Isolation) -> &[String] {
+    pub(crate) fn expected(&self, isolation: ProbeIsolation) -> &[String] {
         match (isolation, &self.wasm_expect) {
-            (Isolation::Wasm, Some(expect)) => expect,
+            (ProbeIsolation::Wasm, Some(expect)) => expect,
             _ => &self.expect,
         }
     }
@@ -176,8 +180,8 @@ impl Probe {
     /// is held back for the very reason that it would do harm.
     pub(crate) fn is_harmless(&self) -> bool {
         match self.bare {
-            Bare::Reports | Bare::Leaves | Bare::IfThere => true,
-            Bare::Never | Bare::None => false,
+            BareProbe::Reports | BareProbe::Leaves | BareProbe::IfThere => true,
+            BareProbe::Never | BareProbe::None => false,
         }
     }
 }
@@ -195,13 +199,13 @@ mod tests {
         let probe = &probes[0];
         assert_eq!((probe.family.as_str(), probe.file.as_str()), ("files", "files.py"));
         assert_eq!((probe.expect.as_slice(), probe.timeout, probe.calls), (&[REPORTED.to_owned()][..], 30, 1));
-        assert_eq!(probe.bare, Bare::Reports);
-        assert!(probe.not_under(Isolation::Gvisor).is_none() && probe.not_under(Isolation::Wasm).is_some());
+        assert_eq!(probe.bare, BareProbe::Reports);
+        assert!(probe.not_under(ProbeIsolation::Gvisor).is_none() && probe.not_under(ProbeIsolation::Wasm).is_some());
         let component =
             &parse(&row("process = \"p\"\nbare = \"never\"\nwasm = \"w.wasm\"\nwasm_expect = [\"E3404\"]")).unwrap()[0];
-        assert_eq!(Isolation::ALL.map(|isolation| component.not_under(isolation)), [Some("p"), Some("p"), None]);
+        assert_eq!(ProbeIsolation::ALL.map(|isolation| component.not_under(isolation)), [Some("p"), Some("p"), None]);
         assert_eq!(
-            Isolation::ALL.map(|isolation| component.expected(isolation)[0].as_str()),
+            ProbeIsolation::ALL.map(|isolation| component.expected(isolation)[0].as_str()),
             [REPORTED, REPORTED, "E3404"]
         );
         for fault in [

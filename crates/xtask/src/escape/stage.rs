@@ -14,9 +14,9 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::canary::Canary;
-use super::registry::{Isolation, Probe};
-use super::suite::Plan;
+use super::canary::EscapeCanary;
+use super::registry::{EscapeProbe, ProbeIsolation};
+use super::suite::SuitePlan;
 
 /// Name of the honest tool.
 pub(crate) const BYSTANDER: &str = "bystander";
@@ -28,7 +28,7 @@ const SCRATCH: &str = "16Mi";
 const HONEST_COMPONENT: &str = "hostile.wasm";
 
 /// The folders, gone when this is dropped.
-pub(crate) struct Stage {
+pub(crate) struct EscapeStage {
     home: TempDir,
     /// Eight letters that are part of all tags of this run.
     run: String,
@@ -36,14 +36,14 @@ pub(crate) struct Stage {
     rehearse: bool,
 }
 
-impl Stage {
+impl EscapeStage {
     /// Makes a folder for every probe and isolation that belong together.
     pub(crate) fn set(
-        plan: &Plan,
+        plan: &SuitePlan,
         run: &str,
-        probes: &[Probe],
-        isolations: &[Isolation],
-        canary: &Canary,
+        probes: &[EscapeProbe],
+        isolations: &[ProbeIsolation],
+        canary: &EscapeCanary,
     ) -> Result<Self> {
         let scripts = plan.folder.join("probes");
         let home = tempfile::Builder::new().prefix("gantry-escape-").tempdir().context("no temporary folder")?;
@@ -55,7 +55,7 @@ impl Stage {
             for (number, probe) in probes.iter().enumerate() {
                 if probe.not_under(isolation).is_none() {
                     let made = match &probe.wasm {
-                        Some(component) if isolation == Isolation::Wasm => {
+                        Some(component) if isolation == ProbeIsolation::Wasm => {
                             stage.component(&scripts.join(component), probe, canary)
                         }
                         _ => stage.program(&scripts, probe, number, isolation, canary),
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     /// What `--tools` is given, once for each isolation.
-    pub(crate) fn tools(&self, isolation: Isolation) -> PathBuf {
+    pub(crate) fn tools(&self, isolation: ProbeIsolation) -> PathBuf {
         self.home.path().join(isolation.as_str())
     }
 
@@ -83,7 +83,7 @@ impl Stage {
     }
 
     /// The folder of a tool. Tools of one isolation are neighbours.
-    pub(crate) fn folder(&self, isolation: Isolation, tool: &str) -> PathBuf {
+    pub(crate) fn folder(&self, isolation: ProbeIsolation, tool: &str) -> PathBuf {
         self.tools(isolation).join(tool)
     }
 
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     /// The command of a probe.
-    pub(crate) fn command(&self, probe: &Probe, number: usize) -> Vec<String> {
+    pub(crate) fn command(&self, probe: &EscapeProbe, number: usize) -> Vec<String> {
         let usual = || vec!["python3".into(), "main.py".into(), probe.id.clone(), self.tag(number)];
         probe.command.clone().unwrap_or_else(usual)
     }
@@ -101,10 +101,10 @@ impl Stage {
     fn program(
         &self,
         scripts: &Path,
-        probe: &Probe,
+        probe: &EscapeProbe,
         number: usize,
-        isolation: Isolation,
-        canary: &Canary,
+        isolation: ProbeIsolation,
+        canary: &EscapeCanary,
     ) -> Result<()> {
         let folder = self.folder(isolation, &probe.id);
         fs::create_dir_all(&folder)?;
@@ -118,8 +118,8 @@ impl Stage {
     }
 
     /// A rehearsal gives it the canary's own directory: then it must get at the canary.
-    fn component(&self, component: &Path, probe: &Probe, canary: &Canary) -> Result<()> {
-        let folder = self.folder(Isolation::Wasm, &probe.id);
+    fn component(&self, component: &Path, probe: &EscapeProbe, canary: &EscapeCanary) -> Result<()> {
+        let folder = self.folder(ProbeIsolation::Wasm, &probe.id);
         fs::create_dir_all(&folder)?;
         fs::copy(component, folder.join("main.wasm"))?;
         let mut given = self.home.path().join("given").join(&probe.id);
@@ -132,17 +132,17 @@ impl Stage {
         }
         let mut permissions = probe.permissions.clone();
         permissions.push(format!("filesystem:write:{}", given.display()));
-        self.hostile(&folder, Isolation::Wasm, probe, &wasm(), &permissions)
+        self.hostile(&folder, ProbeIsolation::Wasm, probe, &wasm(), &permissions)
     }
 
-    fn bystander(&self, scripts: &Path, isolation: Isolation, canary: &Canary) -> Result<()> {
+    fn bystander(&self, scripts: &Path, isolation: ProbeIsolation, canary: &EscapeCanary) -> Result<()> {
         let folder = self.folder(isolation, BYSTANDER);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("secret.txt"), canary.marker())?;
         let program = folder.join("run.sh");
         fs::write(&program, "#!/bin/sh\necho '{\"escaped\": true, \"how\": \"the program was run\"}'\n")?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-        let execution = if isolation == Isolation::Wasm {
+        let execution = if isolation == ProbeIsolation::Wasm {
             fs::copy(scripts.join(HONEST_COMPONENT), folder.join("main.wasm"))?;
             wasm()
         } else {
@@ -155,8 +155,8 @@ impl Stage {
     fn hostile(
         &self,
         folder: &Path,
-        isolation: Isolation,
-        probe: &Probe,
+        isolation: ProbeIsolation,
+        probe: &EscapeProbe,
         execution: &Value,
         permissions: &[String],
     ) -> Result<()> {
@@ -175,7 +175,7 @@ impl Stage {
         Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
     }
 
-    fn manifest(&self, isolation: Isolation, id: &str, description: &str, execution: &Value) -> Value {
+    fn manifest(&self, isolation: ProbeIsolation, id: &str, description: &str, execution: &Value) -> Value {
         let mut manifest = json!({
             "tool_id": id, "namespace": format!("escape_{}", isolation.as_str()), "version": "1.0.0", "name": id,
             "description": description, "provider": "Escape suite", "protocol": "native",
@@ -184,11 +184,11 @@ impl Stage {
             "retry_policy": { "max_attempts": 1 }, "execution": execution,
         });
         if let Value::Object(members) = &mut manifest
-            && (!self.rehearse || isolation == Isolation::Wasm)
+            && (!self.rehearse || isolation == ProbeIsolation::Wasm)
         {
             // A component has no scratch space.
             let limits = match isolation {
-                Isolation::Wasm => json!({ "cpu": "1", "memory": MEMORY }),
+                ProbeIsolation::Wasm => json!({ "cpu": "1", "memory": MEMORY }),
                 _ => json!({ "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH }),
             };
             members.insert("resource_limits".into(), limits);
@@ -198,12 +198,12 @@ impl Stage {
 }
 
 /// The id by which a tool is called.
-pub(crate) fn tool_id(isolation: Isolation, tool: &str) -> String {
+pub(crate) fn tool_id(isolation: ProbeIsolation, tool: &str) -> String {
     format!("escape_{}.{tool}", isolation.as_str())
 }
 
 /// Links to the canary, as they may come with a folder.
-fn links(folder: &Path, canary: &Canary) -> Result<()> {
+fn links(folder: &Path, canary: &EscapeCanary) -> Result<()> {
     let file = Path::new(canary.file());
     symlink(file, folder.join("shipped_link"))?;
     Ok(symlink(file.parent().unwrap_or(file), folder.join("shipped_dir"))?)
@@ -213,7 +213,7 @@ fn wasm() -> Value {
     json!({ "type": "wasm", "component": "main.wasm" })
 }
 
-fn process(isolation: Isolation, command: &[String]) -> Value {
+fn process(isolation: ProbeIsolation, command: &[String]) -> Value {
     // Python would write compiled files into the tool's folder wherever that can be written.
     json!({ "type": "process", "command": command, "isolation": isolation.as_str(),
         "env": { "PYTHONDONTWRITEBYTECODE": "1" } })

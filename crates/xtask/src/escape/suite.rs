@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::canary::Canary;
-use super::gateway::Gateway;
-use super::registry::{self, Bare, Isolation, Probe};
-use super::stage::{self, Stage};
-use super::verdict::{self, BareOutcome, Outcome};
+use super::canary::EscapeCanary;
+use super::gateway::EscapeGateway;
+use super::registry::{self, BareProbe, EscapeProbe, ProbeIsolation};
+use super::stage::{self, EscapeStage};
+use super::verdict::{self, BareOutcome, ProbeOutcome};
 use super::{bare, traces};
 
 /// Log bytes that one call may cost. A flood is a gigabyte.
@@ -24,12 +24,12 @@ const MEMORY_KIB_MAX: u64 = 768 << 10;
 
 /// What is to be run.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct SuitePlan {
     /// The folder `escape/` of the repository.
     pub(crate) folder: PathBuf,
     /// The server under attack.
     pub(crate) binary: PathBuf,
-    pub(crate) isolations: Vec<Isolation>,
+    pub(crate) isolations: Vec<ProbeIsolation>,
     /// Only this probe.
     pub(crate) only: Option<String>,
     /// Whether harmless probes are also run outside. They need root to mean anything.
@@ -41,34 +41,34 @@ pub(crate) struct Plan {
 
 /// One line of the table.
 #[derive(Debug, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct SuiteLine {
     pub(crate) id: String,
     pub(crate) family: String,
     pub(crate) title: String,
     pub(crate) bare: BareOutcome,
-    pub(crate) outcomes: Vec<(Isolation, Outcome)>,
+    pub(crate) outcomes: Vec<(ProbeIsolation, ProbeOutcome)>,
 }
 
 /// All of them.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) lines: Vec<Line>,
+pub(crate) struct SuiteReport {
+    pub(crate) lines: Vec<SuiteLine>,
 }
 
 /// What has been put up for the run.
 struct Scene {
-    plan: Plan,
-    probes: Vec<Probe>,
+    plan: SuitePlan,
+    probes: Vec<EscapeProbe>,
     // In this order, so that the gateway goes first and the canary last.
-    gateway: Gateway,
-    stage: Stage,
-    canary: Canary,
+    gateway: EscapeGateway,
+    stage: EscapeStage,
+    canary: EscapeCanary,
 }
 
 /// Runs the plan.
-pub(crate) fn run(plan: &Plan) -> Result<Report> {
+pub(crate) fn run(plan: &SuitePlan) -> Result<SuiteReport> {
     let mut scene = Scene::set(plan)?;
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<SuiteLine> = Vec::new();
     for number in 0..scene.probes.len() {
         lines.push(scene.bare(number)?);
     }
@@ -76,13 +76,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
         let unavailable = scene.unavailable(isolation)?;
         for (number, line) in lines.iter_mut().enumerate() {
             let outcome = match &unavailable {
-                Some(message) => Outcome::Unavailable(message.clone()),
+                Some(message) => ProbeOutcome::Unavailable(message.clone()),
                 None => scene.attack(number, isolation)?,
             };
             line.outcomes.push((isolation, outcome));
         }
     }
-    Ok(Report { lines })
+    Ok(SuiteReport { lines })
 }
 
 /// Eight letters that no other run has.
@@ -91,32 +91,32 @@ fn run_name() -> String {
 }
 
 impl Scene {
-    fn set(plan: &Plan) -> Result<Self> {
+    fn set(plan: &SuitePlan) -> Result<Self> {
         let mut probes = registry::read(&plan.folder)?;
         if let Some(only) = &plan.only {
             probes.retain(|probe| probe.id == *only);
             anyhow::ensure!(!probes.is_empty(), "there is no probe `{only}`");
         }
         let run = run_name();
-        let canary = Canary::start(&plan.folder, &format!("canary-{run}"))?;
+        let canary = EscapeCanary::start(&plan.folder, &format!("canary-{run}"))?;
         // Bare runs use the folders of the process sandbox.
         let mut isolations = plan.isolations.clone();
-        if !isolations.contains(&Isolation::Process) {
-            isolations.push(Isolation::Process);
+        if !isolations.contains(&ProbeIsolation::Process) {
+            isolations.push(ProbeIsolation::Process);
         }
-        let stage = Stage::set(plan, &run, &probes, &isolations, &canary)?;
+        let stage = EscapeStage::set(plan, &run, &probes, &isolations, &canary)?;
         let tools: Vec<PathBuf> = isolations.iter().map(|&isolation| stage.tools(isolation)).collect();
         let more: &[&str] = if plan.rehearse { &["--unsandboxed-processes"] } else { &[] };
-        let gateway = Gateway::start(&plan.binary, &stage, &tools, &canary, more)?;
+        let gateway = EscapeGateway::start(&plan.binary, &stage, &tools, &canary, more)?;
         Ok(Self { plan: plan.clone(), probes, gateway, stage, canary })
     }
 
-    fn probe(&self, number: usize) -> Result<&Probe> {
+    fn probe(&self, number: usize) -> Result<&EscapeProbe> {
         self.probes.get(number).context("there is no such probe")
     }
 
     /// What a probe is told: where everything is that it must not get.
-    fn parameters(&self, probe: &Probe, isolation: Isolation, mode: &str, step: u32) -> Value {
+    fn parameters(&self, probe: &EscapeProbe, isolation: ProbeIsolation, mode: &str, step: u32) -> Value {
         let mut parameters = self.canary.parameters().clone();
         let folder = self.stage.folder(isolation, stage::BYSTANDER);
         parameters.insert("probe".into(), json!(probe.id));
@@ -129,29 +129,29 @@ impl Scene {
         Value::Object(parameters)
     }
 
-    fn bare(&self, number: usize) -> Result<Line> {
+    fn bare(&self, number: usize) -> Result<SuiteLine> {
         let probe = self.probe(number)?;
         let run = self.plan.bare && probe.is_harmless();
-        let mut ran = bare::Ran { written: Vec::new(), left: false };
+        let mut ran = bare::BareRun { written: Vec::new(), left: false };
         if run {
-            let folder = self.stage.folder(Isolation::Process, &probe.id);
+            let folder = self.stage.folder(ProbeIsolation::Process, &probe.id);
             let (command, tag) = (self.stage.command(probe, number), self.stage.tag(number));
             for step in 1..=probe.calls {
-                let parameters = self.parameters(probe, Isolation::Process, "bare", step);
+                let parameters = self.parameters(probe, ProbeIsolation::Process, "bare", step);
                 ran = bare::run(&folder, &command, &tag, &parameters, &self.canary)?;
             }
         }
         let bare = match probe.bare {
-            Bare::Never | Bare::None => verdict::of_bare(probe, &[], false),
+            BareProbe::Never | BareProbe::None => verdict::of_bare(probe, &[], false),
             _ if run => verdict::of_bare(probe, &ran.written, ran.left),
             _ => BareOutcome::NotShown("not asked for".to_owned()),
         };
         let (id, family, title) = (probe.id.clone(), probe.family.clone(), probe.title.clone());
-        Ok(Line { id, family, title, bare, outcomes: Vec::new() })
+        Ok(SuiteLine { id, family, title, bare, outcomes: Vec::new() })
     }
 
     /// Why an isolation cannot be had here, as the honest tool is told. Any other failure of it is for the probes to meet.
-    fn unavailable(&self, isolation: Isolation) -> Result<Option<String>> {
+    fn unavailable(&self, isolation: ProbeIsolation) -> Result<Option<String>> {
         let answer = self.gateway.invoke(&stage::tool_id(isolation, stage::BYSTANDER), &json!({}))?;
         let refused = answer.pointer("/error/code").and_then(Value::as_str) == Some(verdict::NO_SUCH_ISOLATION);
         let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
@@ -159,13 +159,13 @@ impl Scene {
     }
 
     /// Runs one probe as a tool and judges it.
-    fn attack(&mut self, number: usize, isolation: Isolation) -> Result<Outcome> {
+    fn attack(&mut self, number: usize, isolation: ProbeIsolation) -> Result<ProbeOutcome> {
         let probe = self.probe(number)?;
         if let Some(why) = probe.not_under(isolation) {
-            return Ok(Outcome::Inapplicable(why.to_owned()));
+            return Ok(ProbeOutcome::Inapplicable(why.to_owned()));
         }
         if self.plan.rehearse && !probe.is_harmless() {
-            return Ok(Outcome::Inapplicable("never without a sandbox".to_owned()));
+            return Ok(ProbeOutcome::Inapplicable("never without a sandbox".to_owned()));
         }
         let before = (self.gateway.log_bytes(), self.canary.status()?.visitors);
         let probe = self.probe(number)?;
@@ -177,7 +177,7 @@ impl Scene {
         }
         let outcome = verdict::of_answer(probe.expected(isolation), &answer);
         // What the runner sees with its own eyes outweighs whatever the tool said.
-        Ok(self.evidence(number, before)?.map_or(outcome, Outcome::Escaped))
+        Ok(self.evidence(number, before)?.map_or(outcome, ProbeOutcome::Escaped))
     }
 
     /// Traces of an escape that nobody reported.

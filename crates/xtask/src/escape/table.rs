@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::registry::Isolation;
-use super::suite::{Line, Report};
-use super::verdict::{BareOutcome, Outcome};
+use super::registry::ProbeIsolation;
+use super::suite::{SuiteLine, SuiteReport};
+use super::verdict::{BareOutcome, ProbeOutcome};
 
 /// What all lines come to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct SuiteTally {
     pub(crate) probes: usize,
     /// Probes that were blocked wherever they were run.
     pub(crate) blocked: usize,
@@ -21,22 +21,22 @@ pub(crate) struct Tally {
     pub(crate) useless: usize,
 }
 
-impl Tally {
-    pub(crate) fn of(report: &Report) -> Self {
-        let count = |test: fn(&Outcome) -> bool| {
+impl SuiteTally {
+    pub(crate) fn of(report: &SuiteReport) -> Self {
+        let count = |test: fn(&ProbeOutcome) -> bool| {
             report.lines.iter().filter(|line| line.outcomes.iter().any(|(_, outcome)| test(outcome))).count()
         };
-        let bad = |outcome: &Outcome| !matches!(outcome, Outcome::Blocked(_) | Outcome::Inapplicable(_));
-        let blocked = |line: &&Line| {
-            let ran = line.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Blocked(_)));
+        let bad = |outcome: &ProbeOutcome| !matches!(outcome, ProbeOutcome::Blocked(_) | ProbeOutcome::Inapplicable(_));
+        let blocked = |line: &&SuiteLine| {
+            let ran = line.outcomes.iter().any(|(_, outcome)| matches!(outcome, ProbeOutcome::Blocked(_)));
             ran && !line.outcomes.iter().any(|(_, outcome)| bad(outcome))
         };
         Self {
             probes: report.lines.len(),
             blocked: report.lines.iter().filter(blocked).count(),
-            escaped: count(|outcome| matches!(outcome, Outcome::Escaped(_))),
-            unclear: count(|outcome| matches!(outcome, Outcome::Unclear(_))),
-            refused: count(|outcome| matches!(outcome, Outcome::Unavailable(_))),
+            escaped: count(|outcome| matches!(outcome, ProbeOutcome::Escaped(_))),
+            unclear: count(|outcome| matches!(outcome, ProbeOutcome::Unclear(_))),
+            refused: count(|outcome| matches!(outcome, ProbeOutcome::Unavailable(_))),
             useless: report.lines.iter().filter(|line| matches!(line.bare, BareOutcome::Fails(_))).count(),
         }
     }
@@ -48,22 +48,22 @@ impl Tally {
 }
 
 /// The whole of it.
-pub(crate) fn render(report: &Report) -> String {
-    let mut text = row("ID", "FAMILY", "BARE", Isolation::ALL.map(|isolation| isolation.as_str().to_uppercase()));
+pub(crate) fn render(report: &SuiteReport) -> String {
+    let mut text = row("ID", "FAMILY", "BARE", ProbeIsolation::ALL.map(|isolation| isolation.as_str().to_uppercase()));
     for line in &report.lines {
-        let word = |isolation: Isolation| {
+        let word = |isolation: ProbeIsolation| {
             let found = line.outcomes.iter().find(|(other, _)| *other == isolation);
             found.map_or("—", |(_, outcome)| outcome.word()).to_owned()
         };
-        text += &row(&line.id, &line.family, line.bare.word(), Isolation::ALL.map(word));
+        text += &row(&line.id, &line.family, line.bare.word(), ProbeIsolation::ALL.map(word));
     }
     for line in &report.lines {
         complaints(line, &mut text);
     }
-    for isolation in Isolation::ALL {
+    for isolation in ProbeIsolation::ALL {
         let mut outcomes = report.lines.iter().flat_map(|line| &line.outcomes);
         let refusal = outcomes.find_map(|(other, outcome)| match outcome {
-            Outcome::Unavailable(message) if *other == isolation => Some(message),
+            ProbeOutcome::Unavailable(message) if *other == isolation => Some(message),
             _ => None,
         });
         if let Some(message) = refusal {
@@ -71,7 +71,7 @@ pub(crate) fn render(report: &Report) -> String {
             let _ = write!(text, "\n{} is refused: {message}", isolation.as_str());
         }
     }
-    let tally = Tally::of(report);
+    let tally = SuiteTally::of(report);
     let _ = write!(text, "\n{} probes, {} blocked, {} escaped", tally.probes, tally.blocked, tally.escaped);
     for (count, what) in [(tally.unclear, "unclear"), (tally.refused, "refused"), (tally.useless, "without proof")] {
         if count > 0 {
@@ -87,12 +87,12 @@ fn row(id: &str, family: &str, bare: &str, [process, gvisor, wasm]: [String; 3])
 }
 
 /// What is wrong with a line, in words.
-fn complaints(line: &Line, text: &mut String) {
+fn complaints(line: &SuiteLine, text: &mut String) {
     if let BareOutcome::Fails(how) = &line.bare {
         let _ = write!(text, "\n{} does not work outside: {how}", line.id);
     }
     for (isolation, outcome) in &line.outcomes {
-        if let Outcome::Escaped(how) | Outcome::Unclear(how) = outcome {
+        if let ProbeOutcome::Escaped(how) | ProbeOutcome::Unclear(how) = outcome {
             let _ = write!(text, "\n{} under {}: {}: {how}", line.id, isolation.as_str(), outcome.word());
         }
     }
@@ -102,28 +102,34 @@ fn complaints(line: &Line, text: &mut String) {
 mod tests {
     use super::*;
 
-    fn line(bare: BareOutcome, outcomes: Vec<(Isolation, Outcome)>) -> Line {
-        Line { id: "p".into(), family: "files".into(), title: "t".into(), bare, outcomes }
+    fn line(bare: BareOutcome, outcomes: Vec<(ProbeIsolation, ProbeOutcome)>) -> SuiteLine {
+        SuiteLine { id: "p".into(), family: "files".into(), title: "t".into(), bare, outcomes }
     }
 
     #[test]
     fn a_line_is_blocked_only_if_it_is_blocked_everywhere() {
-        let blocked = || Outcome::Blocked(String::new());
+        let blocked = || ProbeOutcome::Blocked(String::new());
         let lines = vec![
-            line(BareOutcome::Works, vec![(Isolation::Process, blocked()), (Isolation::Gvisor, blocked())]),
+            line(BareOutcome::Works, vec![(ProbeIsolation::Process, blocked()), (ProbeIsolation::Gvisor, blocked())]),
             line(
                 BareOutcome::NeverRun,
-                vec![(Isolation::Process, blocked()), (Isolation::Gvisor, Outcome::Inapplicable("x".into()))],
+                vec![
+                    (ProbeIsolation::Process, blocked()),
+                    (ProbeIsolation::Gvisor, ProbeOutcome::Inapplicable("x".into())),
+                ],
             ),
             line(
                 BareOutcome::Works,
-                vec![(Isolation::Process, blocked()), (Isolation::Gvisor, Outcome::Escaped("by night".into()))],
+                vec![
+                    (ProbeIsolation::Process, blocked()),
+                    (ProbeIsolation::Gvisor, ProbeOutcome::Escaped("by night".into())),
+                ],
             ),
-            line(BareOutcome::Fails("y".into()), vec![(Isolation::Process, Outcome::Unclear("z".into()))]),
+            line(BareOutcome::Fails("y".into()), vec![(ProbeIsolation::Process, ProbeOutcome::Unclear("z".into()))]),
         ];
-        let report = Report { lines };
-        let tally = Tally::of(&report);
-        assert_eq!(tally, Tally { probes: 4, blocked: 2, escaped: 1, unclear: 1, refused: 0, useless: 1 });
+        let report = SuiteReport { lines };
+        let tally = SuiteTally::of(&report);
+        assert_eq!(tally, SuiteTally { probes: 4, blocked: 2, escaped: 1, unclear: 1, refused: 0, useless: 1 });
         assert!(!tally.is_good());
         let text = render(&report);
         assert!(text.contains("p under gvisor: ESCAPED: by night"), "{text}");

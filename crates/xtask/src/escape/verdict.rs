@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::registry::{Bare, Probe, REPORTED};
+use super::registry::{BareProbe, EscapeProbe, REPORTED};
 
 /// The code of a server that cannot give the isolation a tool demands.
 pub(crate) const NO_SUCH_ISOLATION: &str = "E3405";
@@ -15,7 +15,7 @@ pub(crate) const NO_SUCH_ISOLATION: &str = "E3405";
 /// What came of a call through the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "how", rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum ProbeOutcome {
     Blocked(String),
     Escaped(String),
     /// Neither: another code, another answer, or a failure of the probe.
@@ -39,7 +39,7 @@ pub(crate) enum BareOutcome {
     NotShown(String),
 }
 
-impl Outcome {
+impl ProbeOutcome {
     /// The word in the table. Trouble is in capitals.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -65,39 +65,39 @@ impl BareOutcome {
 }
 
 /// Judges the answer of the gateway.
-pub(crate) fn of_answer(expect: &[String], answer: &Value) -> Outcome {
+pub(crate) fn of_answer(expect: &[String], answer: &Value) -> ProbeOutcome {
     let code = answer.pointer("/error/code").and_then(Value::as_str);
     let expected = |what: &str| expect.iter().any(|one| one == what);
     if let Some(code) = code {
         let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
         return match code {
-            _ if expected(code) => Outcome::Blocked(code.to_owned()),
-            NO_SUCH_ISOLATION => Outcome::Unavailable(message.to_owned()),
-            _ => Outcome::Unclear(format!("{code}: {message}")),
+            _ if expected(code) => ProbeOutcome::Blocked(code.to_owned()),
+            NO_SUCH_ISOLATION => ProbeOutcome::Unavailable(message.to_owned()),
+            _ => ProbeOutcome::Unclear(format!("{code}: {message}")),
         };
     }
     let result = answer.get("result").unwrap_or(&Value::Null);
     match result.get("escaped").and_then(Value::as_bool) {
-        Some(true) => Outcome::Escaped(said(result)),
-        Some(false) if expected(REPORTED) => Outcome::Blocked(said(result)),
-        Some(false) => Outcome::Unclear(format!("it answered, but `{}` was expected", expect.join("` or `"))),
-        None => Outcome::Unclear("an answer without `escaped` came through".to_owned()),
+        Some(true) => ProbeOutcome::Escaped(said(result)),
+        Some(false) if expected(REPORTED) => ProbeOutcome::Blocked(said(result)),
+        Some(false) => ProbeOutcome::Unclear(format!("it answered, but `{}` was expected", expect.join("` or `"))),
+        None => ProbeOutcome::Unclear("an answer without `escaped` came through".to_owned()),
     }
 }
 
 /// Judges a run outside: `said` is what the probe wrote, `left` whether it left a process behind.
-pub(crate) fn of_bare(probe: &Probe, written: &[u8], left: bool) -> BareOutcome {
+pub(crate) fn of_bare(probe: &EscapeProbe, written: &[u8], left: bool) -> BareOutcome {
     let answer: Value = serde_json::from_slice(written).unwrap_or_default();
     let escaped = answer.get("escaped").and_then(Value::as_bool);
     match (probe.bare, escaped) {
-        (Bare::Never, _) => BareOutcome::NeverRun,
-        (Bare::None, _) => BareOutcome::NotShown(probe.why.clone().unwrap_or_default()),
-        (Bare::Leaves, Some(false)) if left => BareOutcome::Works,
-        (Bare::Leaves, _) => BareOutcome::Fails("it left nothing behind".to_owned()),
-        (Bare::Reports | Bare::IfThere, Some(true)) => BareOutcome::Works,
-        (Bare::IfThere, Some(false)) => BareOutcome::Absent(said(&answer)),
-        (Bare::Reports, Some(false)) => BareOutcome::Fails(said(&answer)),
-        (Bare::Reports | Bare::IfThere, None) => BareOutcome::Fails("the probe itself failed".to_owned()),
+        (BareProbe::Never, _) => BareOutcome::NeverRun,
+        (BareProbe::None, _) => BareOutcome::NotShown(probe.why.clone().unwrap_or_default()),
+        (BareProbe::Leaves, Some(false)) if left => BareOutcome::Works,
+        (BareProbe::Leaves, _) => BareOutcome::Fails("it left nothing behind".to_owned()),
+        (BareProbe::Reports | BareProbe::IfThere, Some(true)) => BareOutcome::Works,
+        (BareProbe::IfThere, Some(false)) => BareOutcome::Absent(said(&answer)),
+        (BareProbe::Reports, Some(false)) => BareOutcome::Fails(said(&answer)),
+        (BareProbe::Reports | BareProbe::IfThere, None) => BareOutcome::Fails("the probe itself failed".to_owned()),
     }
 }
 
@@ -116,9 +116,9 @@ mod tests {
 
     use super::*;
 
-    fn probe(expect: &[&str], bare: Bare) -> Probe {
+    fn probe(expect: &[&str], bare: BareProbe) -> EscapeProbe {
         let row = json!({ "id": "p", "title": "t", "expect": expect });
-        Probe { bare, ..serde_json::from_value(row).unwrap() }
+        EscapeProbe { bare, ..serde_json::from_value(row).unwrap() }
     }
 
     #[test]
@@ -148,16 +148,16 @@ mod tests {
     fn a_probe_that_does_not_work_outside_proves_nothing() {
         let (yes, no, junk) = (&br#"{"escaped": true}"#[..], &br#"{"escaped": false}"#[..], &b"Traceback"[..]);
         for (bare, written, left, word) in [
-            (Bare::Reports, yes, false, "works"),
-            (Bare::Reports, no, false, "FAILS"),
-            (Bare::Reports, junk, false, "FAILS"),
-            (Bare::IfThere, yes, false, "works"),
-            (Bare::IfThere, no, false, "absent"),
-            (Bare::IfThere, junk, false, "FAILS"),
-            (Bare::Leaves, no, true, "works"),
-            (Bare::Leaves, no, false, "FAILS"),
-            (Bare::Never, b"", false, "never"),
-            (Bare::None, b"", false, "—"),
+            (BareProbe::Reports, yes, false, "works"),
+            (BareProbe::Reports, no, false, "FAILS"),
+            (BareProbe::Reports, junk, false, "FAILS"),
+            (BareProbe::IfThere, yes, false, "works"),
+            (BareProbe::IfThere, no, false, "absent"),
+            (BareProbe::IfThere, junk, false, "FAILS"),
+            (BareProbe::Leaves, no, true, "works"),
+            (BareProbe::Leaves, no, false, "FAILS"),
+            (BareProbe::Never, b"", false, "never"),
+            (BareProbe::None, b"", false, "—"),
         ] {
             assert_eq!(of_bare(&probe(&["reported"], bare), written, left).word(), word, "{bare:?}");
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use contract::error::{Capability, ErrorRow, GrpcStatus, Retry, TABLE};
+use contract::error::{Capability, ErrorRow, GrpcStatus, Retryability, TABLE};
 
 use super::Artefact;
 use super::error_prose::prose;
@@ -98,17 +98,19 @@ fn http(row: &ErrorRow) -> String {
     if row.http == 499 { "499 (REST answers 409)".into() } else { row.http.to_string() }
 }
 
-fn retry_advice(retry: Retry) -> &'static str {
+fn retry_advice(retry: Retryability) -> &'static str {
     match retry {
-        Retry::No => "Do not: the same call will be refused in the same way.",
-        Retry::Yes => {
+        Retryability::No => "Do not: the same call will be refused in the same way.",
+        Retryability::Yes => {
             "Yes, after a pause: `retry_after_ms` in the error, or else exponential back-off with jitter. Give up after a few attempts."
         }
-        Retry::WriteRules => {
+        Retryability::WriteRules => {
             "Only if the tool is `pure` or `idempotent`, or the call carried an `idempotency_key`: it is not known how far the call \
              got. Use exponential back-off with jitter."
         }
-        Retry::AfterChange => "Not unchanged. Once the thing named above has changed, the call may be sent again.",
+        Retryability::AfterChange => {
+            "Not unchanged. Once the thing named above has changed, the call may be sent again."
+        }
     }
 }
 

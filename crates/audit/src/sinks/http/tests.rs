@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use kernel::ports::secret_source::{NoSecrets, Secret, SecretError};
+use kernel::ports::secret_source::{NoSecrets, SecretError, SecretValue};
 use serde_json::Value;
 
 use super::*;
@@ -43,9 +43,9 @@ struct OneSecret;
 
 #[async_trait]
 impl SecretSource for OneSecret {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<SecretValue, SecretError> {
         assert_eq!(*tenant, TenantId::home());
-        if name == "siem" { Ok(Secret::new("Bearer s3cret\n").unwrap()) } else { Err(SecretError::Missing) }
+        if name == "siem" { Ok(SecretValue::new("Bearer s3cret\n").unwrap()) } else { Err(SecretError::Missing) }
     }
 }
 
@@ -67,7 +67,7 @@ fn answering(answers: impl IntoIterator<Item = Answering>) -> Arc<Wire> {
     Arc::new(Wire { answers: Mutex::new(answers.into_iter().collect()), sent: Mutex::default() })
 }
 
-fn events(count: usize) -> Vec<Event> {
+fn events(count: usize) -> Vec<SinkEvent> {
     let source = MemorySource::default();
     source.append(count, |seq| format!("note {seq}"));
     source.events()
@@ -103,21 +103,21 @@ async fn each_mode_is_as_the_binding_says() {
 
 #[tokio::test]
 async fn answers_say_whether_another_try_is_worth_it() {
-    let later = |seconds: Option<u64>| Verdict::Later { after: seconds.map(Duration::from_secs) };
-    let cases: [(Answering, Verdict, &str); 13] = [
+    let later = |seconds: Option<u64>| BatchVerdict::Later { after: seconds.map(Duration::from_secs) };
+    let cases: [(Answering, BatchVerdict, &str); 13] = [
         (Ok((500, None)), later(None), "answers 500"),
         (Ok((503, Some("7"))), later(Some(7)), "answers 503"),
         (Ok((429, Some("Sun, 06 Nov 1994 08:49:37 GMT"))), later(Some(60)), "answers 429"),
         (Ok((429, Some("Sun, 06 Nov 1994 08:00:00 GMT"))), later(Some(0)), "answers 429"),
         (Ok((429, Some("soon"))), later(None), "answers 429"),
         (Ok((408, None)), later(None), "answers 408"),
-        (Ok((400, None)), Verdict::Refused, "answers 400"),
-        (Ok((401, Some("7"))), Verdict::Refused, "answers 401"),
-        (Ok((410, None)), Verdict::Refused, "answers 410"),
+        (Ok((400, None)), BatchVerdict::Refused, "answers 400"),
+        (Ok((401, Some("7"))), BatchVerdict::Refused, "answers 401"),
+        (Ok((410, None)), BatchVerdict::Refused, "answers 410"),
         (Err(CallOutError::TimedOut(Duration::from_secs(15))), later(None), "no answer"),
         (Err(CallOutError::NotConnected), later(None), "no connection"),
-        (Err(CallOutError::Redirect(302)), Verdict::Refused, "redirect"),
-        (Err(CallOutError::NotAllowed("it is not public")), Verdict::Refused, "not public"),
+        (Err(CallOutError::Redirect(302)), BatchVerdict::Refused, "redirect"),
+        (Err(CallOutError::NotAllowed("it is not public")), BatchVerdict::Refused, "not public"),
     ];
     for (answer, verdict, word) in cases {
         let wire = answering([answer.clone()]);
@@ -148,7 +148,7 @@ async fn a_batch_that_is_too_large_is_halved_and_one_record_that_is_halts() {
     assert_eq!(sizes, [8, 4, 2, 2, 2, 2]);
     let wire = answering(std::iter::repeat_n(Ok((413, None)), 3));
     let error = sink(&wire, HttpMode::Batched, None).deliver(&events(4)).await.unwrap_err();
-    assert_eq!((error.verdict, error.acknowledged), (Verdict::Refused, 0));
+    assert_eq!((error.verdict, error.acknowledged), (BatchVerdict::Refused, 0));
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn the_credential_goes_into_its_header_and_nothing_goes_without_it() {
     assert_eq!(header(&wire.sent.lock().unwrap()[0], "authorization").unwrap(), "Bearer s3cret");
     let wire = answering([]);
     let error = sink(&wire, HttpMode::Batched, Some("other")).deliver(&events(1)).await.unwrap_err();
-    assert!(matches!(error.verdict, Verdict::Later { .. }) && error.reason.contains("`other`"));
+    assert!(matches!(error.verdict, BatchVerdict::Later { .. }) && error.reason.contains("`other`"));
     assert!(wire.sent.lock().unwrap().is_empty());
 }
 

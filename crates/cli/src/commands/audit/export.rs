@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use audit::{LogReader, Run};
+use audit::{LogReader, RecordRange};
 use clap::{Args, ValueEnum};
 
 use super::{dir, unreadable};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Records read at once.
 const AT_ONCE: usize = 1_000;
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 1_000;
 ///
 /// gantry audit export --from 1000 --to 2000 --out march.jsonl
 #[derive(Debug, Args)]
-pub(crate) struct Export {
+pub(crate) struct AuditExportCommand {
     /// The number of the first record
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -45,19 +45,19 @@ enum Format {
     Cloudevents,
 }
 
-impl Export {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl AuditExportCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let dir = dir(context, self.dir.clone())?;
         let there = audit::records_in(&dir).map_err(|error| unreadable(&dir, &error))?;
         // An empty export would be taken for an answer.
         if self.from >= there || self.to.is_some_and(|to| to <= self.from) {
             let wanted = self.to.map_or_else(|| "the end".to_owned(), |to| to.to_string());
-            return Err(Failure::new(format!("there are no records from {} to before {wanted}", self.from))
+            return Err(CommandFailure::new(format!("there are no records from {} to before {wanted}", self.from))
                 .hint(format!("the log has {there}, from 0")));
         }
         let failed = |error: io::Error| match &self.out {
             Some(out) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Failure::new(format!("`{}` is there already", out.display())).hint("name another file")
+                CommandFailure::new(format!("`{}` is there already", out.display())).hint("name another file")
             }
             _ => unreadable(&dir, &error),
         };
@@ -74,7 +74,7 @@ impl Export {
 
     fn write(&self, dir: &Path, out: &mut impl Write) -> io::Result<u64> {
         match self.format {
-            Format::Proven => audit::export(dir, Run { from: self.from, to: self.to }, out),
+            Format::Proven => audit::export(dir, RecordRange { from: self.from, to: self.to }, out),
             Format::Cloudevents => self.write_events(dir, out),
         }
     }

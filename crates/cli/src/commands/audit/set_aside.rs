@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::audit_log;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::machine::{OsEntropy, SystemClock};
 use crate::open_store::OpenStore;
 
-pub(super) async fn run(context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(context: &CommandContext) -> Result<(), CommandFailure> {
     let (data_dir, config) = (context.data_dir(), context.config(Vec::new())?);
     // Held while the audit log is written: a running server must not be written beside.
     let store = OpenStore::open(&config.store, data_dir.path())
@@ -21,7 +21,7 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let options =
         audit_log::options(&config, data_dir.path(), Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
     let dir = config.audit.dir(data_dir.path());
-    let failed = |error: &dyn std::error::Error| Failure::new(error.to_string());
+    let failed = |error: &dyn std::error::Error| CommandFailure::new(error.to_string());
     let lines = audit::set_aside(&dir, &options).map_err(|error| failed(&error))?;
     if lines.is_some() {
         // Opening the log writes the record that names the file.

@@ -5,21 +5,21 @@
 
 use std::path::Path;
 
-use audit::sinks::{Cursor, LogSource, Source as _, StatusFile};
+use audit::sinks::{LogSource, RecordSource as _, SinkCursor, StatusFile};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::config::audit::sinks::SinkTable;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 /// Show where the audit log is carried to, how far, and what is wrong
 #[derive(Debug, Args)]
-pub(crate) struct Sinks {}
+pub(crate) struct AuditSinksCommand {}
 
-impl Sinks {
-    pub(crate) fn run(context: &Context) -> Result<(), Failure> {
+impl AuditSinksCommand {
+    pub(crate) fn run(context: &CommandContext) -> Result<(), CommandFailure> {
         let config = context.config(Vec::new())?;
         let dir = config.audit.dir(context.data_dir().path());
         let end = end_of(&dir)?;
@@ -31,20 +31,20 @@ impl Sinks {
 }
 
 /// How many records there are; none where there is no log yet.
-fn end_of(dir: &Path) -> Result<u64, Failure> {
+fn end_of(dir: &Path) -> Result<u64, CommandFailure> {
     match LogSource::open(dir).and_then(|source| source.end()) {
         Ok(end) => Ok(end),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(Failure::new(format!("the audit log cannot be read: {error}"))
+        Err(error) => Err(CommandFailure::new(format!("the audit log cannot be read: {error}"))
             .hint("run it as the user the server runs as; `gantry doctor` looks at the data directory")),
     }
 }
 
-fn state(dir: &Path, sink: &SinkTable, end: u64) -> Result<Value, Failure> {
+fn state(dir: &Path, sink: &SinkTable, end: u64) -> Result<Value, CommandFailure> {
     let place = dir.join("sinks");
-    let delivered = Cursor::peek(&place, &sink.name).map_err(|error| Failure::new(error.to_string()))?;
+    let delivered = SinkCursor::peek(&place, &sink.name).map_err(|error| CommandFailure::new(error.to_string()))?;
     let status = StatusFile::peek(&place, &sink.name)
-        .map_err(|error| Failure::new(format!("the state of sink `{}` cannot be read: {error}", sink.name)))?;
+        .map_err(|error| CommandFailure::new(format!("the state of sink `{}` cannot be read: {error}", sink.name)))?;
     Ok(json!({
         "name": sink.name,
         "kind": sink.kind(),
@@ -76,11 +76,11 @@ fn shown(printer: &Printer, answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn what_keeps_a_sink_is_shown_and_no_terminal_is_moved_by_it() {
-        let printer = Printer::new(Wishes::default());
+        let printer = Printer::new(PrinterOptions::default());
         assert!(shown(&printer, &json!({ "sinks": [] })).contains("[[audit.sinks]]"));
         let answer = json!({ "sinks": [{
             "name": "siem", "kind": "http", "state": "halted", "delivered": 12, "lag": 3, "since": "2027-01-15T08:00:00.000Z",
@@ -98,9 +98,9 @@ mod tests {
             name: "a".into(),
             from_the_beginning: true,
             limits: audit::sinks::BatchLimits::default(),
-            target: crate::config::audit::sinks::Target::File {
+            target: crate::config::audit::sinks::SinkTarget::File {
                 dir: None,
-                rotation: audit::sinks::file::Rotation::default(),
+                rotation: audit::sinks::file::FileRotation::default(),
             },
         };
         assert_eq!(state(dir.path(), sink, 0).unwrap()["state"], "never_started");

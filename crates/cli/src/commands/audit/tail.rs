@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{dir, unreadable};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer;
 
 /// How often to look for more.
@@ -21,7 +21,7 @@ const BACK_MAX: u64 = 50_000;
 
 /// Show the last records of the audit log, and with -f those that come
 #[derive(Debug, Args)]
-pub(crate) struct Tail {
+pub(crate) struct AuditTailCommand {
     /// Go on with new records until interrupted
     #[arg(short, long)]
     follow: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Tail {
     dir: Option<PathBuf>,
 }
 
-impl Tail {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl AuditTailCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let dir = dir(context, self.dir.clone())?;
         let failed = |error: std::io::Error| unreadable(&dir, &error);
         let reader = LogReader::open(&dir).map_err(failed)?;
@@ -90,7 +90,7 @@ impl Tail {
 
 /// One line per record: as it is for programs, and in words for people. Whatever a caller has put into it is shown and
 /// never obeyed.
-fn show(context: &Context, line: &str, record: &Value) {
+fn show(context: &CommandContext, line: &str, record: &Value) {
     if context.printer.is_json() { printer::line(line) } else { printer::line(&in_words(record)) }
 }
 

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use audit::{NoteKey, Proof, Report, Trust};
+use audit::{InclusionProof, NoteKey, VerifyReport, VerifyTrust};
 use clap::Args;
 use serde_json::json;
 
-use super::super::Outcome;
+use super::super::CommandOutcome;
 use super::{dir, unreadable};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::plain_file;
-use crate::printer::{Style, visible};
+use crate::printer::{TextStyle, visible};
 
 /// Check that no record was changed, removed, added or moved; exit code 1 if one was
 ///
@@ -20,7 +20,7 @@ use crate::printer::{Style, visible};
 /// Needs no server and only reads. Without --key the log is checked against the key it names itself, which finds damage
 /// but not somebody who has made everything anew.
 #[derive(Debug, Args)]
-pub(crate) struct Verify {
+pub(crate) struct AuditVerifyCommand {
     /// The directory of the log [default: that of the configuration]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -41,11 +41,12 @@ pub(crate) struct Verify {
     against: Vec<PathBuf>,
 }
 
-impl Verify {
-    pub(crate) fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl AuditVerifyCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let keys = self.keys.iter().map(|key| {
             key.parse::<NoteKey>().map_err(|error| {
-                Failure::usage(format!("--key: {error}")).hint("`GET /v1/audit/checkpoint` and `log.json` show it")
+                CommandFailure::usage(format!("--key: {error}"))
+                    .hint("`GET /v1/audit/checkpoint` and `log.json` show it")
             })
         });
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
@@ -57,7 +58,7 @@ impl Verify {
             let text = text_of(path)?;
             let notes = audit::notes_in(&text);
             if notes.is_empty() {
-                return Err(Failure::new(format!("there is no checkpoint in `{}`", path.display())));
+                return Err(CommandFailure::new(format!("there is no checkpoint in `{}`", path.display())));
             }
             witnessed.extend(notes);
         }
@@ -65,27 +66,27 @@ impl Verify {
         if !self.against.is_empty() {
             witnessed.extend(borne_out(context, self.export.as_deref(), dir.as_deref(), &self.against)?);
         }
-        let trust = Trust { keys, witnessed };
+        let trust = VerifyTrust { keys, witnessed };
         let report = match (&self.export, dir) {
             (Some(path), _) => {
                 let file = plain_file::open(path).map_err(|error| unreadable(path, &error))?;
                 audit::verify_export(file, &trust).map_err(|error| unreadable(path, &error))?
             }
             (None, Some(dir)) => audit::verify_dir(&dir, &trust).map_err(|error| unreadable(&dir, &error))?,
-            (None, None) => return Err(Failure::usage("there is neither a directory nor an export to check")),
+            (None, None) => return Err(CommandFailure::usage("there is neither a directory nor an export to check")),
         };
         show(context, &report)?;
-        Ok(if report.whole { Outcome::Done } else { Outcome::Unfit })
+        Ok(if report.whole { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 }
 
 /// What logs of other instances say of this one.
 fn borne_out(
-    context: &Context,
+    context: &CommandContext,
     export: Option<&Path>,
     dir: Option<&Path>,
     others: &[PathBuf],
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CommandFailure> {
     let origin = match (export, dir) {
         (Some(path), _) => {
             not_waited_for(path)?;
@@ -94,7 +95,8 @@ fn borne_out(
         (None, Some(dir)) => audit::log_of_dir(dir).map_err(|error| unreadable(dir, &error))?,
         (None, None) => None,
     };
-    let origin = origin.ok_or_else(|| Failure::new("it does not say which log it is, so no other can speak for it"))?;
+    let origin =
+        origin.ok_or_else(|| CommandFailure::new("it does not say which log it is, so no other can speak for it"))?;
     let mut notes = Vec::new();
     for other in others {
         if !other.is_dir() {
@@ -110,11 +112,11 @@ fn borne_out(
 }
 
 /// A pipe that nobody writes to would be waited for.
-fn not_waited_for(path: &Path) -> Result<(), Failure> {
+fn not_waited_for(path: &Path) -> Result<(), CommandFailure> {
     plain_file::open(path).map(|_| ()).map_err(|error| unreadable(path, &error))
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
+fn text_of(path: &Path) -> Result<String, CommandFailure> {
     plain_file::open(path).and_then(std::io::read_to_string).map_err(|error| unreadable(path, &error))
 }
 
@@ -123,16 +125,16 @@ fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn show(context: &Context, report: &Report) -> Result<(), Failure> {
-    let document = serde_json::to_value(report).map_err(|error| Failure::new(error.to_string()))?;
+fn show(context: &CommandContext, report: &VerifyReport) -> Result<(), CommandFailure> {
+    let document = serde_json::to_value(report).map_err(|error| CommandFailure::new(error.to_string()))?;
     context.printer.answer(&document, |printer| {
         let mut lines = vec![if report.whole {
             let at = report.covered_at.as_deref().map(|at| format!(", signed {at}")).unwrap_or_default();
             let text =
                 format!("whole: {}, {}", counted(report.records, "record"), counted(report.checkpoints, "checkpoint"));
-            format!("{} (the newest covers {}{})", printer.style(&text, Style::Green), report.covered, visible(&at))
+            format!("{} (the newest covers {}{})", printer.style(&text, TextStyle::Green), report.covered, visible(&at))
         } else {
-            printer.style(&format!("NOT whole: {}", counted(report.records, "record")), Style::Red)
+            printer.style(&format!("NOT whole: {}", counted(report.records, "record")), TextStyle::Red)
         }];
         if report.whole && report.unsigned > 0 {
             lines.push(format!(
@@ -158,9 +160,9 @@ fn show(context: &Context, report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-fn prove(context: &Context, path: &Path, keys: &[NoteKey]) -> Result<Outcome, Failure> {
+fn prove(context: &CommandContext, path: &Path, keys: &[NoteKey]) -> Result<CommandOutcome, CommandFailure> {
     let text = text_of(path)?;
-    let proof = Proof::parse(&text).map_err(|error| Failure::new(error.to_string()))?;
+    let proof = InclusionProof::parse(&text).map_err(|error| CommandFailure::new(error.to_string()))?;
     let mut last = None;
     for key in keys {
         match proof.verify(key) {
@@ -177,14 +179,14 @@ fn prove(context: &Context, path: &Path, keys: &[NoteKey]) -> Result<Outcome, Fa
                     );
                     visible(&said).into_owned()
                 });
-                return Ok(Outcome::Done);
+                return Ok(CommandOutcome::Done);
             }
             Err(error) => last = Some(error),
         }
     }
     let why = last.map(|error| error.to_string()).unwrap_or_default();
     context.printer.answer(&json!({ "proven": false, "why": why }), |_| format!("NOT proven: {why}"));
-    Ok(Outcome::Unfit)
+    Ok(CommandOutcome::Unfit)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use contract::json::{self, JsonLimits};
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::plain_file;
 
 /// `$ref` chains and branches are followed this far when looking for "may it be text?".
@@ -27,16 +27,16 @@ pub(super) enum Pair {
 
 impl Pair {
     /// Reads one.
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &str) -> Result<Self, CommandFailure> {
         let Some((key, value)) = text.split_once('=').filter(|(key, _)| !matches!(*key, "" | ":")) else {
-            return Err(Failure::usage(format!("`{text}` is not a parameter"))
+            return Err(CommandFailure::usage(format!("`{text}` is not a parameter"))
                 .hint("write key=value, key:=JSON, or all of them as --params '{\"key\": \"value\"}'"));
         };
         match key.strip_suffix(':') {
             Some(key) => {
                 let parsed = json::read(value.as_bytes(), &JsonLimits::default());
                 parsed.map(|value| Self::Json { key: key.to_owned(), value }).map_err(|error| {
-                    Failure::usage(format!("the value of `{key}` is not JSON: {error}"))
+                    CommandFailure::usage(format!("the value of `{key}` is not JSON: {error}"))
                         .hint("`:=` takes JSON; `=` takes text")
                 })
             }
@@ -51,24 +51,24 @@ impl Pair {
 }
 
 /// `--params`: JSON, `@FILE`, or `-` for stdin.
-pub(super) fn document(argument: &str) -> Result<Map<String, Value>, Failure> {
+pub(super) fn document(argument: &str) -> Result<Map<String, Value>, CommandFailure> {
     let text = match argument {
-        "-" => {
-            read_all(std::io::stdin().lock()).map_err(|error| Failure::new(format!("stdin cannot be read: {error}")))?
-        }
+        "-" => read_all(std::io::stdin().lock())
+            .map_err(|error| CommandFailure::new(format!("stdin cannot be read: {error}")))?,
         _ => match argument.strip_prefix('@') {
             Some(path) => plain_file::open(Path::new(path))
                 .and_then(read_all)
-                .map_err(|error| Failure::new(format!("`{path}` cannot be read: {error}")))?,
+                .map_err(|error| CommandFailure::new(format!("`{path}` cannot be read: {error}")))?,
             None => argument.to_owned(),
         },
     };
     match json::read(text.as_bytes(), &JsonLimits { bytes_max: text.len().max(1), ..JsonLimits::default() }) {
         Ok(Value::Object(members)) => Ok(members),
         Ok(_) => {
-            Err(Failure::usage("--params must be a JSON object").hint("for example --params '{\"text\": \"a b\"}'"))
+            Err(CommandFailure::usage("--params must be a JSON object")
+                .hint("for example --params '{\"text\": \"a b\"}'"))
         }
-        Err(error) => Err(Failure::usage(format!("--params is not JSON: {error}"))
+        Err(error) => Err(CommandFailure::usage(format!("--params is not JSON: {error}"))
             .hint("mind the shell's quotes: --params '{\"text\": \"a b\"}', or @FILE")),
     }
 }
@@ -84,14 +84,14 @@ pub(super) fn merge(
     mut given: Map<String, Value>,
     pairs: &[Pair],
     schema: &Value,
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, CommandFailure> {
     for pair in pairs {
         let (key, value) = match pair {
             Pair::Json { key, value } => (key, value.clone()),
             Pair::Text { key, text } => (key, typed(text, key, schema)),
         };
         if given.insert(key.clone(), value).is_some() {
-            return Err(Failure::usage(format!("parameter `{key}` is given twice")));
+            return Err(CommandFailure::usage(format!("parameter `{key}` is given twice")));
         }
     }
     Ok(given)

@@ -7,19 +7,24 @@ use std::path::Path;
 
 use contract::error::ErrorCode;
 use serde_json::Value;
-use upstreams::diagnosis::{Remedy, refused_path};
-use upstreams::import::{ClosedPath, Machine as _};
+use upstreams::diagnosis::{StartRemedy, refused_path};
+use upstreams::import::{ClosedPath, ImportMachine as _};
 use upstreams::spec::{ServerReach, ServerSpec};
 
-use crate::client::{Client, segment};
+use crate::client::{ServerClient, segment};
 use crate::commands::import::ThisMachine;
 use crate::commands::import::package_step::is_here;
 use crate::commands::import::trial;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// The failure with the command that helps, if there is one.
-pub(super) async fn explained(context: &Context, client: &Client, tool: &str, failure: Failure) -> Failure {
+pub(super) async fn explained(
+    context: &CommandContext,
+    client: &ServerClient,
+    tool: &str,
+    failure: CommandFailure,
+) -> CommandFailure {
     if !failure.has_code(ErrorCode::E3401.as_str()) || !is_here(context) {
         return failure;
     }
@@ -33,7 +38,7 @@ pub(super) async fn explained(context: &Context, client: &Client, tool: &str, fa
 }
 
 /// The server behind a tool and what is kept of it, if the caller may know.
-async fn server_of(client: &Client, tool: &str) -> Option<(String, ServerSpec)> {
+async fn server_of(client: &ServerClient, tool: &str) -> Option<(String, ServerSpec)> {
     let described = client.get(&format!("/v1/tools/{}", segment(tool))).await.ok()?;
     let name = described.pointer("/manifest/execution/server")?.as_str()?.to_owned();
     let listed = client.get("/v1/servers").await.ok()?;
@@ -64,7 +69,7 @@ fn what_helps(machine: &ThisMachine<'_>, server: &str, spec: &ServerSpec, path: 
         return None;
     }
     let what = if is_given { "may only read there" } else { "may not go there" };
-    let command = trial::command(&Remedy::Write(folder.display().to_string()), server);
+    let command = trial::command(&StartRemedy::Write(folder.display().to_string()), server);
     Some(format!("`{server}` {what}: {command}"))
 }
 

@@ -11,14 +11,14 @@ use store::sqlite::SqliteStore;
 
 use super::{Finding, isolation, shared_state, tls};
 use crate::client::ClientError;
-use crate::config::Config;
-use crate::config::store::Database;
-use crate::context::Context;
-use crate::data_dir::{DataDir, Kept};
-use crate::failure::Failure;
+use crate::config::GantryConfig;
+use crate::config::store::DatabaseConfig;
+use crate::context::CommandContext;
+use crate::data_dir::{DataDir, DataDirSecret};
+use crate::failure::CommandFailure;
 use crate::machine::SystemClock;
 use crate::open_store::unusable;
-use crate::outside::Outside;
+use crate::outside::OutsideAuthorities;
 use crate::policy_files::PolicyText;
 use crate::store_seal::NOT_SEALED;
 use crate::{key_vault, tool_folders};
@@ -59,7 +59,7 @@ pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
 /// Folders of tools that the server keeps must hold what was added; nothing to say where there are none.
 fn kept_tools(dir: &DataDir) -> Option<Finding> {
     const WHAT: &str = "kept tools";
-    let (altered, all) = tool_folders::kept::altered(dir);
+    let (altered, all) = tool_folders::kept_copy::altered(dir);
     if altered.is_empty() {
         return (all > 0).then(|| Finding::well(WHAT, format!("{all}, each as it was added")));
     }
@@ -83,11 +83,11 @@ fn disk(dir: &DataDir) -> Option<Finding> {
     })
 }
 
-fn secret<T>(what: &'static str, found: Result<Option<Kept<T>>, Failure>) -> Finding {
+fn secret<T>(what: &'static str, found: Result<Option<DataDirSecret<T>>, CommandFailure>) -> Finding {
     match found {
         Ok(None) => Finding::well(what, "not made yet; the first `gantry serve` makes it"),
-        Ok(Some(Kept { warning: None, .. })) => Finding::well(what, "there, and only its owner can read it"),
-        Ok(Some(Kept { warning: Some(warning), .. })) => Finding::warning(what, warning, ONLY_ITS_OWNER),
+        Ok(Some(DataDirSecret { warning: None, .. })) => Finding::well(what, "there, and only its owner can read it"),
+        Ok(Some(DataDirSecret { warning: Some(warning), .. })) => Finding::warning(what, warning, ONLY_ITS_OWNER),
         Err(failure) => Finding::of_failure(what, failure, "restore it from a backup"),
     }
 }
@@ -105,7 +105,7 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 }
 
 /// Everything the configuration speaks about.
-pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
+pub(super) async fn configured(context: &CommandContext, config: &GantryConfig) -> Vec<Finding> {
     let dir = context.data_dir();
     let mut findings = vec![
         store(config, &dir).await,
@@ -129,7 +129,7 @@ pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Findin
 }
 
 /// Can whoever reads the store, or a copy of it, read parameters and keys there?
-fn sealing(config: &Config, dir: &DataDir) -> Finding {
+fn sealing(config: &GantryConfig, dir: &DataDir) -> Finding {
     const WHAT: &str = "seal";
     match &config.store.seal_key {
         Some(place) => match place.key() {
@@ -152,7 +152,7 @@ fn sealing(config: &Config, dir: &DataDir) -> Finding {
     }
 }
 
-async fn store(config: &Config, dir: &DataDir) -> Finding {
+async fn store(config: &GantryConfig, dir: &DataDir) -> Finding {
     match config.store.database() {
         Some(database) => shared_store(database).await,
         None => store_file(&config.store.file(dir.path())).await,
@@ -160,7 +160,7 @@ async fn store(config: &Config, dir: &DataDir) -> Finding {
 }
 
 /// A database that instances share. Looked at only: who migrates it is decided elsewhere.
-async fn shared_store(database: &Database) -> Finding {
+async fn shared_store(database: &DatabaseConfig) -> Finding {
     const WHAT: &str = "store";
     let place = database.shown();
     match PostgresStore::examine(&database.url, &database.options()).await {
@@ -200,7 +200,7 @@ async fn store_file(file: &std::path::Path) -> Finding {
     }
 }
 
-fn audit(config: &Config, dir: &DataDir) -> Finding {
+fn audit(config: &GantryConfig, dir: &DataDir) -> Finding {
     const WHAT: &str = "audit log";
     let path = config.audit.dir(dir.path());
     match std::fs::read_dir(&path) {
@@ -217,7 +217,7 @@ fn audit(config: &Config, dir: &DataDir) -> Finding {
 }
 
 /// The folders, and how many process tools are in them.
-fn tools(config: &Config) -> (Vec<Finding>, usize) {
+fn tools(config: &GantryConfig) -> (Vec<Finding>, usize) {
     const WHAT: &str = "tool folders";
     if config.tools.dirs.is_empty() {
         let none = "none in the configuration; `gantry serve --tools DIR` adds some";
@@ -245,10 +245,10 @@ fn tools(config: &Config) -> (Vec<Finding>, usize) {
 }
 
 /// Can the authorities outside be asked as they are configured? Nobody is asked here.
-fn outside(config: &Config) -> Finding {
+fn outside(config: &GantryConfig) -> Finding {
     const WHAT: &str = "authorities";
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-    let outside = match Outside::from_config(config, &clock) {
+    let outside = match OutsideAuthorities::from_config(config, &clock) {
         Ok(outside) => outside,
         Err(failure) => {
             return Finding::of_failure(WHAT, failure, "check `[identity]` and `[policy]` in docs/configuration.md");
@@ -269,7 +269,7 @@ fn outside(config: &Config) -> Finding {
 }
 
 /// Can the policies in files be put in force?
-fn policies(config: &Config) -> Finding {
+fn policies(config: &GantryConfig) -> Finding {
     const WHAT: &str = "policy files";
     let Some(path) = &config.policy.file else {
         return Finding::well(WHAT, "none in the configuration; policies come by the API");
@@ -298,7 +298,7 @@ fn policies(config: &Config) -> Finding {
 }
 
 /// Does a server answer, and is it well?
-pub(super) async fn server(context: &Context) -> Finding {
+pub(super) async fn server(context: &CommandContext) -> Finding {
     const WHAT: &str = "server";
     let noted = context.data_dir().running_server();
     // With the token there is, or the server says little; one that cannot be had is no reason to ask nothing.

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::manifest::Isolation;
-use executors::{Confinement, Homes, Reach, WasmConfig, WasmExecutor};
+use executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::NoSecrets;
 use sandbox::egress::SystemResolver;
-use sandbox::oci::{Kind, Runtime};
-use sandbox::{Exit, Launch, Offer, Sandbox, SpawnError, Spec, Standing};
+use sandbox::oci::{OciRuntime, RuntimeKind};
+use sandbox::{LauncherCommand, MechanismOffer, MechanismState, ProgramExit, Sandbox, SandboxSpec, SpawnError};
 
 use super::{Finding, Health};
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::machine::SystemClock;
 
 /// The program that is run in a sandbox: it does nothing, and every system has it.
@@ -29,7 +29,7 @@ const RUNS: usize = 5;
 const TRIAL_MAX: Duration = Duration::from_secs(10);
 
 /// Everything there is to say. `process_tools`: how many of them the configured folders hold.
-pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Finding> {
+pub(super) async fn findings(config: &GantryConfig, process_tools: usize) -> Vec<Finding> {
     let fault = if process_tools > 0 && !config.process.unsandboxed { Health::Bad } else { Health::Notable };
     let mut findings: Vec<Finding> = sandbox::offers().into_iter().map(|offer| mechanism(offer, fault)).collect();
     let trial = trial(config).await;
@@ -42,11 +42,11 @@ pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Findi
     findings
 }
 
-fn mechanism(Offer { mechanism, standing }: Offer, fault: Health) -> Finding {
+fn mechanism(MechanismOffer { mechanism, standing }: MechanismOffer, fault: Health) -> Finding {
     match standing {
-        Standing::There(text) => Finding::well(mechanism, text),
-        Standing::Weaker { detail, fix } => Finding::warning(mechanism, detail, fix),
-        Standing::Missing { detail, fix } => Finding::at(
+        MechanismState::There(text) => Finding::well(mechanism, text),
+        MechanismState::Weaker { detail, fix } => Finding::warning(mechanism, detail, fix),
+        MechanismState::Missing { detail, fix } => Finding::at(
             fault,
             mechanism,
             format!("{detail}; without it no sandbox can be made, and process tools are refused (E3405)"),
@@ -58,8 +58,8 @@ fn mechanism(Offer { mechanism, standing }: Offer, fault: Health) -> Finding {
 // ---------------------------------------------------------------------------------------------------------- the trial
 
 /// Makes sandboxes as the server would, or says why that fails and what to do.
-async fn trial(config: &Config) -> Result<String, (String, String)> {
-    let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), 1);
+async fn trial(config: &GantryConfig) -> Result<String, (String, String)> {
+    let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), 1);
     let clock = SystemClock::start();
     let all = async {
         // The first one also starts the launcher, which a server does once.
@@ -83,14 +83,14 @@ async fn trial(config: &Config) -> Result<String, (String, String)> {
     }
 }
 
-async fn run(sandbox: &Sandbox, config: &Config, clock: &SystemClock) -> Result<Duration, (String, String)> {
-    let mut spec = Spec::new([PROGRAM]);
+async fn run(sandbox: &Sandbox, config: &GantryConfig, clock: &SystemClock) -> Result<Duration, (String, String)> {
+    let mut spec = SandboxSpec::new([PROGRAM]);
     spec.system.clone_from(&config.sandbox.system_paths);
     let before = clock.monotonic();
     let mut child = sandbox.spawn(spec).await.map_err(|error| not_made(&error))?;
     let ended = child.wait().await;
     match ended.exit {
-        Exit::Code(0) => Ok(clock.monotonic().saturating_sub(before)),
+        ProgramExit::Code(0) => Ok(clock.monotonic().saturating_sub(before)),
         other => Err((
             format!("{PROGRAM} did not end well inside: {other:?}"),
             "a program may need more of the system than `[sandbox] system_paths` shows".to_owned(),
@@ -109,7 +109,7 @@ fn not_made(error: &SpawnError) -> (String, String) {
 
 // ---------------------------------------------------------------------------------------------------------- the levels
 
-fn process(config: &Config, works: bool, fault: Health) -> Finding {
+fn process(config: &GantryConfig, works: bool, fault: Health) -> Finding {
     const WHAT: &str = "level process";
     if config.process.unsandboxed {
         Finding::warning(
@@ -132,8 +132,8 @@ fn process(config: &Config, works: bool, fault: Health) -> Finding {
 /// Opens the engine as a server does, without its cache.
 fn wasm() -> Finding {
     const WHAT: &str = "level wasm";
-    let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
-    match WasmExecutor::open(WasmConfig::default(), Homes::default(), confinement) {
+    let confinement = ToolConfinement::new(OperatorReach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+    match WasmExecutor::open(WasmConfig::default(), ToolDirectories::default(), confinement) {
         Ok(_) => Finding::well(WHAT, "WASM components run in an instance each; counts as `process`"),
         Err(error) => Finding::warning(
             WHAT,
@@ -143,7 +143,7 @@ fn wasm() -> Finding {
     }
 }
 
-async fn gvisor(config: &Config) -> Finding {
+async fn gvisor(config: &GantryConfig) -> Finding {
     const WHAT: &str = "level gvisor";
     match gvisor_runtime().await {
         Ok(found) => Finding::well(WHAT, found),
@@ -153,10 +153,10 @@ async fn gvisor(config: &Config) -> Finding {
 
 /// The same discovery and the same proof that a call goes through, so that this never says more than a call would get.
 async fn gvisor_runtime() -> Result<String, String> {
-    let Some(runtime) = Runtime::find(Kind::Runsc) else {
+    let Some(runtime) = OciRuntime::find(RuntimeKind::Runsc) else {
         return Err("gVisor (`runsc`) is not installed".to_owned());
     };
-    let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), 1);
+    let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), 1);
     match tokio::time::timeout(TRIAL_MAX, runtime.proved(&sandbox)).await {
         Ok(Ok(proof)) => Ok(format!("gVisor (`runsc` {}) ran a program", proof.version)),
         Ok(Err(unusable)) => Err(format!("{unusable}: {}", unusable.reason)),
@@ -164,12 +164,12 @@ async fn gvisor_runtime() -> Result<String, String> {
     }
 }
 
-fn microvm(config: &Config) -> Finding {
+fn microvm(config: &GantryConfig) -> Finding {
     absent("level microvm", config, Isolation::Microvm, "this server runs no virtual machines")
 }
 
 /// Missing: a fault only if the configuration demands it.
-fn absent(what: &'static str, config: &Config, level: Isolation, missing: &str) -> Finding {
+fn absent(what: &'static str, config: &GantryConfig, level: Isolation, missing: &str) -> Finding {
     let detail = format!("{missing}; calls that demand it are refused (E3405)");
     if config.isolation.demands(level) {
         Finding::failed(what, detail, "install it, or take it out of `[isolation] demands`")
@@ -183,22 +183,22 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn config(variables: &[(&str, &str)]) -> Config {
+    fn config(variables: &[(&str, &str)]) -> GantryConfig {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
-        Config::from_sources(None, &environment, Vec::new()).unwrap()
+        GantryConfig::from_sources(None, &environment, Vec::new()).unwrap()
     }
 
     #[test]
     fn what_is_missing_is_a_fault_only_for_those_who_rely_on_it() {
-        let missing = || Offer {
+        let missing = || MechanismOffer {
             mechanism: "seccomp",
-            standing: Standing::Missing { detail: "gone".into(), fix: "bring it back".into() },
+            standing: MechanismState::Missing { detail: "gone".into(), fix: "bring it back".into() },
         };
         assert_eq!(mechanism(missing(), Health::Bad).health, Health::Bad);
         assert_eq!(mechanism(missing(), Health::Notable).health, Health::Notable);
-        let weaker = Offer {
+        let weaker = MechanismOffer {
             mechanism: "Landlock",
-            standing: Standing::Weaker { detail: "old".into(), fix: "renew it".into() },
+            standing: MechanismState::Weaker { detail: "old".into(), fix: "renew it".into() },
         };
         assert_eq!(mechanism(weaker, Health::Bad).health, Health::Notable);
 

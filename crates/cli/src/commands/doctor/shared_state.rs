@@ -1,6 +1,6 @@
 //! Would the shared state work? A Redis is greeted, looked at and written to, as a server would.
 
-use shared_state::{NotUsable, Seen, Trouble};
+use shared_state::{NotUsable, RedisTrouble, SeenServer};
 
 use super::Finding;
 use crate::config::shared_state::SharedStateSection;
@@ -21,7 +21,7 @@ pub(super) async fn finding(section: &SharedStateSection) -> Finding {
     }
 }
 
-fn usable(place: &str, seen: &Seen) -> Finding {
+fn usable(place: &str, seen: &SeenServer) -> Finding {
     let detail = format!("{place} is Redis {} and takes what is written", seen.version);
     if let Some(policy) = &seen.throws_away {
         return Finding::warning(
@@ -38,20 +38,20 @@ fn usable(place: &str, seen: &Seen) -> Finding {
 
 fn unusable(place: &str, error: &NotUsable) -> Finding {
     let hint = match error.trouble {
-        Trouble::Unreachable | Trouble::Slow => {
+        RedisTrouble::Unreachable | RedisTrouble::Slow => {
             "check that Redis runs there and `[shared_state]`; servers start without it, and go on by themselves where that is safe"
         }
-        Trouble::Denied => {
+        RedisTrouble::Denied => {
             "check user and password in `[shared_state] url`; docs/shared-state.md says which rights they need"
         }
-        Trouble::Full => {
+        RedisTrouble::Full => {
             "give it more `maxmemory`, or find out who fills it; servers go on by themselves where that is safe"
         }
-        Trouble::Cluster => {
+        RedisTrouble::Cluster => {
             "name a single Redis 7 server, or one behind Sentinel (docs/shared-state.md); no server starts with it"
         }
-        Trouble::NotServing => "it still loads, or is a replica that cannot write: name the first one",
-        Trouble::Garbled => {
+        RedisTrouble::NotServing => "it still loads, or is a replica that cannot write: name the first one",
+        RedisTrouble::Garbled => {
             "check that it is a Redis 7, and that nobody else uses these keys: `[shared_state] namespace`"
         }
     };

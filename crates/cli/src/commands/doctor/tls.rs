@@ -2,7 +2,7 @@
 //! uses it.
 
 use super::Finding;
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::data_dir::DataDir;
 
 const WHAT: &str = "tls";
@@ -11,7 +11,7 @@ const WARNING_DAYS: i64 = 21;
 const DAY_S: i64 = 24 * 60 * 60;
 
 /// How TLS is, at this time in milliseconds since 1970.
-pub(super) fn finding(config: &Config, dir: &DataDir, now_ms: i64) -> Finding {
+pub(super) fn finding(config: &GantryConfig, dir: &DataDir, now_ms: i64) -> Finding {
     let Some(files) = &config.server.tls else {
         let detail = "none: the doors speak in the clear, which is for this machine alone";
         return if config.server.listen.ip().is_loopback() {

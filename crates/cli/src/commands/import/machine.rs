@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
-use upstreams::import::{self, ClosedPath, Machine, PathKind};
+use upstreams::import::{self, ClosedPath, ImportMachine, PathKind};
 
 use super::nobody;
 
@@ -25,7 +25,7 @@ pub(crate) struct ThisMachine<'a> {
     pub(crate) keeps_packages: bool,
 }
 
-impl Machine for ThisMachine<'_> {
+impl ImportMachine for ThisMachine<'_> {
     fn kind(&self, path: &Path) -> Option<PathKind> {
         let found = std::fs::metadata(path).ok()?;
         Some(if found.is_dir() { PathKind::Folder } else { PathKind::File })

@@ -7,18 +7,18 @@ use clap::Args;
 use contract::ids::TenantId;
 use contract::nearest::nearest;
 use serde_json::{Value, json};
-use upstreams::import::{self, FILE_BYTES_MAX, Import, ImportedServer, Problem};
+use upstreams::import::{self, FILE_BYTES_MAX, ImportProblem, ImportedFile, ImportedServer};
 use upstreams::spec::ServerSpec;
 
-use super::bringing_in::{Brought, Manner, Offer, bring_in, conclude, offer, unchanged, works};
-use super::existing::{ExistingServers, Standing};
+use super::existing_servers::{ExistingServers, Standing};
 use super::machine::ThisMachine;
 use super::package_step::{PackageFlags, is_here};
 use super::plan::{self, Planned};
-use super::trial::Trial;
-use crate::commands::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use super::server_intake::{ImportManner, ImportOutcome, ServerOffer, bring_in, conclude, offer, unchanged, works};
+use super::trial::ServerTrial;
+use crate::commands::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Put the servers of an MCP client's configuration behind Gantry
 ///
@@ -41,7 +41,7 @@ pub(crate) struct ImportMcp {
     only: Vec<String>,
     /// What the servers offer besides tools, for callers who may use it (repeatable)
     #[arg(long = "offer", value_name = "WHAT")]
-    offers: Vec<Offer>,
+    offers: Vec<ServerOffer>,
     #[command(flatten)]
     packages: PackageFlags,
     /// Replace servers of the same names that differ
@@ -65,12 +65,12 @@ pub(crate) struct ImportMcp {
 }
 
 impl ImportMcp {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let text = self.text()?;
         let file = (self.file.as_os_str() != "-").then(|| self.file.canonicalize().ok()).flatten();
         let keeps_packages = !self.packages.no_package && is_here(context);
         let machine = ThisMachine { environment: context.environment(), file, keeps_packages };
-        let Import { servers, problems } = import::read(&text, &machine);
+        let ImportedFile { servers, problems } = import::read(&text, &machine);
         let problems = about(&self.only, problems);
         let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
         if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
@@ -102,11 +102,15 @@ impl ImportMcp {
         self.is_wanted(context, planned.iter().filter(|one| one.is_brought_in()).count())?;
         let brought = self.brought(context, planned).await?;
         let outcome = conclude(context, &brought, told);
-        Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
+        Ok(if lines.is_empty() { outcome } else { CommandOutcome::Unfit })
     }
 
     /// Brings in what is new or replaced, and says of the others how they are, in the order of the file.
-    async fn brought(&self, context: &Context, planned: Vec<Planned>) -> Result<Vec<Brought>, Failure> {
+    async fn brought(
+        &self,
+        context: &CommandContext,
+        planned: Vec<Planned>,
+    ) -> Result<Vec<ImportOutcome>, CommandFailure> {
         let names: Vec<String> = planned.iter().map(|one| one.server.name.clone()).collect();
         let (mut wanted, mut tried_again, mut brought) = (Vec::new(), Vec::new(), Vec::new());
         for one in planned {
@@ -124,17 +128,17 @@ impl ImportMcp {
                     _ => brought.push(unchanged(&server, *listed)),
                 },
                 Standing::Other { listed, in_what } if !is_brought_in => {
-                    let trial = Trial::not_replaced(&in_what, self.replacing(&server.name));
-                    brought.push(Brought { name: server.name, outcome: Ok(*listed), trial });
+                    let trial = ServerTrial::not_replaced(&in_what, self.replacing(&server.name));
+                    brought.push(ImportOutcome { name: server.name, outcome: Ok(*listed), trial });
                 }
                 Standing::New | Standing::Other { .. } => wanted.push(server),
             }
         }
         let scripts = self.packages.allow_install_scripts;
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
+        let manner = ImportManner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
         for one in bring_in(context, wanted, manner).await? {
             let is_same = tried_again.contains(&one.name);
-            brought.push(if is_same { Brought { trial: one.trial.unchanged(), ..one } } else { one });
+            brought.push(if is_same { ImportOutcome { trial: one.trial.unchanged(), ..one } } else { one });
         }
         brought.sort_by_key(|one| names.iter().position(|name| *name == one.name));
         Ok(brought)
@@ -147,12 +151,12 @@ impl ImportMcp {
         format!("gantry import mcp {file} --only {name} --replace{tenant}")
     }
 
-    fn is_wanted(&self, context: &Context, count: usize) -> Result<(), Failure> {
+    fn is_wanted(&self, context: &CommandContext, count: usize) -> Result<(), CommandFailure> {
         if self.yes || count == 0 {
             return Ok(());
         }
         if !context.printer.can_ask() {
-            return Err(Failure::usage(
+            return Err(CommandFailure::usage(
                 "starting other people's programs has to be confirmed, and nobody can be asked",
             )
             .hint("look at it with --dry-run, then add --yes"));
@@ -161,13 +165,13 @@ impl ImportMcp {
             "Put {} behind Gantry?",
             if count == 1 { "this server".into() } else { format!("these {count} servers") }
         );
-        if context.printer.confirm(&question) { Ok(()) } else { Err(Failure::new("nothing was imported")) }
+        if context.printer.confirm(&question) { Ok(()) } else { Err(CommandFailure::new("nothing was imported")) }
     }
 
-    fn text(&self) -> Result<String, Failure> {
+    fn text(&self) -> Result<String, CommandFailure> {
         let name = self.file.display().to_string();
         let unreadable = |error: std::io::Error| {
-            Failure::new(format!("`{name}` cannot be read: {error}"))
+            CommandFailure::new(format!("`{name}` cannot be read: {error}"))
                 .hint("Claude has claude_desktop_config.json, Cursor ~/.cursor/mcp.json, VS Code .vscode/mcp.json")
         };
         let (mut bytes, bytes_max) = (Vec::new(), u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX));
@@ -178,23 +182,23 @@ impl ImportMcp {
             file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
         }
         if bytes.len() > FILE_BYTES_MAX {
-            return Err(Failure::new(format!(
+            return Err(CommandFailure::new(format!(
                 "`{name}` has more than {FILE_BYTES_MAX} bytes, which is no configuration"
             )));
         }
-        String::from_utf8(bytes).map_err(|_| Failure::new(format!("`{name}` is not text in UTF-8")))
+        String::from_utf8(bytes).map_err(|_| CommandFailure::new(format!("`{name}` is not text in UTF-8")))
     }
 }
 
 /// Prints what would be done.
-fn show(context: &Context, planned: &[Planned], told: &Value) -> Outcome {
+fn show(context: &CommandContext, planned: &[Planned], told: &Value) -> CommandOutcome {
     let mut document = json!({ "dry_run": true, "servers": planned.iter().map(plan::document).collect::<Vec<_>>() });
     if let (Some(members), Some(told)) = (document.as_object_mut(), told.as_object()) {
         members.extend(told.clone());
     }
     context.printer.answer(&document, |printer| plan::text(printer, planned));
     let clean = told.get("file_problems").and_then(Value::as_array).is_none_or(Vec::is_empty);
-    if clean { Outcome::Done } else { Outcome::Unfit }
+    if clean { CommandOutcome::Done } else { CommandOutcome::Unfit }
 }
 
 /// What is kept of a server that is there and to be started, and does not work.
@@ -204,8 +208,8 @@ fn known(server: &ImportedServer, listed: &Value) -> Option<ServerSpec> {
 }
 
 /// The problems of the servers that were chosen, and those of the file.
-fn about(only: &[String], problems: Vec<Problem>) -> Vec<Problem> {
-    let concerns = |problem: &Problem| {
+fn about(only: &[String], problems: Vec<ImportProblem>) -> Vec<ImportProblem> {
+    let concerns = |problem: &ImportProblem| {
         only.is_empty()
             || problem.path.matches('/').count() < 2
             || problem.path.split('/').any(|part| only.iter().any(|name| name == part))
@@ -213,13 +217,13 @@ fn about(only: &[String], problems: Vec<Problem>) -> Vec<Problem> {
     problems.into_iter().filter(concerns).collect()
 }
 
-fn chosen(servers: Vec<ImportedServer>, only: &[String]) -> Result<Vec<ImportedServer>, Failure> {
+fn chosen(servers: Vec<ImportedServer>, only: &[String]) -> Result<Vec<ImportedServer>, CommandFailure> {
     if only.is_empty() {
         return Ok(servers);
     }
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
     if let Some(missing) = only.iter().find(|name| !names.contains(name)) {
-        let failure = Failure::usage(format!("--only: the file has no server `{missing}` that is in order"));
+        let failure = CommandFailure::usage(format!("--only: the file has no server `{missing}` that is in order"));
         return Err(match nearest(missing, names.iter().map(String::as_str)) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint(format!("it has {}", names.join(", "))),
@@ -228,11 +232,11 @@ fn chosen(servers: Vec<ImportedServer>, only: &[String]) -> Result<Vec<ImportedS
     Ok(servers.into_iter().filter(|server| only.contains(&server.name)).collect())
 }
 
-fn not_in_order(lines: Vec<String>, others: bool) -> Failure {
+fn not_in_order(lines: Vec<String>, others: bool) -> CommandFailure {
     let failure = match lines.len() {
-        0 => Failure::new("there are no servers in the file"),
-        1 => Failure::new("something in the file is not in order"),
-        count => Failure::new(format!("{count} things in the file are not in order")),
+        0 => CommandFailure::new("there are no servers in the file"),
+        1 => CommandFailure::new("something in the file is not in order"),
+        count => CommandFailure::new(format!("{count} things in the file are not in order")),
     };
     failure.reasons(lines).hint(if others {
         "nothing was imported; mend them, or import the others with --keep-going"
@@ -247,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    fn file() -> Import {
+    fn file() -> ImportedFile {
         import::read(
             r#"{ "mcpServers": { "files": { "command": "/bin/true" }, "mail": { "command": "/bin/true" }, "bad": {} } }"#,
             &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false },

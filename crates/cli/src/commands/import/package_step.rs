@@ -7,8 +7,8 @@ use clap::Args;
 use upstreams::import::{ImportedServer, start_from};
 
 use super::machine::ThisMachine;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::interruption::unless_interrupted;
 use crate::package_cache::{AddingGuard, InstallProgress, PackageCache};
 use crate::printer::{Printer, visible};
@@ -26,11 +26,11 @@ pub(crate) struct PackageFlags {
 
 impl PackageFlags {
     /// A server at an address has no package.
-    pub(crate) fn refuse_for_address(self) -> Result<(), Failure> {
+    pub(crate) fn refuse_for_address(self) -> Result<(), CommandFailure> {
         let given = [(self.no_package, "--no-package"), (self.allow_install_scripts, "--allow-install-scripts")];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
-            Some((_, flag)) => Err(Failure::usage(format!("`{flag}` does nothing for a server at an address"))
+            Some((_, flag)) => Err(CommandFailure::usage(format!("`{flag}` does nothing for a server at an address"))
                 .hint("leave it out: packages are of programs")),
         }
     }
@@ -39,14 +39,14 @@ impl PackageFlags {
 /// Installs packages for servers.
 #[derive(Debug)]
 pub(crate) struct PackageStep<'a> {
-    context: &'a Context,
+    context: &'a CommandContext,
     cache: PackageCache,
     scripts: bool,
     _adding: AddingGuard,
 }
 
 /// Does the Gantry that is spoken with run on this data directory, so that what is installed there is of use to it?
-pub(crate) fn is_here(context: &Context) -> bool {
+pub(crate) fn is_here(context: &CommandContext) -> bool {
     match context.data_dir().running_server() {
         Some(running) => running.url.trim_end_matches('/') == context.server_url(),
         None => context.global.server.is_none(),
@@ -54,17 +54,17 @@ pub(crate) fn is_here(context: &Context) -> bool {
 }
 
 /// The folder of packages of this data directory.
-pub(crate) fn cache(context: &Context) -> Result<PackageCache, Failure> {
+pub(crate) fn cache(context: &CommandContext) -> Result<PackageCache, CommandFailure> {
     Ok(PackageCache::at(context.config(Vec::new())?.packages_dir(context.data_dir().path())))
 }
 
 impl<'a> PackageStep<'a> {
     /// For these servers; `None` if none of them has a package.
     pub(crate) fn new(
-        context: &'a Context,
+        context: &'a CommandContext,
         servers: &[ImportedServer],
         scripts: bool,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CommandFailure> {
         if servers.iter().all(|server| server.package.is_none()) {
             return Ok(None);
         }
@@ -74,7 +74,7 @@ impl<'a> PackageStep<'a> {
     }
 
     /// Installs the package of a server, if it has one, and starts it from there.
-    pub(crate) async fn install(&self, server: &mut ImportedServer) -> Result<(), Failure> {
+    pub(crate) async fn install(&self, server: &mut ImportedServer) -> Result<(), CommandFailure> {
         let Some(request) = &server.package else { return Ok(()) };
         let printer = &self.context.printer;
         let (name, packages) = (server.name.clone(), request.packages.join(", "));
@@ -82,7 +82,7 @@ impl<'a> PackageStep<'a> {
         let progress = InstallBar { printer, name: &name };
         let filled = unless_interrupted(self.cache.fill(request, self.scripts, &progress)).await?;
         printer.redraw("");
-        let filled = filled.ok_or_else(|| Failure::new("broken off: nothing of the package was kept"))??;
+        let filled = filled.ok_or_else(|| CommandFailure::new("broken off: nothing of the package was kept"))??;
         let pin = &filled.installed.pin;
         printer.note(&format!("{name}: {} → {}", visible(&pin.written.join(" ")), pin.sentence()));
         for warning in &filled.warnings {

@@ -1,10 +1,10 @@
 //! What an import will do, for a person who is asked whether that is wanted, and as JSON.
 
 use serde_json::{Value, json};
-use upstreams::import::{ImportedServer, Problem, SwitchedOff};
+use upstreams::import::{ImportProblem, ImportedServer, SwitchedOff};
 
-use super::existing::Standing;
-use crate::printer::{Printer, Style, visible};
+use super::existing_servers::Standing;
+use crate::printer::{Printer, TextStyle, visible};
 
 /// A server, and how it stands to the one of its name; whether that is replaced if it is another one.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) fn text(printer: &Printer, planned: &[Planned]) -> String {
     let mut lines = Vec::new();
     for one in planned {
         let server = &one.server;
-        lines.push(printer.on_stderr(&server.name, Style::Bold));
+        lines.push(printer.on_stderr(&server.name, TextStyle::Bold));
         lines.extend(one.words().0);
         // Nothing of it happens.
         if matches!(one.standing, Standing::Same(_)) {
@@ -87,10 +87,10 @@ pub(super) fn text(printer: &Printer, planned: &[Planned]) -> String {
         for closed in &server.closed {
             let helps = closed.command.as_ref().map(|command| format!("; `{command}` lets it")).unwrap_or_default();
             let line = format!("{}{helps}", closed.why);
-            lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(&line)));
+            lines.push(format!("  {}   {}", printer.on_stderr("warning", TextStyle::Yellow), visible(&line)));
         }
         for warning in &server.warnings {
-            lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(warning)));
+            lines.push(format!("  {}   {}", printer.on_stderr("warning", TextStyle::Yellow), visible(warning)));
         }
     }
     lines.join("\n")
@@ -118,7 +118,7 @@ pub(super) fn document(planned: &Planned) -> Value {
 }
 
 /// Problems of a file, one line each.
-pub(super) fn problem_line(problem: &Problem) -> String {
+pub(super) fn problem_line(problem: &ImportProblem) -> String {
     if problem.path.is_empty() { problem.message.clone() } else { format!("{}: {}", problem.path, problem.message) }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::commands::import::ThisMachine;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn a_plan_says_what_runs_and_why_it_may_touch_what_it_may_and_tells_no_secret() {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(import.problems, []);
         let new = |server| Planned { server, standing: Standing::New, is_replaced: false };
         let mut planned: Vec<Planned> = import.servers.into_iter().map(new).collect();
-        let text = text(&Printer::new(Wishes::default()), &planned);
+        let text = text(&Printer::new(PrinterOptions::default()), &planned);
         for part in [
             "runs      /bin/sh -c true",
             "may touch network:https://api.example – named in `BASE`",
@@ -165,7 +165,7 @@ mod tests {
             (first.standing, first.is_replaced) = (standing, is_replaced);
             assert_eq!(first.is_brought_in(), change == "replaced");
             assert_eq!(document(first).get("change"), Some(&json!(change)));
-            let text = super::text(&Printer::new(Wishes::default()), &planned);
+            let text = super::text(&Printer::new(PrinterOptions::default()), &planned);
             assert!(text.contains(words), "{words}:\n{text}");
         }
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use upstreams::diagnosis::{Diagnosis, Remedy, diagnose};
+use upstreams::diagnosis::{StartDiagnosis, StartRemedy, diagnose};
 use upstreams::import::{ClosedPath, SwitchedOff};
 
-use super::bringing_in::last_error;
-use crate::failure::Failure;
+use super::server_intake::last_error;
+use crate::failure::CommandFailure;
 use crate::shell_word::quoted;
 
 /// What came of it.
@@ -59,7 +59,7 @@ fn loads_code(variable: &str) -> bool {
 
 /// The trial of one server.
 #[derive(Debug, Clone)]
-pub(crate) struct Trial {
+pub(crate) struct ServerTrial {
     pub(crate) result: TrialResult,
     /// It was there before, just so.
     unchanged: bool,
@@ -85,7 +85,7 @@ impl TrialResult {
     }
 }
 
-impl Trial {
+impl ServerTrial {
     /// It lists so many tools, of which so many can be called.
     pub(crate) fn works(available: u64, known: u64) -> Self {
         Self { tools: (available, known), ..Self::of(TrialResult::Works) }
@@ -107,7 +107,7 @@ impl Trial {
     }
 
     /// It was not taken.
-    pub(crate) fn refused(failure: &Failure) -> Self {
+    pub(crate) fn refused(failure: &CommandFailure) -> Self {
         Self { what: Some(failure.message.clone()), ..Self::of(TrialResult::Refused) }
     }
 
@@ -141,21 +141,23 @@ impl Trial {
     pub(crate) fn fails(name: &str, answer: &Value, log: &[String]) -> Self {
         let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
         let problem = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
-        let Diagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
+        let StartDiagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
         let (what, remedy) = match remedy {
             // A server's own words must not have a person open these to it.
-            Some(Remedy::Read(path) | Remedy::Write(path)) if holds_secrets(Path::new(&path)) => {
+            Some(StartRemedy::Read(path) | StartRemedy::Write(path)) if holds_secrets(Path::new(&path)) => {
                 (format!("it asks for `{path}`, where secrets are kept, which no server should be given"), None)
             }
-            Some(Remedy::Variables(names)) => variables(answer, what, names),
-            Some(Remedy::Repository(Some(folder))) => repository(answer, what, folder),
-            Some(Remedy::Package(_)) if !is_of_pypi(answer) => (format!("{what}; pin it where it is installed"), None),
+            Some(StartRemedy::Variables(names)) => variables(answer, what, names),
+            Some(StartRemedy::Repository(Some(folder))) => repository(answer, what, folder),
+            Some(StartRemedy::Package(_)) if !is_of_pypi(answer) => {
+                (format!("{what}; pin it where it is installed"), None)
+            }
             // What is nowhere cannot be granted.
-            Some(Remedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
+            Some(StartRemedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
             }
             // What is granted already is refused for where its name leads.
-            Some(Remedy::Host(place)) if is_granted(answer, &place) => {
+            Some(StartRemedy::Host(place)) if is_granted(answer, &place) => {
                 (format!("{place} leads into a network that is not public: name it in `[egress] open_networks`"), None)
             }
             remedy => (what, remedy),
@@ -202,7 +204,7 @@ impl Trial {
 }
 
 /// What helps, as it is typed.
-pub(crate) fn command(remedy: &Remedy, server: &str) -> String {
+pub(crate) fn command(remedy: &StartRemedy, server: &str) -> String {
     let words: Vec<String> = remedy.arguments(server).iter().map(|word| quoted(word)).collect();
     format!("gantry server {}", words.join(" "))
 }
@@ -214,7 +216,7 @@ fn advised(hint: &str, name: &str) -> Option<String> {
 }
 
 /// Variables that it wants: those that it has already are not what is missing.
-fn variables(answer: &Value, what: String, names: Vec<String>) -> (String, Option<Remedy>) {
+fn variables(answer: &Value, what: String, names: Vec<String>) -> (String, Option<StartRemedy>) {
     if names.iter().any(|name| loads_code(name)) {
         return (what, None);
     }
@@ -223,14 +225,14 @@ fn variables(answer: &Value, what: String, names: Vec<String>) -> (String, Optio
     let (given, missing): (Vec<String>, Vec<String>) = names.into_iter().partition(is_given);
     match missing.as_slice() {
         // It has them all: it is their values that it does not like.
-        [] => (what, Some(Remedy::Variables(given))),
-        [one] if !given.is_empty() => (format!("it wants the variable `{one}`"), Some(Remedy::Variables(missing))),
-        _ => (what, Some(Remedy::Variables(missing))),
+        [] => (what, Some(StartRemedy::Variables(given))),
+        [one] if !given.is_empty() => (format!("it wants the variable `{one}`"), Some(StartRemedy::Variables(missing))),
+        _ => (what, Some(StartRemedy::Variables(missing))),
     }
 }
 
 /// A folder that is to be a git repository, as it is on this machine.
-fn repository(answer: &Value, what: String, folder: String) -> (String, Option<Remedy>) {
+fn repository(answer: &Value, what: String, folder: String) -> (String, Option<StartRemedy>) {
     let place = Path::new(&folder);
     if holds_secrets(place) {
         return (format!("it asks for `{folder}`, where secrets are kept, which no server should be given"), None);
@@ -254,7 +256,7 @@ fn repository(answer: &Value, what: String, folder: String) -> (String, Option<R
             None,
         );
     }
-    (what, Some(Remedy::Repository(Some(folder))))
+    (what, Some(StartRemedy::Repository(Some(folder))))
 }
 
 /// May it read this path, as far as its permissions go?
@@ -294,7 +296,7 @@ mod tests {
             "LD_PRELOAD and API_TOKEN environment variables are required",
             "git.exc.InvalidGitRepositoryError: /srv/ada/.ssh",
         ] {
-            let trial = Trial::fails("x", &json!({}), &log(line));
+            let trial = ServerTrial::fails("x", &json!({}), &log(line));
             assert_eq!(trial.command, None, "{line}: {:?}", trial.what);
         }
         assert!(
@@ -305,10 +307,10 @@ mod tests {
     #[test]
     fn of_two_variables_only_those_are_asked_for_that_it_does_not_have() {
         let log = ["Error: JIRA_URL and JIRA_TOKEN environment variables are required".to_owned()];
-        let both = Trial::fails("x", &json!({}), &log);
+        let both = ServerTrial::fails("x", &json!({}), &log);
         assert_eq!(both.command.as_deref(), Some("gantry server edit x --env JIRA_URL=… --env JIRA_TOKEN=…"));
         let given = json!({ "spec": { "reach": { "env": { "JIRA_URL": "https://jira.example" } } } });
-        let one = Trial::fails("x", &given, &log);
+        let one = ServerTrial::fails("x", &given, &log);
         assert_eq!(one.command.as_deref(), Some("gantry server edit x --env JIRA_TOKEN=…"));
         assert!(one.sentence().ends_with("it wants the variable `JIRA_TOKEN`"), "{one:?}");
     }
@@ -318,26 +320,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().canonicalize().unwrap();
         let log = [format!("ERROR:mcp_server_git.server:{} is not a valid Git repository", place.display())];
-        let none = Trial::fails("git", &json!({}), &log);
+        let none = ServerTrial::fails("git", &json!({}), &log);
         assert!(none.sentence().contains("is no git repository: name one") && none.command.is_none(), "{none:?}");
         std::fs::create_dir(place.join(".git")).unwrap();
-        let unread = Trial::fails("git", &json!({}), &log);
+        let unread = ServerTrial::fails("git", &json!({}), &log);
         let command = format!("gantry server grant git --allow-read {}", place.display());
         assert_eq!(unread.command.as_deref(), Some(&*command), "{unread:?}");
         let word = format!("filesystem:read:{}", place.display());
         let granted = json!({ "spec": { "reach": { "permissions": [word] } } });
-        let other = Trial::fails("git", &granted, &log);
+        let other = ServerTrial::fails("git", &granted, &log);
         assert!(other.sentence().contains("belongs to somebody else") && other.command.is_none(), "{other:?}");
     }
 
     #[test]
     fn what_gantry_itself_refused_comes_with_its_own_hint_and_the_command_in_it() {
         let status = json!({ "last_error": "who may write to `/p` could …", "last_hint": "`touch /p/gantry.toml` makes an empty one" });
-        let trial = Trial::fails("files", &json!({ "status": status }), &[]);
+        let trial = ServerTrial::fails("files", &json!({ "status": status }), &[]);
         assert_eq!(trial.command.as_deref(), Some("touch /p/gantry.toml && gantry server restart files"));
         assert!(trial.sentence().ends_with("could …; `touch /p/gantry.toml` makes an empty one"), "{trial:?}");
         let status = json!({ "last_error": "no", "last_hint": "give it another folder" });
-        let trial = Trial::fails("files", &json!({ "status": status }), &[]);
+        let trial = ServerTrial::fails("files", &json!({ "status": status }), &[]);
         assert_eq!((trial.sentence().as_str(), trial.command), ("does not work: no; give it another folder", None));
     }
 
@@ -345,9 +347,9 @@ mod tests {
     fn another_version_of_the_sdk_is_installed_where_gantry_installs_and_asked_for_elsewhere() {
         let log = ["ModuleNotFoundError: No module named 'mcp.server.fastmcp'".to_owned()];
         let package = json!({ "spec": { "reach": { "package": { "registry": "pypi" } } } });
-        let ours = Trial::fails("x", &package, &log);
+        let ours = ServerTrial::fails("x", &package, &log);
         assert_eq!(ours.command.as_deref(), Some("gantry server update x --with 'mcp<2'"), "{ours:?}");
-        let theirs = Trial::fails("x", &json!({}), &log);
+        let theirs = ServerTrial::fails("x", &json!({}), &log);
         assert!(theirs.sentence().ends_with("pin it where it is installed") && theirs.command.is_none(), "{theirs:?}");
     }
 
@@ -356,27 +358,28 @@ mod tests {
         let answer = json!({ "status": { "last_error": "the program ended" }, "problems": [] });
         let here = std::env::temp_dir().display().to_string();
         let log = [format!("Error: ENOENT: no such file or directory, open '/usr{here}/nowhere'")];
-        let nowhere = Trial::fails("x", &answer, &log);
+        let nowhere = ServerTrial::fails("x", &answer, &log);
         assert!(nowhere.sentence().contains("which is not there") && nowhere.command.is_none(), "{nowhere:?}");
         let log = ["Error: ENOENT: no such file or directory, open '/usr/bin/env'".to_owned()];
-        let there = Trial::fails("x", &answer, &log);
+        let there = ServerTrial::fails("x", &answer, &log);
         assert_eq!(there.command.as_deref(), Some("gantry server grant x --allow-read /usr/bin/env"));
         assert_eq!(there.document().get("result"), Some(&json!("fails")));
-        assert_eq!(Trial::works(1, 1).sentence(), "works (1 tool)");
+        assert_eq!(ServerTrial::works(1, 1).sentence(), "works (1 tool)");
         let closed = [ClosedPath { why: "it could not write".into(), command: Some("chmod x".into()) }];
-        let works = Trial::works(2, 2).but_closed(&closed);
+        let works = ServerTrial::works(2, 2).but_closed(&closed);
         assert_eq!(
             (works.sentence().as_str(), works.command.as_deref()),
             ("works (2 tools), but it could not write", Some("chmod x"))
         );
-        let fails = Trial::fails("x", &answer, &["sqlite3.OperationalError: unable to open database file".to_owned()]);
+        let fails =
+            ServerTrial::fails("x", &answer, &["sqlite3.OperationalError: unable to open database file".to_owned()]);
         let fails = fails.but_closed(&closed);
         assert!(fails.sentence().ends_with("unable to open database file; it could not write"), "{fails:?}");
         assert_eq!(fails.command.as_deref(), Some("chmod x"));
         let log = ["[gantry] it may not connect to x.example:443".to_owned()];
-        let unknown = Trial::fails("x", &answer, &log);
+        let unknown = ServerTrial::fails("x", &answer, &log);
         assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));
         let granted = json!({ "spec": { "reach": { "permissions": ["network:https://x.example"] } } });
-        assert!(Trial::fails("x", &granted, &log).sentence().contains("open_networks"));
+        assert!(ServerTrial::fails("x", &granted, &log).sentence().contains("open_networks"));
     }
 }

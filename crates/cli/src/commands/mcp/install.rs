@@ -17,11 +17,11 @@ use kernel::ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
 use super::{minted, wish};
-use crate::config::key::{Key, Value as Setting};
+use crate::config::key::{ConfigKey, KeyValue as Setting};
 use crate::config::path_settings;
 use crate::config::settings::{key_of, may_be_secret};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::lifespan;
 use crate::machine::SystemClock;
 use crate::plain_file;
@@ -36,7 +36,7 @@ const NAME: &str = "gantry";
 ///
 /// gantry mcp install --client claude --write
 #[derive(Debug, Args)]
-pub(crate) struct Install {
+pub(crate) struct McpInstallCommand {
     /// Which client
     #[arg(long, value_enum)]
     client: Program,
@@ -64,8 +64,8 @@ enum Program {
     Vscode,
 }
 
-impl Install {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl McpInstallCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let entry = if self.http { self.by_http(context).await? } else { self.by_stdio(context)? };
         let member = self.client.member();
         let block = json!({ member: { NAME: entry } });
@@ -92,11 +92,11 @@ impl Install {
     }
 
     /// The client starts us.
-    fn by_stdio(&self, context: &Context) -> Result<Value, Failure> {
+    fn by_stdio(&self, context: &CommandContext) -> Result<Value, CommandFailure> {
         let program = std::env::current_exe()
-            .map_err(|error| Failure::new(format!("it is not known where this program is: {error}")))?;
+            .map_err(|error| CommandFailure::new(format!("it is not known where this program is: {error}")))?;
         let data_dir = std::path::absolute(context.data_dir().path())
-            .map_err(|error| Failure::new(format!("the data directory has no full path: {error}")))?;
+            .map_err(|error| CommandFailure::new(format!("the data directory has no full path: {error}")))?;
         let subject = self.subject()?;
         // Read as the command itself will read it: a configuration that cannot be used is told now, not by the client.
         let config = context.config(Vec::new())?;
@@ -136,7 +136,7 @@ impl Install {
     }
 
     /// The client finds us.
-    async fn by_http(&self, context: &Context) -> Result<Value, Failure> {
+    async fn by_http(&self, context: &CommandContext) -> Result<Value, CommandFailure> {
         let client = context.client()?;
         let token = match context.given_token()? {
             Some(token) => token,
@@ -150,34 +150,36 @@ impl Install {
         Ok(if self.client == Program::Cursor { entry } else { typed(entry, "http") })
     }
 
-    fn subject(&self) -> Result<Subject, Failure> {
-        format!("mcp-{}", self.client.word()).parse().map_err(|_| Failure::new("this client has no name for policies"))
+    fn subject(&self) -> Result<Subject, CommandFailure> {
+        format!("mcp-{}", self.client.word())
+            .parse()
+            .map_err(|_| CommandFailure::new("this client has no name for policies"))
     }
 
-    fn file(&self, context: &Context) -> Result<PathBuf, Failure> {
+    fn file(&self, context: &CommandContext) -> Result<PathBuf, CommandFailure> {
         if let Some(path) = &self.path {
             return Ok(path.clone());
         }
         let home = context.home().ok_or_else(|| {
-            Failure::usage("it is not known where this client has its configuration: HOME is not set")
+            CommandFailure::usage("it is not known where this client has its configuration: HOME is not set")
                 .hint("name the file with --path")
         })?;
         Ok(self.client.file(&home))
     }
 }
 
-fn full_path(path: &Path) -> Result<String, Failure> {
+fn full_path(path: &Path) -> Result<String, CommandFailure> {
     let full = std::path::absolute(path)
-        .map_err(|error| Failure::new(format!("`{}` has no full path: {error}", path.display())))?;
+        .map_err(|error| CommandFailure::new(format!("`{}` has no full path: {error}", path.display())))?;
     full.into_os_string().into_string().map_err(|path| {
-        Failure::new(format!("`{}` is not text, so no client can be told of it", path.display()))
+        CommandFailure::new(format!("`{}` is not text, so no client can be told of it", path.display()))
             .hint("use a path in UTF-8")
     })
 }
 
 /// What of this environment decides about the client: the token that was given, and every setting. A setting that is a secret is
 /// refused, because a client's configuration is shown around.
-fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
+fn environment_of(context: &CommandContext) -> Result<Map<String, Value>, CommandFailure> {
     let mut kept = Map::new();
     if let (Some(token), true) = (context.given_token()?, context.global.token.is_some()) {
         kept.insert("GANTRY_TOKEN".to_owned(), token.into());
@@ -197,17 +199,17 @@ fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
     Ok(kept)
 }
 
-fn secret_shown(name: &str) -> Failure {
-    Failure::new(format!("`{name}` may hold a secret, and would stand in the client's configuration"))
+fn secret_shown(name: &str) -> CommandFailure {
+    CommandFailure::new(format!("`{name}` may hold a secret, and would stand in the client's configuration"))
         .hint("put it into a configuration file and name that with --config, or connect the client with --http")
 }
 
 /// The value of a variable, with the paths in it as they are meant here and now.
-fn with_full_paths(key: &Key, value: &str) -> Result<String, Failure> {
+fn with_full_paths(key: &ConfigKey, value: &str) -> Result<String, CommandFailure> {
     let here = std::env::current_dir()
-        .map_err(|error| Failure::new(format!("it is not known which folder this is: {error}")))?;
+        .map_err(|error| CommandFailure::new(format!("it is not known which folder this is: {error}")))?;
     let refused = |why: &str| {
-        Failure::new(format!("`{}` cannot be written into the client's configuration: {why}", key.variable()))
+        CommandFailure::new(format!("`{}` cannot be written into the client's configuration: {why}", key.variable()))
             .hint("put it into a configuration file and name that with --config")
     };
     let value = key.parse(value).map_err(|wrong| refused(&wrong))?;
@@ -266,9 +268,10 @@ impl Program {
 }
 
 /// Puts the entry into the file and answers where the former one is, if there was one.
-fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option<PathBuf>, Failure> {
+fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option<PathBuf>, CommandFailure> {
     let shown = path.display();
-    let failed = |what: &str, error: std::io::Error| Failure::new(format!("`{shown}` cannot be {what}: {error}"));
+    let failed =
+        |what: &str, error: std::io::Error| CommandFailure::new(format!("`{shown}` cannot be {what}: {error}"));
     // Where a link leads, if it is one: people keep such files elsewhere and link to them.
     let target = match std::fs::canonicalize(path) {
         Ok(target) => target,
@@ -286,17 +289,19 @@ fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option
         Err(error) => return Err(failed("read", error)),
     };
     if former.as_ref().is_some_and(|text| u64::try_from(text.len()).is_ok_and(|length| length > FILE_BYTES_MAX)) {
-        return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
+        return Err(CommandFailure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
             .hint("check that it is the file you mean"));
     }
     let edited = edited(former.as_deref().unwrap_or_default(), member, entry).map_err(|why| {
-        Failure::new(format!("`{shown}` is left as it is: {why}")).hint("mend the file, or name another with --path")
+        CommandFailure::new(format!("`{shown}` is left as it is: {why}"))
+            .hint("mend the file, or name another with --path")
     })?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed("written", error))?;
     }
     let backup = former.as_ref().map(|text| kept_beside(path, text, now_ms)).transpose()?;
-    crate::secret_file::write(&target, &(pretty(&edited) + "\n")).map_err(|error| Failure::new(error.to_string()))?;
+    crate::secret_file::write(&target, &(pretty(&edited) + "\n"))
+        .map_err(|error| CommandFailure::new(error.to_string()))?;
     Ok(backup)
 }
 
@@ -305,7 +310,7 @@ const BACKUPS_PER_SECOND_MAX: u32 = 1000;
 
 /// A copy of what the file held, beside it, where people look; no copy that is there is overwritten. It may hold tokens, so it is
 /// as private as a secret.
-fn kept_beside(path: &Path, text: &str, now_ms: i64) -> Result<PathBuf, Failure> {
+fn kept_beside(path: &Path, text: &str, now_ms: i64) -> Result<PathBuf, CommandFailure> {
     let file_name = path.file_name().unwrap_or_default();
     for number in 1..=BACKUPS_PER_SECOND_MAX {
         let mut name = file_name.to_owned();
@@ -315,10 +320,10 @@ fn kept_beside(path: &Path, text: &str, now_ms: i64) -> Result<PathBuf, Failure>
         match crate::secret_file::create(&backup, text) {
             Ok(()) => return Ok(backup),
             Err(error) if error.is_taken() => {}
-            Err(error) => return Err(Failure::new(error.to_string())),
+            Err(error) => return Err(CommandFailure::new(error.to_string())),
         }
     }
-    Err(Failure::new(format!("`{}` has too many copies of this second beside it", path.display()))
+    Err(CommandFailure::new(format!("`{}` has too many copies of this second beside it", path.display()))
         .hint("nothing was changed; try again"))
 }
 

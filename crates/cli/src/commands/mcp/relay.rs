@@ -31,8 +31,8 @@ use upstreams::headers;
 
 use self::answers::{Messages, json_of, media_of, unsent};
 use self::marked::Marked;
-use crate::client::Client;
-use crate::failure::Failure;
+use crate::client::ServerClient;
+use crate::failure::CommandFailure;
 
 /// Messages on their way at the same time.
 const AT_ONCE: usize = 64;
@@ -71,7 +71,7 @@ struct Session {
 }
 
 /// Runs until the client closes its side.
-pub(super) async fn run(client: &Client, token: &str, toolset: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn run(client: &ServerClient, token: &str, toolset: Option<&str>) -> Result<(), CommandFailure> {
     let base = client.base();
     let http = client.connector(AT_ONCE)?;
     let url = toolset.map_or_else(|| format!("{base}/mcp"), |name| format!("{base}/mcp/{name}"));
@@ -111,7 +111,7 @@ async fn write(mut lines: mpsc::Receiver<String>) {
 }
 
 /// The next line, without its end; `None` at the end of input.
-async fn next_line(input: &mut BufReader<tokio::io::Stdin>) -> Result<Option<Vec<u8>>, Failure> {
+async fn next_line(input: &mut BufReader<tokio::io::Stdin>) -> Result<Option<Vec<u8>>, CommandFailure> {
     loop {
         let mut line = Vec::new();
         let read = (&mut *input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
@@ -121,11 +121,11 @@ async fn next_line(input: &mut BufReader<tokio::io::Stdin>) -> Result<Option<Vec
                 if line.last() != Some(&b'\n')
                     && u64::try_from(line.len()).is_ok_and(|bytes| bytes >= LINE_BYTES_MAX) =>
             {
-                return Err(Failure::new("the client has sent a line that is too long"));
+                return Err(CommandFailure::new("the client has sent a line that is too long"));
             }
             Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
             Ok(_) => return Ok(Some(line)),
-            Err(error) => return Err(Failure::new(format!("standard input cannot be read: {error}"))),
+            Err(error) => return Err(CommandFailure::new(format!("standard input cannot be read: {error}"))),
         }
     }
 }
@@ -142,7 +142,11 @@ enum Back {
 
 impl Relay {
     /// Reads what the client says, until it closes its side.
-    async fn read(self: &Arc<Self>, tasks: &mut JoinSet<()>, listening: &mut JoinSet<()>) -> Result<(), Failure> {
+    async fn read(
+        self: &Arc<Self>,
+        tasks: &mut JoinSet<()>,
+        listening: &mut JoinSet<()>,
+    ) -> Result<(), CommandFailure> {
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let mut input = BufReader::new(tokio::io::stdin());
         while let Some(line) = next_line(&mut input).await? {

@@ -6,15 +6,15 @@ use clap::Args;
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::policy_files::PolicyText;
 
 /// Put policies in force for the next call; they take the place of all that were there
 ///
 /// A server with `[policy] file` takes its files again when they change or when it starts.
 #[derive(Debug, Args)]
-pub(crate) struct Apply {
+pub(crate) struct PolicyApplyCommand {
     /// A .cedar file, or a folder of them (repeatable: read together)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -26,15 +26,15 @@ pub(crate) struct Apply {
     allow_empty: bool,
 }
 
-impl Apply {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl PolicyApplyCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let text = PolicyText::read(&self.files)?;
         let policies = text.compile().map_err(|problems| {
-            Failure::new("the policies cannot be used; nothing was changed")
+            CommandFailure::new("the policies cannot be used; nothing was changed")
                 .reasons(problems.iter().map(ToString::to_string).collect())
         })?;
         if policies.is_empty() && !self.allow_empty {
-            return Err(Failure::new("there is no policy in there, and without one that permits it every call is refused; nothing was changed")
+            return Err(CommandFailure::new("there is no policy in there, and without one that permits it every call is refused; nothing was changed")
                 .hint("write `permit (principal, action, resource);` to allow what nothing forbids, or give --allow-empty"));
         }
         for warning in policies.warnings() {

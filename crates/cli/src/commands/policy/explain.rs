@@ -3,11 +3,11 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::commands::Outcome;
+use crate::commands::CommandOutcome;
 use crate::commands::call::WhatToCall;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style, visible};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle, visible};
 
 /// Say whether a call would be allowed for the token that is shown, and why; nothing is run
 ///
@@ -16,19 +16,19 @@ use crate::printer::{Printer, Style, visible};
 /// GANTRY_TOKEN=$AGENT gantry policy explain billing.refund order=4711 amount=250
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_version_flag = true)]
-pub(crate) struct Explain {
+pub(crate) struct PolicyExplainCommand {
     #[command(flatten)]
     what: WhatToCall,
 }
 
-impl Explain {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl PolicyExplainCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let client = context.client()?;
         let request = self.what.request(&client).await?;
         let answer = client.post("/v1/tools/explain", &request).await?;
         context.printer.answer(&answer, |printer| page(printer, &answer));
         let allowed = answer.get("allowed") == Some(&Value::Bool(true));
-        Ok(if allowed { Outcome::Done } else { Outcome::Unfit })
+        Ok(if allowed { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 }
 
@@ -40,9 +40,9 @@ fn page(printer: &Printer, answer: &Value) -> String {
     };
     let allowed = answer.get("allowed") == Some(&Value::Bool(true));
     let mut lines = vec![if allowed {
-        printer.style("allowed", Style::Green)
+        printer.style("allowed", TextStyle::Green)
     } else {
-        format!("{} {}: {}", printer.style("refused", Style::Red), text("code"), text("message"))
+        format!("{} {}: {}", printer.style("refused", TextStyle::Red), text("code"), text("message"))
     }];
     for (title, value) in
         [("policies", list("policies")), ("obligations", list("obligations")), ("hint", text("resolution"))]
@@ -64,12 +64,12 @@ fn page(printer: &Printer, answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
     use serde_json::json;
 
     #[test]
     fn a_refusal_is_told_with_its_policies_and_what_to_do() {
-        let printer = Printer::new(Wishes { no_color: true, ..Wishes::default() });
+        let printer = Printer::new(PrinterOptions { no_color: true, ..PrinterOptions::default() });
         let refused = json!({
             "allowed": false, "code": "E3206", "message": "forbidden by `no-refunds-at-night`",
             "policies": ["no-refunds-at-night"], "obligations": [], "resolution": "come back in the morning",

@@ -5,13 +5,13 @@ use contract::ids::TenantId;
 use serde_json::{Value, json};
 
 use crate::commands::agent::in_tenant;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Show the policies in force, as Cedar text on stdout
 #[derive(Debug, Args)]
-pub(crate) struct Show {
+pub(crate) struct PolicyShowCommand {
     /// Whose [default: the platform's for the home tenant, otherwise the token's own tenant's]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -22,14 +22,14 @@ pub(crate) struct Show {
 
 /// List the versions of the policies, newest first
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct PolicyHistoryCommand {
     /// Whose [default: the platform's for the home tenant, otherwise the token's own tenant's]
     #[arg(long)]
     tenant: Option<TenantId>,
 }
 
-impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl PolicyShowCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let version = self.version.map(|number| format!("/versions/{number}")).unwrap_or_default();
         let path = format!("/v1/policies{version}{}", in_tenant(self.tenant.as_ref()));
         let answer = context.client()?.get(&path).await?;
@@ -50,8 +50,8 @@ impl Show {
     }
 }
 
-impl History {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl PolicyHistoryCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut answer = context.client()?.get(&format!("/v1/policies{}", in_tenant(self.tenant.as_ref()))).await?;
         let history = answer.get_mut("history").map(Value::take).unwrap_or_default();
         let document = json!({ "tenant": answer.get("tenant"), "history": history });

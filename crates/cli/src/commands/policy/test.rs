@@ -4,14 +4,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use policy::{CaseOutcome, Expectations};
+use policy::{CaseOutcome, PolicyExpectations};
 use serde_json::{Value, json};
 
-use crate::commands::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::policy_files::PolicyText;
-use crate::printer::{Printer, Style, visible};
+use crate::printer::{Printer, TextStyle, visible};
 
 /// A table of cases is a page or a few.
 const BYTES_MAX: u64 = 8 << 20;
@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 8 << 20;
 /// The table is TOML: `policies = "policies.cedar"`, then a `[[case]]` with name, agent, tool, arguments and
 /// `expect = "allow"` or "deny" for each question. Exit code 1 if a case fails.
 #[derive(Debug, Args)]
-pub(crate) struct Test {
+pub(crate) struct PolicyTestCommand {
     /// The table of expectations
     expectations: PathBuf,
     /// Ask these instead of the policies the table names: a .cedar file or a folder of them (repeatable)
@@ -29,12 +29,12 @@ pub(crate) struct Test {
     policies: Vec<PathBuf>,
 }
 
-impl Test {
-    pub(crate) fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl PolicyTestCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let expectations = read(&self.expectations)?;
         let text = PolicyText::read(&self.policy_files(&expectations)?)?;
         let policies = text.compile().map_err(|problems| {
-            Failure::new("the policies cannot be used, so nothing was asked")
+            CommandFailure::new("the policies cannot be used, so nothing was asked")
                 .reasons(problems.iter().map(ToString::to_string).collect())
                 .hint("mend them; `gantry policy check` looks at them alone")
         })?;
@@ -45,16 +45,16 @@ impl Test {
             "cases": outcomes.iter().map(case).collect::<Vec<Value>>(),
         });
         context.printer.answer(&document, |printer| report(printer, &outcomes, failed));
-        Ok(if failed == 0 { Outcome::Done } else { Outcome::Unfit })
+        Ok(if failed == 0 { CommandOutcome::Done } else { CommandOutcome::Unfit })
     }
 
     /// Paths in the table are relative to the table.
-    fn policy_files(&self, expectations: &Expectations) -> Result<Vec<PathBuf>, Failure> {
+    fn policy_files(&self, expectations: &PolicyExpectations) -> Result<Vec<PathBuf>, CommandFailure> {
         if !self.policies.is_empty() {
             return Ok(self.policies.clone());
         }
         if expectations.policies.is_empty() {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "`{}` does not say which policies to ask",
                 self.expectations.display()
             ))
@@ -65,18 +65,18 @@ impl Test {
     }
 }
 
-fn read(path: &Path) -> Result<Expectations, Failure> {
+fn read(path: &Path) -> Result<PolicyExpectations, CommandFailure> {
     let mut text = String::new();
     crate::plain_file::open(path)
         .and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text))
-        .map_err(|error| Failure::new(format!("`{}` cannot be read: {error}", path.display())))?;
-    Expectations::parse(&text).map_err(|problems| {
+        .map_err(|error| CommandFailure::new(format!("`{}` cannot be read: {error}", path.display())))?;
+    PolicyExpectations::parse(&text).map_err(|problems| {
         let place = |problem: &policy::ExpectationProblem| {
             let case = problem.case.as_ref().map(|case| format!("case `{case}`: ")).unwrap_or_default();
             let (line, column) = (problem.position.line, problem.position.column);
             format!("{}:{line}:{column}: {case}{}", path.display(), problem.message)
         };
-        Failure::new("the table of expectations cannot be read").reasons(problems.iter().map(place).collect())
+        CommandFailure::new("the table of expectations cannot be read").reasons(problems.iter().map(place).collect())
     })
 }
 
@@ -110,11 +110,11 @@ fn report(printer: &Printer, outcomes: &[CaseOutcome], failed: usize) -> String 
     text.push('\n');
     for outcome in outcomes.iter().filter(|outcome| !outcome.passed) {
         for difference in &outcome.differences {
-            let mark = printer.style("✗", Style::Red);
+            let mark = printer.style("✗", TextStyle::Red);
             text.push_str(&format!("\n{mark} {}: {}", visible(&outcome.name), visible(difference)));
         }
     }
     let summary = format!("{} of {} cases as expected", outcomes.len() - failed, outcomes.len());
-    let style = if failed == 0 { Style::Green } else { Style::Red };
+    let style = if failed == 0 { TextStyle::Green } else { TextStyle::Red };
     format!("{text}\n{}", printer.style(&summary, style))
 }

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::canonical::Digest;
-use store::moving::{HeldJobs, MoveError, PostgresLoad, Sum, Table, read_line};
+use store::transfer::{HeldJobs, MoveError, PostgresLoad, RowSum, StoreTable, read_line};
 use tokio::sync::mpsc;
 
 use super::super::backup::options;
-use super::staging::Staging;
+use super::staged_files::Staging;
 use super::{open, unusable};
-use crate::backup_file::{Digests, Head};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::backup_file::{BackupDigests, BackupHead};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 
@@ -30,15 +30,15 @@ enum Part {
 
 /// A table on its way.
 struct Loading {
-    table: Table,
+    table: StoreTable,
     /// Of all lines seen so far.
-    sum: Sum,
+    sum: RowSum,
     /// So many of its rows are in the database.
     written: u64,
 }
 
 /// What keeps the tables of the backup out of the database, if they could not go there now.
-pub(super) async fn in_the_way(head: &Head, url: &str) -> Result<Option<MoveError>, Failure> {
+pub(super) async fn in_the_way(head: &BackupHead, url: &str) -> Result<Option<MoveError>, CommandFailure> {
     match PostgresLoad::check(url, &options(), &mark(head)).await {
         Ok(()) => Ok(None),
         Err(error @ (MoveError::NotEmpty | MoveError::OtherCopy)) => Ok(Some(error)),
@@ -49,13 +49,13 @@ pub(super) async fn in_the_way(head: &Head, url: &str) -> Result<Option<MoveErro
 /// Loads all tables, compares them with what the backup says they are, and makes a store of the database. Says how many jobs were
 /// held.
 pub(super) async fn load(
-    context: &Context,
+    context: &CommandContext,
     file: &Path,
-    head: &Head,
+    head: &BackupHead,
     url: &str,
     staging: &Arc<Staging>,
     held: Option<&HeldJobs>,
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandFailure> {
     let failed = |error: MoveError| not_moved(url, &error);
     let mut load = PostgresLoad::begin(url, &options(), Some(head.steps), &mark(head)).await.map_err(failed)?;
     let (sender, mut parts) = mpsc::channel(PARTS_WAITING_MAX);
@@ -73,7 +73,7 @@ pub(super) async fn load(
             Part::Columns(name, columns) => {
                 let table = load.with_columns(&name, &columns).map_err(failed)?;
                 let (written, _) = load.progress(&name).await.map_err(failed)?;
-                tables.push(Loading { table, sum: Sum::default(), written });
+                tables.push(Loading { table, sum: RowSum::default(), written });
             }
             Part::Lines(name, lines) => {
                 let loading = tables.last_mut().filter(|loading| loading.table.name == name);
@@ -85,7 +85,8 @@ pub(super) async fn load(
         }
     }
     bar.end();
-    let read = reading.await.map_err(|error| Failure::new(format!("reading the backup was broken off: {error}")))?;
+    let read =
+        reading.await.map_err(|error| CommandFailure::new(format!("reading the backup was broken off: {error}")))?;
     let digests = read.map_err(|error| unusable(file, &error))?;
     compare(&load, &tables, &digests).await.map_err(failed)?;
     load.finish_holding(held).await.map_err(failed)
@@ -113,7 +114,7 @@ impl Loading {
 }
 
 /// Every table must be there, be what the backup says, and be in the database as it is in the backup.
-async fn compare(load: &PostgresLoad, tables: &[Loading], digests: &Digests) -> Result<(), MoveError> {
+async fn compare(load: &PostgresLoad, tables: &[Loading], digests: &BackupDigests) -> Result<(), MoveError> {
     let lost = digests.tables.keys().find(|name| !tables.iter().any(|loading| loading.table.name == **name));
     if let Some(name) = lost {
         return Err(MoveError::Damaged { table: name.clone() });
@@ -132,7 +133,7 @@ async fn compare(load: &PostgresLoad, tables: &[Loading], digests: &Digests) -> 
 }
 
 /// What tells this backup from others, so that a restoration that was broken off goes on with the same one only.
-fn mark(head: &Head) -> String {
+fn mark(head: &BackupHead) -> String {
     Digest::of_bytes(format!("{head:?}").as_bytes()).to_string()
 }
 

@@ -13,40 +13,40 @@ use policy::{BearerSecret, MintRequest};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::assembly::{self, RunningKernel};
 use super::tls::TlsKeeper;
-use super::wiring::{self, Household};
 use super::{announcement, follow_registry, keepers, listening, load, signals, watch};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Serves the client until it closes its side, or a signal comes. `given`: the token to act with; else one is made as `wish`
 /// says.
 pub(in crate::commands) async fn serve(
-    context: &Context,
+    context: &CommandContext,
     given: Option<String>,
     wish: &MintRequest,
     toolset: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let config = context.config(Vec::new())?;
     // Standard output belongs to the protocol; the log goes to standard error, as everywhere.
-    let redacting = wiring::redacting(context, &config)?;
-    let redaction = telemetry::Redaction::new(redacting.of_all());
+    let redacting = assembly::redacting(context, &config)?;
+    let redaction = telemetry::TraceRedaction::new(redacting.of_all());
     let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
-        .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
-    let house = wiring::build(context, &config, redacting).await?;
+    let house = assembly::build(context, &config, redacting).await?;
     let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await
-        .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
+        .map_err(|error| CommandFailure::new(format!("cannot listen on a loopback address: {error}")))?;
     let traces = house.send_traces(&config)?;
-    let Household { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared: _, news } =
+    let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared: _, news } =
         house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
-    wiring::register_builtins(&kernel, &house).await?;
+    assembly::register_builtins(&kernel, &house).await?;
     let folders = load(loaders).await;
     let stored = house.servers()?;
     let catalogue = super::upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
@@ -59,7 +59,7 @@ pub(in crate::commands) async fn serve(
         }
     };
     let announced = context.data_dir().announce(&announcement(&listener, tls.is_some())?)?;
-    let door = wiring::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+    let door = assembly::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
     let listener = listening(listener, tls.as_ref(), &config);
     door.ask_about_servers(Arc::clone(&catalogue) as _);
     door.control_log(log);
@@ -100,6 +100,6 @@ pub(in crate::commands) async fn serve(
     });
     let in_time = closed.await.is_ok();
     announced.withdraw();
-    talked.map_err(|error| Failure::new(error.to_string()))?;
-    if in_time { Ok(()) } else { Err(Failure::new("the audit log could not be flushed in time")) }
+    talked.map_err(|error| CommandFailure::new(error.to_string()))?;
+    if in_time { Ok(()) } else { Err(CommandFailure::new("the audit log could not be flushed in time")) }
 }

@@ -10,32 +10,38 @@ use std::time::Duration;
 
 use audit::FileLog;
 use audit::sinks::archive::{self, ArchiveSink};
-use audit::sinks::{BatchLimits, Courier, CourierHandle, CourierParts, Cursor, LogSource, Pace};
+use audit::sinks::{BatchLimits, ForwarderHandle, ForwarderPace, ForwarderParts, LogSource, SinkCursor, SinkForwarder};
 use kernel::ports::clock::Clock;
 use kernel::ports::record_archive::{RecordArchive, Retention};
 use telemetry::Metrics;
 use tokio::task::JoinHandle;
 
+use super::assembly::KernelAssembly;
 use super::audit_sinks::Counted;
-use super::wiring::House;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// How much is brought at once: far more than other sinks get, because a statement costs the same for one record as for many.
 const LIMITS: BatchLimits = BatchLimits { records: 4_000, bytes: 4 * 1024 * 1024 };
 /// Nobody waits for the archive, and calls need the processors that it needs too: so it gathers for a while, and works a
 /// quarter of the time as long as it is not far behind (`gantry_audit_sink_lag_seconds` says how far).
-const PACE: Pace = Pace { gather: Duration::from_millis(500), rests: 3, lag_max: Duration::from_secs(30) };
+const PACE: ForwarderPace =
+    ForwarderPace { gather: Duration::from_millis(500), rests: 3, lag_max: Duration::from_secs(30) };
 
 /// How often months are made and dropped.
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
 
 /// Sets a courier to work that brings the log to the archive, if there is one.
-pub(super) async fn start(house: &House, dir: &Path, log: &FileLog) -> Result<Option<CourierHandle>, Failure> {
+pub(super) async fn start(
+    house: &KernelAssembly,
+    dir: &Path,
+    log: &FileLog,
+) -> Result<Option<ForwarderHandle>, CommandFailure> {
     let Some(archive) = house.store.archive() else { return Ok(None) };
-    let unusable = |error: String| Failure::new(format!("the archive of audit records: {error}"));
-    let mut cursor = Cursor::open(&dir.join("sinks"), archive::NAME).map_err(|error| unusable(error.to_string()))?;
+    let unusable = |error: String| CommandFailure::new(format!("the archive of audit records: {error}"));
+    let mut cursor =
+        SinkCursor::open(&dir.join("sinks"), archive::NAME).map_err(|error| unusable(error.to_string()))?;
     archive::align(&mut cursor, &*archive, log.id()).await.map_err(|error| unusable(error.to_string()))?;
-    let courier = Courier::new(CourierParts {
+    let courier = SinkForwarder::new(ForwarderParts {
         sink: Arc::new(ArchiveSink::new(archive, log.id().to_owned())),
         source: Arc::new(LogSource::following(dir, log.reader())),
         cursor: cursor.known_elsewhere(),
@@ -50,7 +56,7 @@ pub(super) async fn start(house: &House, dir: &Path, log: &FileLog) -> Result<Op
 }
 
 /// Keeps the months in order until it is aborted.
-pub(super) fn keep(house: &House, retention: Retention) -> Option<JoinHandle<()>> {
+pub(super) fn keep(house: &KernelAssembly, retention: Retention) -> Option<JoinHandle<()>> {
     let archive = house.store.archive()?;
     let (clock, metrics) = (Arc::clone(&house.clock) as Arc<dyn Clock>, Arc::clone(&house.metrics));
     Some(tokio::spawn(async move {

@@ -7,41 +7,50 @@ use std::time::Duration;
 use audit::FileLog;
 use audit::sinks::file::FileSink;
 use audit::sinks::http::HttpSink;
-use audit::sinks::{Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Pace, Sink, SinkState, SinkWatcher};
+use audit::sinks::{
+    ForwarderHandle, ForwarderPace, ForwarderParts, LogSource, RecordSink, SinkCursor, SinkForwarder, SinkLag,
+    SinkState, SinkWatcher,
+};
 use executors::GuardedCalls;
 use futures_util::future::join_all;
 use kernel::ports::call_out::CallsOut as _;
 use kernel::ports::clock::Clock;
-use sandbox::egress::{Bounds, SystemResolver};
+use sandbox::egress::{EgressBounds, SystemResolver};
 use telemetry::Metrics;
 
-use super::wiring::House;
-use crate::config::Config;
-use crate::config::audit::sinks::{KafkaTarget, SinkTable, Target};
-use crate::failure::Failure;
+use super::assembly::KernelAssembly;
+use crate::config::GantryConfig;
+use crate::config::audit::sinks::{KafkaTarget, SinkTable, SinkTarget};
+use crate::failure::CommandFailure;
 use crate::secrets_folder::SecretsFolder;
 
 /// The couriers.
-pub(super) struct AuditSinks(Vec<CourierHandle>);
+pub(super) struct AuditSinks(Vec<ForwarderHandle>);
 
 /// Sets a courier to work for each sink of the configuration.
-pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &FileLog) -> Result<AuditSinks, Failure> {
+pub(super) async fn start(
+    house: &KernelAssembly,
+    config: &GantryConfig,
+    dir: &Path,
+    log: &FileLog,
+) -> Result<AuditSinks, CommandFailure> {
     let mut couriers = Vec::new();
     for table in &config.audit.sinks {
-        let unusable = |error: String| Failure::new(format!("[[audit.sinks]] `{}`: {error}", table.name));
+        let unusable = |error: String| CommandFailure::new(format!("[[audit.sinks]] `{}`: {error}", table.name));
         let sink = sink(house, config, table).map_err(unusable)?;
         let source = LogSource::following(dir, log.reader());
-        let mut cursor = Cursor::open(&dir.join("sinks"), &table.name).map_err(|error| unusable(error.to_string()))?;
+        let mut cursor =
+            SinkCursor::open(&dir.join("sinks"), &table.name).map_err(|error| unusable(error.to_string()))?;
         if cursor.is_new() {
             let begin = if table.from_the_beginning { 0 } else { log.size() };
             cursor.advance(begin).await.map_err(|error| unusable(error.to_string()))?;
         }
-        couriers.push(Courier::new(CourierParts {
+        couriers.push(SinkForwarder::new(ForwarderParts {
             sink,
             source: Arc::new(source),
             cursor,
             limits: table.limits,
-            pace: Pace::default(),
+            pace: ForwarderPace::default(),
             grown: log.subscribe(),
             clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
             entropy: house.entropy(),
@@ -50,26 +59,26 @@ pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &File
     }
     // Only when all are good: a configuration that is refused has delivered nothing.
     let archive = super::archive::start(house, dir, log).await?;
-    Ok(AuditSinks(couriers.into_iter().map(Courier::start).chain(archive).collect()))
+    Ok(AuditSinks(couriers.into_iter().map(SinkForwarder::start).chain(archive).collect()))
 }
 
 impl AuditSinks {
     /// Lets each carry what is left, as long as that goes well and in time.
     pub(super) async fn close(self) {
-        join_all(self.0.into_iter().map(CourierHandle::close)).await;
+        join_all(self.0.into_iter().map(ForwarderHandle::close)).await;
     }
 }
 
-fn sink(house: &House, config: &Config, table: &SinkTable) -> Result<Arc<dyn Sink>, String> {
+fn sink(house: &KernelAssembly, config: &GantryConfig, table: &SinkTable) -> Result<Arc<dyn RecordSink>, String> {
     let (clock, data_dir) = (Arc::clone(&house.clock) as Arc<dyn Clock>, house.data_dir().path());
     match &table.target {
-        Target::File { rotation, .. } => {
+        SinkTarget::File { rotation, .. } => {
             let dir = table.dir(data_dir).unwrap_or_else(|| data_dir.join("audit-events"));
             Ok(Arc::new(FileSink::new(dir, *rotation, clock)))
         }
-        Target::Http { url, mode, secret_header, opened, times } => {
+        SinkTarget::Http { url, mode, secret_header, opened, times } => {
             // The operator names the sink; `[egress]` bounds what others name. (decision 0046)
-            let calls = GuardedCalls::new(opened.clone(), &Bounds::default(), *times, Arc::new(SystemResolver));
+            let calls = GuardedCalls::new(opened.clone(), &EgressBounds::default(), *times, Arc::new(SystemResolver));
             calls.check(url).map_err(|error| format!("`url`: {error}; a sink opens more with its own `allow`"))?;
             Ok(Arc::new(HttpSink {
                 url: url.clone(),
@@ -80,12 +89,12 @@ fn sink(house: &House, config: &Config, table: &SinkTable) -> Result<Arc<dyn Sin
                 clock,
             }))
         }
-        Target::Kafka(target) => kafka(target),
+        SinkTarget::Kafka(target) => kafka(target),
     }
 }
 
 #[cfg(feature = "kafka")]
-fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
+fn kafka(target: &KafkaTarget) -> Result<Arc<dyn RecordSink>, String> {
     use kafka_sink::{KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, KafkaTls, SaslLogin, SaslMechanism};
     let secret = |path: &std::path::Path| match crate::secret_file::read(path) {
         Ok(Some(secret)) => Ok(secret.text.trim_end_matches(['\r', '\n']).to_owned()),
@@ -113,7 +122,7 @@ fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
 }
 
 #[cfg(not(feature = "kafka"))]
-fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
+fn kafka(target: &KafkaTarget) -> Result<Arc<dyn RecordSink>, String> {
     // The configuration has refused it already, with what to do.
     Err(format!("this build has no Kafka, so topic `{}` cannot be written", target.topic))
 }
@@ -135,7 +144,7 @@ impl SinkWatcher for Counted {
         self.0.sinks().failed(sink);
     }
 
-    fn lag(&self, sink: &str, lag: Lag) {
+    fn lag(&self, sink: &str, lag: SinkLag) {
         self.0.sinks().lag(sink, lag.records, lag.age.as_secs());
     }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::data_dir::RunningServer;
-use crate::printer::{Printer, Style};
+use crate::printer::{Printer, TextStyle};
 use crate::shell_word::quoted;
 
 /// The first call everybody makes.
@@ -18,7 +18,7 @@ pub(super) struct Banner<'a> {
     pub(super) data_dir: &'a Path,
     pub(super) tools: usize,
     pub(super) builtin: usize,
-    pub(super) config: &'a Config,
+    pub(super) config: &'a GantryConfig,
 }
 
 impl Banner<'_> {
@@ -48,8 +48,8 @@ impl Banner<'_> {
     }
 
     fn text(&self, printer: &Printer, token_file: &Path) -> String {
-        let (url, dim) = (&self.running.url, |text: &str| printer.on_stderr(text, Style::Dim));
-        let title = printer.on_stderr(&format!("Gantry {} is ready", self.running.version), Style::Bold);
+        let (url, dim) = (&self.running.url, |text: &str| printer.on_stderr(text, TextStyle::Dim));
+        let title = printer.on_stderr(&format!("Gantry {} is ready", self.running.version), TextStyle::Bold);
         let elsewhere = if self.data_dir == Path::new(".gantry") {
             String::new()
         } else {

@@ -11,12 +11,12 @@ use kernel::jobs::{JobHandler, Jobs, LateEntrance};
 use kernel::ports::call_out::CallsOut;
 use kernel::ports::clock::Clock;
 use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
-use sandbox::egress::{Bounds, SystemResolver};
+use sandbox::egress::{EgressBounds, SystemResolver};
 use server::Door;
 
-use super::wiring::House;
-use crate::config::Config;
-use crate::failure::Failure;
+use super::assembly::KernelAssembly;
+use crate::config::GantryConfig;
+use crate::failure::CommandFailure;
 use crate::secrets_folder::SecretsFolder;
 
 /// What calls out.
@@ -29,14 +29,14 @@ pub(super) struct Callbacks {
 
 impl Callbacks {
     /// Builds it. Makes the root of webhook secrets at the first start.
-    pub(super) fn build(house: &House, config: &Config) -> Result<Self, Failure> {
+    pub(super) fn build(house: &KernelAssembly, config: &GantryConfig) -> Result<Self, CommandFailure> {
         let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
         let section = &config.webhooks;
-        let within = |egress: &Bounds| -> Arc<dyn CallsOut> {
+        let within = |egress: &EgressBounds| -> Arc<dyn CallsOut> {
             Arc::new(GuardedCalls::new(section.opened.clone(), egress, section.times, Arc::new(SystemResolver)))
         };
         // Receivers are named by callers and tenants, services by the operator, whose bounds are for others. (decision 0046)
-        let (to_receivers, to_services) = (within(&config.egress.bounds), within(&Bounds::default()));
+        let (to_receivers, to_services) = (within(&config.egress.bounds), within(&EgressBounds::default()));
         let entrance = Arc::new(LateEntrance::default());
         let data_dir = house.data_dir();
         let stored = house.webhooks()?;

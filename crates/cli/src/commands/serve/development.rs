@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::commands::tool::CallLine;
 use crate::data_dir::RunningServer;
-use crate::printer::{self, Printer, Style};
+use crate::printer::{self, Printer, TextStyle};
 use crate::shell_word::quoted;
 
 /// Between the calls stands what was loaded and what is wrong, and nothing about the server itself.
@@ -19,14 +19,14 @@ pub(super) const LOG_LEVEL: &str = "warn,gantry::tool_folders=info";
 
 /// What is developed.
 #[derive(Debug, Clone)]
-pub(crate) struct Development {
+pub(crate) struct DevelopmentTool {
     pub(crate) tool: ToolId,
     pub(crate) folder: PathBuf,
     /// Parameters to try it with, if its manifest has some.
     pub(crate) example: Option<Value>,
 }
 
-impl Development {
+impl DevelopmentTool {
     /// Says how to call it. With `--json` as one line, because the calls follow line by line.
     pub(super) fn greet(&self, printer: &Printer, running: &RunningServer, data_dir: &Path) {
         let (url, mcp) = (&running.url, format!("{}/mcp", running.url));
@@ -38,8 +38,9 @@ impl Development {
             printer::line(&document.to_string());
             return;
         }
-        let dim = |text: &str| printer.on_stderr(text, Style::Dim);
-        let title = printer.on_stderr(&format!("{} is served from {}", self.tool, self.folder.display()), Style::Bold);
+        let dim = |text: &str| printer.on_stderr(text, TextStyle::Dim);
+        let title =
+            printer.on_stderr(&format!("{} is served from {}", self.tool, self.folder.display()), TextStyle::Bold);
         let mcp_label = dim("MCP ");
         let client = format!("gantry mcp --data-dir {}", quoted(&data_dir.display().to_string()));
         printer.note(&format!(

@@ -7,12 +7,12 @@ use kernel::insights::{InsightParts, Insights};
 use kernel::ports::clock::Clock;
 use server::FreeSpace;
 
-use super::wiring::House;
-use crate::config::Config;
-use crate::failure::Failure;
+use super::assembly::KernelAssembly;
+use crate::config::GantryConfig;
+use crate::failure::CommandFailure;
 
 /// Goes on from what was kept.
-pub(super) async fn open(house: &House, config: &Config) -> Result<Arc<Insights>, Failure> {
+pub(super) async fn open(house: &KernelAssembly, config: &GantryConfig) -> Result<Arc<Insights>, CommandFailure> {
     let parts = InsightParts {
         usage: Arc::clone(&house.store.usage),
         health: Arc::clone(&house.store.health),
@@ -26,11 +26,11 @@ pub(super) async fn open(house: &House, config: &Config) -> Result<Arc<Insights>
     let insights = Insights::open(parts).await;
     insights
         .map(Arc::new)
-        .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))
 }
 
 /// How much room there is where the data is.
-pub(super) fn free_space(data_dir: &Path, config: &Config) -> FreeSpace {
+pub(super) fn free_space(data_dir: &Path, config: &GantryConfig) -> FreeSpace {
     let data_dir = data_dir.to_owned();
     FreeSpace::new(config.health.disk_free_bytes, move || {
         let found = rustix::fs::statvfs(&data_dir).ok()?;

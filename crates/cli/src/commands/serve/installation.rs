@@ -23,7 +23,7 @@ use policy::{SigningKey, VerifyingKey};
 use tokio::task::JoinHandle;
 
 use crate::data_dir::{self, DataDir};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::key_vault::{self, DataDirVault};
 use crate::machine::OsEntropy;
 use crate::sealed_secrets::SealedSecrets;
@@ -70,7 +70,7 @@ pub(super) async fn agree(
     key: Option<&StoreKey>,
     data_dir: &DataDir,
     entropy: &Arc<OsEntropy>,
-) -> Result<Option<Installation>, Failure> {
+) -> Result<Option<Installation>, CommandFailure> {
     let Some(store) = store else { return Ok(None) };
     let sealed = SealedSecrets::open(store, key, Arc::clone(entropy) as _).await?;
     join(Arc::new(sealed), data_dir, &**entropy).await.map(Some)
@@ -80,7 +80,7 @@ async fn join(
     store: Arc<dyn InstallationStore>,
     data_dir: &DataDir,
     entropy: &dyn Entropy,
-) -> Result<Installation, Failure> {
+) -> Result<Installation, CommandFailure> {
     let is_root = |text: &str| data_dir::root_of(text).is_some();
     let lines = [
         Line {
@@ -111,7 +111,7 @@ async fn join(
     let sealed = seal.agree(&*store, entropy).await?;
     let seal_key = data_dir::root_of(&sealed).map(SealKey).ok_or_else(|| unusable(seal.title))?;
     let ring = agree_on_keys(&*store, data_dir, entropy).await?;
-    let own_keys = ring.own_keys().map_err(|error| Failure::new(error.to_string()))?;
+    let own_keys = ring.own_keys().map_err(|error| CommandFailure::new(error.to_string()))?;
     let keys = SharedKeys::new(store, DataDirVault::new(data_dir.clone()));
     Ok(Installation { keys, ring, own_keys, seal_key })
 }
@@ -140,7 +140,7 @@ impl Installation {
 
 impl Line {
     /// Offers what is here, and takes over what is kept.
-    async fn agree(&self, store: &dyn InstallationStore, entropy: &dyn Entropy) -> Result<String, Failure> {
+    async fn agree(&self, store: &dyn InstallationStore, entropy: &dyn Entropy) -> Result<String, CommandFailure> {
         let local = data_dir::read(&self.file)?.map(|found| found.text.trim().to_owned());
         if local.as_deref().is_some_and(|local| !(self.is_sound)(local)) {
             return Err(data_dir::garbled(&self.file, &format!("it does not hold the {}", self.title)));
@@ -165,8 +165,8 @@ async fn agree_on_keys(
     store: &dyn InstallationStore,
     data_dir: &DataDir,
     entropy: &dyn Entropy,
-) -> Result<KeyRing, Failure> {
-    let said = |error: shared_keys::KeyRingError| Failure::new(error.to_string());
+) -> Result<KeyRing, CommandFailure> {
+    let said = |error: shared_keys::KeyRingError| CommandFailure::new(error.to_string());
     let local = data_dir.signing_key()?.map(|kept| kept.value);
     let offered = match &local {
         Some(key) => KeyRing::new(key, &key_vault::retired_keys(data_dir)?),
@@ -182,31 +182,31 @@ async fn agree_on_keys(
     let is_known = |key: &SigningKey| ring.own_keys().is_ok_and(|own| own.iter().any(|known| known.id() == key.id()));
     let vault = DataDirVault::new(data_dir.clone());
     if let Some(stranger) = local.filter(|key| !is_known(key)) {
-        let pem = stranger.to_pem().map_err(|error| Failure::new(error.to_string()))?;
+        let pem = stranger.to_pem().map_err(|error| CommandFailure::new(error.to_string()))?;
         let file = data_dir.signing_key_file();
         set_aside(&file, &pem, "signing key")?;
         // Its tokens are not this installation's: it is replaced, and not kept as one of the former keys.
         std::fs::remove_file(&file)
-            .map_err(|error| Failure::new(format!("`{}` cannot be replaced: {error}", file.display())))?;
+            .map_err(|error| CommandFailure::new(format!("`{}` cannot be replaced: {error}", file.display())))?;
     }
-    shared_keys::write_copy(&vault, &ring).map_err(Failure::new)?;
+    shared_keys::write_copy(&vault, &ring).map_err(CommandFailure::new)?;
     Ok(ring)
 }
 
-async fn keep(store: &dyn InstallationStore, name: &str, value: &str) -> Result<String, Failure> {
+async fn keep(store: &dyn InstallationStore, name: &str, value: &str) -> Result<String, CommandFailure> {
     store.keep(name, value).await.map_err(|error| {
-        Failure::new(format!("the instances of this installation cannot agree: {error}"))
+        CommandFailure::new(format!("the instances of this installation cannot agree: {error}"))
             .hint("docs/postgres.md says what a database for Gantry needs")
     })
 }
 
-fn unusable(title: &str) -> Failure {
-    Failure::new(format!("the store's {title} makes no sense"))
+fn unusable(title: &str) -> CommandFailure {
+    CommandFailure::new(format!("the store's {title} makes no sense"))
         .hint("restore the table `installation_secrets` from a backup of the database")
 }
 
 /// ONE-2.
-fn set_aside(file: &Path, text: &str, title: &str) -> Result<(), Failure> {
+fn set_aside(file: &Path, text: &str, title: &str) -> Result<(), CommandFailure> {
     let beside = |number: usize| {
         let mut name = file.as_os_str().to_owned();
         name.push(".replaced");
@@ -216,7 +216,7 @@ fn set_aside(file: &Path, text: &str, title: &str) -> Result<(), Failure> {
         PathBuf::from(name)
     };
     let free = (0..SET_ASIDE_MAX).map(beside).find(|path| matches!(path.try_exists(), Ok(false))).ok_or_else(|| {
-        Failure::new(format!("`{}` has been replaced {SET_ASIDE_MAX} times", file.display()))
+        CommandFailure::new(format!("`{}` has been replaced {SET_ASIDE_MAX} times", file.display()))
             .hint("move the files `….replaced` beside it away")
     })?;
     secret_file::write(&free, text).map_err(|error| data_dir::refused(&error))?;
@@ -233,11 +233,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::shared_keys::tests::Shelf;
+    use crate::shared_keys::tests::KeyShelf;
 
     struct House {
         dir: tempfile::TempDir,
-        shelf: Arc<Shelf>,
+        shelf: Arc<KeyShelf>,
         entropy: OsEntropy,
     }
 
@@ -253,7 +253,7 @@ mod tests {
             data
         }
 
-        async fn join(&self, data: &DataDir) -> Result<Installation, Failure> {
+        async fn join(&self, data: &DataDir) -> Result<Installation, CommandFailure> {
             join(Arc::clone(&self.shelf) as _, data, &self.entropy).await
         }
     }

@@ -10,10 +10,10 @@ use server::Door;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::assembly::KernelAssembly;
 use super::callbacks::Callbacks;
-use super::wiring::House;
-use crate::config::Config;
-use crate::failure::Failure;
+use crate::config::GantryConfig;
+use crate::failure::CommandFailure;
 use crate::former_texts;
 
 /// The workers, until they are told to stop.
@@ -30,10 +30,10 @@ pub(super) struct Background {
 /// Opens the queue, tells the door about it, and sets the workers to work.
 pub(super) async fn begin(
     kernel: &Arc<Kernel>,
-    house: &House,
-    config: &Config,
+    house: &KernelAssembly,
+    config: &GantryConfig,
     door: &Door,
-) -> Result<Background, Failure> {
+) -> Result<Background, CommandFailure> {
     let store = house.jobs()?;
     let callbacks = Callbacks::build(house, config)?;
     // In a store that others write too, what they hold is theirs until their lease is over.

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{FileLog, Head};
+use audit::{FileLog, SignedHead};
 use kernel::ports::clock::Clock;
-use kernel::ports::log_heads::{HeadTold, LogHead, LogHeads};
+use kernel::ports::log_heads::{HeadReport, LogHead, LogHeads};
 use tokio::task::JoinHandle;
 
-use super::wiring::House;
+use super::assembly::KernelAssembly;
 
 /// How often heads are told and read.
 const EVERY: Duration = Duration::from_secs(10);
@@ -23,11 +23,11 @@ const GROWTH_MIN: u64 = 2;
 const HEADS_AT_ONCE_MAX: usize = 64;
 
 /// Tells and writes down until it is aborted.
-pub(super) fn keep(house: &House, log: Arc<FileLog>) -> Option<JoinHandle<()>> {
+pub(super) fn keep(house: &KernelAssembly, log: Arc<FileLog>) -> Option<JoinHandle<()>> {
     let heads = house.store.log_heads()?;
     let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
     Some(tokio::spawn(async move {
-        let mut keeper = Keeper { heads, log, written: BTreeMap::new(), contradicted: false };
+        let mut keeper = HeadKeeper { heads, log, written: BTreeMap::new(), contradicted: false };
         loop {
             if let Err(error) = keeper.round().await {
                 tracing::warn!(error = &*error, "audit logs of other instances are not witnessed at the moment");
@@ -37,7 +37,7 @@ pub(super) fn keep(house: &House, log: Arc<FileLog>) -> Option<JoinHandle<()>> {
     }))
 }
 
-struct Keeper {
+struct HeadKeeper {
     heads: Arc<dyn LogHeads>,
     log: Arc<FileLog>,
     /// How far other logs had come when they were written down here.
@@ -48,11 +48,11 @@ struct Keeper {
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-impl Keeper {
+impl HeadKeeper {
     async fn round(&mut self) -> Result<(), Trouble> {
-        let own = Head::of(&self.log.checkpoint().await?)?;
+        let own = SignedHead::of(&self.log.checkpoint().await?)?;
         let origin = own.origin.clone();
-        if let HeadTold::Contradicted(kept) = self.heads.tell(&told(own)).await?
+        if let HeadReport::Contradicted(kept) = self.heads.tell(&told(own)).await?
             && !std::mem::replace(&mut self.contradicted, true)
         {
             tracing::error!(
@@ -62,7 +62,7 @@ impl Keeper {
             );
         }
         let news = self.heads.heads().await?.into_iter().filter(|head| head.origin != origin && self.is_news(head));
-        let news: Vec<Head> = news.take(HEADS_AT_ONCE_MAX).map(seen).collect();
+        let news: Vec<SignedHead> = news.take(HEADS_AT_ONCE_MAX).map(seen).collect();
         if news.is_empty() {
             return Ok(());
         }
@@ -77,12 +77,12 @@ impl Keeper {
     }
 }
 
-fn told(Head { origin, size, root, note }: Head) -> LogHead {
+fn told(SignedHead { origin, size, root, note }: SignedHead) -> LogHead {
     LogHead { origin, size, root, note }
 }
 
-fn seen(LogHead { origin, size, root, note }: LogHead) -> Head {
-    Head { origin, size, root, note }
+fn seen(LogHead { origin, size, root, note }: LogHead) -> SignedHead {
+    SignedHead { origin, size, root, note }
 }
 
 #[cfg(test)]
@@ -102,9 +102,9 @@ mod tests {
         Arc::new(FileLog::open(&folder.join("audit"), &options).unwrap())
     }
 
-    fn keeper(heads: &Arc<MemoryStore>, log: &Arc<FileLog>) -> Keeper {
+    fn keeper(heads: &Arc<MemoryStore>, log: &Arc<FileLog>) -> HeadKeeper {
         let heads = Arc::clone(heads) as Arc<dyn LogHeads>;
-        Keeper { heads, log: Arc::clone(log), written: BTreeMap::new(), contradicted: false }
+        HeadKeeper { heads, log: Arc::clone(log), written: BTreeMap::new(), contradicted: false }
     }
 
     #[tokio::test]
@@ -132,8 +132,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = log_in(folder.path());
         let heads = Arc::new(MemoryStore::new());
-        let own = Head::of(&log.checkpoint().await.unwrap()).unwrap();
-        heads.tell(&told(Head { size: own.size + 5, ..own })).await.unwrap();
+        let own = SignedHead::of(&log.checkpoint().await.unwrap()).unwrap();
+        heads.tell(&told(SignedHead { size: own.size + 5, ..own })).await.unwrap();
         let mut keeper = keeper(&heads, &log);
         keeper.round().await.unwrap();
         assert!(keeper.contradicted);

@@ -8,11 +8,11 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 use kernel::ports::observer::Observer;
 use kernel::ports::shared_state::SharedState;
-use shared_state::{FallingBack, MemoryState, RedisState, Standing, Trouble};
+use shared_state::{FallingBack, LinkState, MemoryState, RedisState, RedisTrouble};
 use telemetry::Metrics;
 
 use crate::config::shared_state::SharedStateSection;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// How often it is asked how it is.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -32,16 +32,16 @@ pub(super) async fn open(
     clock: &Arc<dyn Clock>,
     entropy: &dyn Entropy,
     observer: &Arc<dyn Observer>,
-) -> Result<Shared, Failure> {
+) -> Result<Shared, CommandFailure> {
     let (clock, observer) = (Arc::clone(clock), Arc::clone(observer));
     match section {
         SharedStateSection::Memory => Ok(Shared { bus: None, state: Arc::new(MemoryState::observed(clock, observer)) }),
         SharedStateSection::Redis(redis) => {
             let opened = RedisState::open(&redis.settings(replica_name(entropy)))
-                .map_err(|error| Failure::new(error.to_string()).hint("mend `[shared_state]`"))?;
+                .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[shared_state]`"))?;
             // What can never be used must not look like a server that will be back in a moment.
-            if opened.settled().await == (Standing::Away { trouble: Trouble::Cluster }) {
-                return Err(Failure::new("the Redis of `[shared_state]` is a cluster, which is not supported")
+            if opened.settled().await == (LinkState::Away { trouble: RedisTrouble::Cluster }) {
+                return Err(CommandFailure::new("the Redis of `[shared_state]` is a cluster, which is not supported")
                     .hint("name a single Redis 7 server, or one behind Sentinel (docs/shared-state.md)"));
             }
             Ok(Shared {

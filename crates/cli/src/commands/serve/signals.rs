@@ -3,7 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// How many signals have come.
 pub(super) struct Signals {
@@ -12,8 +12,9 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Starts listening; from here on signals no longer end the process by themselves.
-    pub(super) fn listen() -> Result<Self, Failure> {
-        let open = |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be listened to: {error}")));
+    pub(super) fn listen() -> Result<Self, CommandFailure> {
+        let open =
+            |kind| signal(kind).map_err(|error| CommandFailure::new(format!("signals cannot be listened to: {error}")));
         let (terminate, interrupt) = (open(SignalKind::terminate())?, open(SignalKind::interrupt())?);
         let (told, count) = watch::channel(0);
         tokio::spawn(count_them(terminate, interrupt, told));

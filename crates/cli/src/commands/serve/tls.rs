@@ -15,11 +15,11 @@ use telemetry::Metrics;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::data_dir::DataDir;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
+use crate::folder_watcher::FolderWatcher;
 use crate::tls_files::{TlsFiles, TlsTexts};
-use crate::watching::FolderWatcher;
 
 /// The files are looked at after this long even if nobody has said a word: events can be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -46,11 +46,11 @@ enum Look {
 impl TlsKeeper {
     /// Reads the files, if there are some. A server that was told to speak TLS does not start without it.
     pub(super) fn open(
-        config: &Config,
+        config: &GantryConfig,
         data_dir: &DataDir,
         metrics: &Arc<Metrics>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CommandFailure> {
         let Some(files) = config.server.tls.clone() else { return Ok(None) };
         let texts = files.read()?;
         let identity = texts.identity()?;

@@ -3,42 +3,44 @@
 use std::sync::Arc;
 
 use contract::envelope::CallLimits;
-use executors::{Confinement, RuntimePrograms, Walls};
+use executors::{RuntimePrograms, SandboxProvider, ToolConfinement};
 use kernel::Kernel;
 use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use kernel::ports::upstream_store::UpstreamStore;
-use sandbox::egress::{Resolver, SystemResolver};
-use sandbox::{Launch, Sandbox};
+use sandbox::egress::{HostResolver, SystemResolver};
+use sandbox::{LauncherCommand, Sandbox};
 use telemetry::Metrics;
-use upstreams::catalogue::{Catalogue, CatalogueParts, Scanned};
-use upstreams::{Admission, ServerState, UpstreamBounds, UpstreamEvent, UpstreamObserver, UpstreamParts, Upstreams};
+use upstreams::catalogue::{CatalogueParts, DefinitionScanner, ServerCatalogue};
+use upstreams::{
+    ServerAdmission, ServerState, UpstreamBounds, UpstreamEvent, UpstreamObserver, UpstreamParts, UpstreamServers,
+};
 
-use super::wiring::House;
-use crate::config::Config;
-use crate::failure::Failure;
+use super::assembly::KernelAssembly;
+use crate::config::GantryConfig;
+use crate::failure::CommandFailure;
 use crate::secrets_folder::SecretsFolder;
 
 /// Who may put what behind this server.
-fn admission(config: &Config) -> Arc<Admission> {
-    let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+fn admission(config: &GantryConfig) -> Arc<ServerAdmission> {
+    let resolver: Arc<dyn HostResolver> = Arc::new(SystemResolver);
     let egress = &config.egress;
-    Arc::new(Admission::new(&egress.bounds, &egress.open_networks, config.upstreams.clone(), &resolver))
+    Arc::new(ServerAdmission::new(&egress.bounds, &egress.open_networks, config.upstreams.clone(), &resolver))
 }
 
 /// What keeps servers. None is started before somebody wants it.
 pub(super) fn keep(
-    house: &House,
-    config: &Config,
-    confinement: Confinement,
+    house: &KernelAssembly,
+    config: &GantryConfig,
+    confinement: ToolConfinement,
     clock: &Arc<dyn Clock>,
-) -> Result<Arc<Upstreams>, Failure> {
+) -> Result<Arc<UpstreamServers>, CommandFailure> {
     let data_dir = house.data_dir().path();
     // A launcher of their own: servers live long, and must not take the places of calls.
-    let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
-    Ok(Upstreams::new(UpstreamParts {
+    let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
+    Ok(UpstreamServers::new(UpstreamParts {
         admission: admission(config),
-        walls: Walls::new(sandbox, RuntimePrograms::default()),
+        walls: SandboxProvider::new(sandbox, RuntimePrograms::default()),
         confinement,
         secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
         redactor: house.redactor(),
@@ -79,21 +81,21 @@ impl UpstreamObserver for Counted {
 pub(super) async fn open(
     kernel: &Arc<Kernel>,
     store: Arc<dyn UpstreamStore>,
-    upstreams: &Arc<Upstreams>,
+    upstreams: &Arc<UpstreamServers>,
     news: Option<&Arc<dyn ChangeBus>>,
-    config: &Config,
-) -> Result<Arc<Catalogue>, Failure> {
+    config: &GantryConfig,
+) -> Result<Arc<ServerCatalogue>, CommandFailure> {
     let parts = CatalogueParts {
         kernel: Arc::clone(kernel),
         store,
         supervision: Arc::clone(upstreams) as _,
-        inspector: Arc::new(Scanned { blocks: config.scan.blocks }),
+        inspector: Arc::new(DefinitionScanner { blocks: config.scan.blocks }),
         admission: Arc::clone(upstreams.admission()),
         bus: news.cloned(),
         reread: config.upstreams_reread,
     };
-    let catalogue = Catalogue::open(parts).await.map_err(|refusal| {
-        Failure::from(refusal)
+    let catalogue = ServerCatalogue::open(parts).await.map_err(|refusal| {
+        CommandFailure::from(refusal)
             .hint("what is kept of MCP servers cannot be read; `gantry doctor` looks at the data directory")
     })?;
     catalogue.listen_to(upstreams);

@@ -4,31 +4,31 @@
 
 use std::path::Path;
 
-use crate::config::Config;
+use crate::config::GantryConfig;
 use crate::data_dir::RunningServer;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style};
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle};
 
 /// Is it one?
-pub(super) fn is_one(config: &Config) -> bool {
+pub(super) fn is_one(config: &GantryConfig) -> bool {
     config.server.limits.probes_only
 }
 
 /// A file has one writer: a worker on it would have the jobs of nobody, whether a server uses the file or not.
-pub(super) fn refuse_without_others(config: &Config) -> Result<(), Failure> {
+pub(super) fn refuse_without_others(config: &GantryConfig) -> Result<(), CommandFailure> {
     if !is_one(config) || config.store.database().is_some() {
         return Ok(());
     }
-    Err(Failure::new("a worker does the jobs of other servers, and a SQLite store has none beside it").hint(
+    Err(CommandFailure::new("a worker does the jobs of other servers, and a SQLite store has none beside it").hint(
         "a server on SQLite does its jobs itself, as many at once as `[jobs] concurrency` says. Workers need PostgreSQL: \
          `gantry migrate copy`, then `[store] url` for all of them",
     ))
 }
 
 /// What it says when it is ready.
-pub(super) fn greeting(printer: &Printer, running: &RunningServer, data_dir: &Path, config: &Config) -> String {
-    let (url, dim) = (&running.url, |text: &str| printer.on_stderr(text, Style::Dim));
-    let title = printer.on_stderr(&format!("Gantry {} works", running.version), Style::Bold);
+pub(super) fn greeting(printer: &Printer, running: &RunningServer, data_dir: &Path, config: &GantryConfig) -> String {
+    let (url, dim) = (&running.url, |text: &str| printer.on_stderr(text, TextStyle::Dim));
+    let title = printer.on_stderr(&format!("Gantry {} works", running.version), TextStyle::Bold);
     format!(
         "{title}, {jobs} jobs at once, and takes no calls\n  {health}  {url}/health\n  {data}  {data_dir}\n",
         jobs = config.jobs.concurrency,

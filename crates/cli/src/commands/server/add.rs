@@ -4,17 +4,17 @@
 use clap::Args;
 use contract::ids::TenantId;
 use serde_json::{Map, Value, json};
-use upstreams::import::{self, Import, ImportedServer};
-use upstreams::spec::{ServerReach, Setting};
+use upstreams::import::{self, ImportedFile, ImportedServer};
+use upstreams::spec::{ServerReach, ServerSetting};
 
 use super::options::{Grants, Keeping};
-use crate::commands::Outcome;
+use crate::commands::CommandOutcome;
 use crate::commands::import::ThisMachine;
-use crate::commands::import::bringing_in::{Manner, Offer, bring_in, conclude, offer};
-use crate::commands::import::existing::{ExistingServers, runs};
+use crate::commands::import::existing_servers::{ExistingServers, runs};
 use crate::commands::import::package_step::{PackageFlags, is_here};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::{ImportManner, ServerOffer, bring_in, conclude, offer};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Put an MCP server behind Gantry
@@ -31,7 +31,7 @@ use crate::printer::visible;
     override_usage = "gantry server add [OPTIONS] <SERVER> -- <COMMAND> [ARGUMENT]...\n       \
                       gantry server add [OPTIONS] <SERVER> --url <URL>"
 )]
-pub(crate) struct Add {
+pub(crate) struct ServerAddCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -70,7 +70,7 @@ pub(crate) struct Add {
     shareable: bool,
     /// What it offers besides tools, for callers who may use it (repeatable)
     #[arg(long = "offer", value_name = "WHAT")]
-    offers: Vec<Offer>,
+    offers: Vec<ServerOffer>,
     /// Do not start it, and do not list its tools
     #[arg(long)]
     no_try: bool,
@@ -82,8 +82,8 @@ pub(crate) struct Add {
     tenant: Option<TenantId>,
 }
 
-impl Add {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ServerAddCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         self.keeping.check()?;
         if self.url.is_some() {
             self.packages.refuse_for_address()?;
@@ -103,20 +103,20 @@ impl Add {
             context.printer.note(&format!("may touch {} – {}", grant.permission, grant.why));
         }
         let scripts = self.packages.allow_install_scripts;
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
+        let manner = ImportManner { tenant: self.tenant.as_ref(), tried: !self.no_try, scripts };
         let brought = bring_in(context, vec![server], manner).await?;
         Ok(conclude(context, &brought, json!({})))
     }
 
-    fn server(&self, machine: &ThisMachine<'_>) -> Result<ImportedServer, Failure> {
-        let Import { mut servers, problems } = import::read(&self.block().to_string(), machine);
+    fn server(&self, machine: &ThisMachine<'_>) -> Result<ImportedServer, CommandFailure> {
+        let ImportedFile { mut servers, problems } = import::read(&self.block().to_string(), machine);
         let Some(mut server) = servers.pop().filter(|_| problems.is_empty()) else {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
-            return Err(Failure::usage("the server cannot be added like that").reasons(reasons));
+            return Err(CommandFailure::usage("the server cannot be added like that").reasons(reasons));
         };
         // A file is made to fit; whoever types a name chooses it, and no other.
         if server.name != self.name {
-            return Err(Failure::usage(format!("`{}` is no name for a server", self.name)).hint(format!(
+            return Err(CommandFailure::usage(format!("`{}` is no name for a server", self.name)).hint(format!(
                 "letters, digits, `-`, `_` and `.`, beginning with a letter or digit: `{}` would be one",
                 server.name
             )));
@@ -126,7 +126,7 @@ impl Add {
         server.spec.fallbacks.clone_from(&self.fallbacks);
         offer(&mut server, &self.offers);
         let named =
-            self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
+            self.secrets.iter().map(|(name, secret)| (name.clone(), ServerSetting::Secret { secret: secret.clone() }));
         match &mut server.spec.reach {
             ServerReach::Stdio { env, permissions, .. } => {
                 if self.no_inference {
@@ -158,8 +158,8 @@ impl Add {
 }
 
 /// There is a server of that name.
-fn is_there(name: &str, listed: &Value) -> Failure {
-    Failure::new(format!("there is a server `{name}` already: {}", visible(&runs(listed)))).hint(format!(
+fn is_there(name: &str, listed: &Value) -> CommandFailure {
+    CommandFailure::new(format!("there is a server `{name}` already: {}", visible(&runs(listed)))).hint(format!(
         "`gantry server edit {name}` changes it, and `gantry server grant {name}` lets it touch more; --replace puts this one in its \
          place"
     ))
@@ -181,8 +181,8 @@ mod tests {
         ThisMachine { environment: &NOTHING, file: None, keeps_packages: false }
     }
 
-    fn add() -> Add {
-        Add {
+    fn add() -> ServerAddCommand {
+        ServerAddCommand {
             name: "files".into(),
             command: ["/bin/sh", "server.sh"].map(str::to_owned).to_vec(),
             url: None,
@@ -198,7 +198,7 @@ mod tests {
             no_try: false,
             replace: false,
             shareable: false,
-            offers: vec![Offer::Prompts],
+            offers: vec![ServerOffer::Prompts],
             tenant: None,
         }
     }
@@ -209,20 +209,20 @@ mod tests {
         assert_eq!(server.spec.namespace.as_deref(), Some("docs"));
         assert!(server.spec.prompts && !server.spec.resources, "nothing is offered that was not named");
         let ServerReach::Stdio { env, permissions, .. } = &server.spec.reach else { panic!("a program") };
-        assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "files_api_token".into() }));
-        assert_eq!(env.get("OTHER"), Some(&Setting::Secret { secret: "other_credential".into() }));
-        assert_eq!(env.get("MODE"), Some(&Setting::Plain("fast".into())));
+        assert_eq!(env.get("API_TOKEN"), Some(&ServerSetting::Secret { secret: "files_api_token".into() }));
+        assert_eq!(env.get("OTHER"), Some(&ServerSetting::Secret { secret: "other_credential".into() }));
+        assert_eq!(env.get("MODE"), Some(&ServerSetting::Plain("fast".into())));
         assert!(permissions.contains(&"filesystem:read:/srv".to_owned()));
         assert_eq!(server.secrets.len(), 1);
     }
 
     #[test]
     fn an_address_has_headers_and_no_permissions() {
-        let far = || Add { url: Some("https://x.example/mcp".into()), command: Vec::new(), ..add() };
+        let far = || ServerAddCommand { url: Some("https://x.example/mcp".into()), command: Vec::new(), ..add() };
         assert!(far().server(&nowhere()).is_err());
-        let server = Add { grants: Grants::default(), ..far() }.server(&nowhere()).unwrap();
+        let server = ServerAddCommand { grants: Grants::default(), ..far() }.server(&nowhere()).unwrap();
         assert!(matches!(&server.spec.reach, ServerReach::Http { headers, .. } if headers.len() == 3));
-        let wrong = Add { url: Some("nowhere".into()), grants: Grants::default(), ..far() };
+        let wrong = ServerAddCommand { url: Some("nowhere".into()), grants: Grants::default(), ..far() };
         assert!(wrong.server(&nowhere()).unwrap_err().reasons.first().unwrap().contains("https://"));
         assert!(pair("x").is_err() && pair("=x").is_err());
     }

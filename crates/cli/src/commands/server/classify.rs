@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use super::path;
 use super::review::{is_called, is_open, known, text};
-use crate::client::{Client, segment};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::client::{ServerClient, segment};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::{Printer, visible};
 
 /// The classes that can be given, in the order of the help.
 const CLASSES: [&str; 4] = ["pure", "idempotent", "irreversible", "unclassified"];
 /// What becomes of a call of a tool of this class, unless activations or policies say more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CallOutcome {
+pub(crate) struct ClassifiedCall {
     /// For programs.
     pub(crate) word: &'static str,
     pub(crate) text: &'static str,
 }
 
-impl CallOutcome {
+impl ClassifiedCall {
     pub(crate) fn of(class: &str) -> Self {
         match class {
             "irreversible" => Self {
@@ -54,7 +54,7 @@ const DESCRIPTION_CHARS_MAX: usize = 200;
 /// gantry server classify github --pure 'get_*' --pure 'list_*' --irreversible 'delete_*'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Classify {
+pub(crate) struct ServerClassifyCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -95,8 +95,8 @@ struct Proposal {
     digest: Option<String>,
 }
 
-impl Classify {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerClassifyCommand {
+    pub(super) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let client = context.client()?;
         let tools = known(&client, &self.name, self.tenant.as_ref()).await?;
         let mut proposals = self.named(&tools)?;
@@ -114,7 +114,7 @@ impl Classify {
         proposals.retain(|proposal| proposal.now != proposal.becomes);
         if !self.dry_run {
             if !self.is_meant(&context.printer, &proposals) {
-                return Err(Failure::new("nothing was classified").hint(
+                return Err(CommandFailure::new("nothing was classified").hint(
                     "name the tools that only read by --pure, and those that may be called twice by --idempotent",
                 ));
             }
@@ -142,7 +142,7 @@ impl Classify {
     fn is_meant(&self, printer: &Printer, proposals: &[Proposal]) -> bool {
         let refused: Vec<&Proposal> = proposals.iter().filter(|proposal| proposal.closes()).collect();
         for Proposal { tool, becomes, because, .. } in &refused {
-            let call = CallOutcome::of(becomes).text;
+            let call = ClassifiedCall::of(becomes).text;
             printer.warn(&format!("`{tool}` becomes {becomes} ({because}): a call of it {call}"));
         }
         let question = || format!("classify {} tools whose calls are refused from then on?", refused.len());
@@ -162,7 +162,7 @@ impl Classify {
 
     /// What the patterns say. A tool that two of them classify differently, and a pattern for which there is no tool, are
     /// mistakes, and nothing is said at all then.
-    fn named(&self, tools: &[Value]) -> Result<Vec<Proposal>, Failure> {
+    fn named(&self, tools: &[Value]) -> Result<Vec<Proposal>, CommandFailure> {
         for (_, pattern) in self.patterns() {
             if !tools.iter().any(|tool| is_meant(tool, pattern)) {
                 return Err(no_such_tool(&self.name, pattern, tools));
@@ -174,7 +174,7 @@ impl Classify {
             let Some((class, pattern)) = said.next() else { continue };
             if let Some((other, against)) = said.find(|(other, _)| *other != class) {
                 let id = text(tool, "tool_id");
-                return Err(Failure::usage(format!(
+                return Err(CommandFailure::usage(format!(
                     "`{id}` is {class} by `{pattern}` and {other} by `{against}`: nothing was classified"
                 ))
                 .hint("make the patterns narrower, so that each tool has one class"));
@@ -184,7 +184,7 @@ impl Classify {
         Ok(proposals)
     }
 
-    async fn say(&self, client: &Client, proposal: &Proposal) -> Result<(), Failure> {
+    async fn say(&self, client: &ServerClient, proposal: &Proposal) -> Result<(), CommandFailure> {
         let rest = format!("/tools/{}/classify", segment(&proposal.tool));
         let mut body = json!({ "side_effect_policy": proposal.becomes });
         if let (Some(body), Some(digest)) = (body.as_object_mut(), &proposal.digest) {
@@ -215,12 +215,12 @@ impl Proposal {
 
     /// Could it be called before, and not after?
     fn closes(&self) -> bool {
-        CallOutcome::of(&self.becomes).is_refused() && !CallOutcome::of(&self.now).is_refused()
+        ClassifiedCall::of(&self.becomes).is_refused() && !ClassifiedCall::of(&self.now).is_refused()
     }
 }
 
 fn call(class: &str) -> Value {
-    let CallOutcome { word, text } = CallOutcome::of(class);
+    let ClassifiedCall { word, text } = ClassifiedCall::of(class);
     json!({ "outcome": word, "message": format!("a call {text}") })
 }
 
@@ -248,9 +248,9 @@ fn hinted(tools: &[Value], named: &[Proposal]) -> Vec<Proposal> {
 }
 
 /// What a person at the terminal says about each of them.
-fn asked(printer: &Printer, tools: &[Value], named: &[Proposal]) -> Result<Vec<Proposal>, Failure> {
+fn asked(printer: &Printer, tools: &[Value], named: &[Proposal]) -> Result<Vec<Proposal>, CommandFailure> {
     if !printer.can_ask() {
-        return Err(Failure::usage("there is nobody to ask: this is not a terminal")
+        return Err(CommandFailure::usage("there is nobody to ask: this is not a terminal")
             .hint("name the tools by --pure, --idempotent and --irreversible, or take the hints by --trust-hints"));
     }
     let mut proposals = Vec::new();
@@ -351,9 +351,9 @@ fn fits(pattern: &str, name: &str) -> bool {
     left.ends_with(tail)
 }
 
-fn no_such_tool(server: &str, pattern: &str, tools: &[Value]) -> Failure {
+fn no_such_tool(server: &str, pattern: &str, tools: &[Value]) -> CommandFailure {
     let names: Vec<&str> = tools.iter().map(|tool| text(tool, "upstream_tool")).collect();
-    let failure = Failure::usage(format!("no tool of `{server}` is called `{pattern}`: nothing was classified"));
+    let failure = CommandFailure::usage(format!("no tool of `{server}` is called `{pattern}`: nothing was classified"));
     match nearest(pattern.trim_matches('*'), names) {
         Some(near) => failure.hint(format!("did you mean `{}`?", visible(near))),
         None => failure.hint(format!("`gantry server classify {server}` shows those it has")),
@@ -368,7 +368,7 @@ fn overview(printer: &Printer, server: &str, tools: &[Value]) -> String {
         let undecided = class_of(tool) == "unclassified" && !is_open(tool);
         let proposal = if undecided { text(tool, "suggested_policy") } else { "" };
         let class = if proposal.is_empty() { class_of(tool) } else { proposal };
-        let call = CallOutcome::of(class).text.to_owned();
+        let call = ClassifiedCall::of(class).text.to_owned();
         [text(tool, "tool_id").to_owned(), class_of(tool).to_owned(), proposal.to_owned(), hints(tool), call]
     });
     let mut page = printer.table(["TOOL", "CLASS", "PROPOSED", "ITS SERVER HINTS", "A CALL WITH THAT CLASS"], rows);
@@ -392,7 +392,7 @@ fn outcome(printer: &Printer, proposals: &[Proposal], dry_run: bool) -> String {
         return "nothing to say: every tool that was meant has its class".to_owned();
     }
     let rows = proposals.iter().map(|it| {
-        let call = CallOutcome::of(&it.becomes).text.to_owned();
+        let call = ClassifiedCall::of(&it.becomes).text.to_owned();
         [it.tool.clone(), it.now.clone(), it.becomes.clone(), it.because.clone(), call]
     });
     let table = printer.table(["TOOL", "WAS", if dry_run { "WOULD BE" } else { "IS" }, "BECAUSE", "A CALL"], rows);
@@ -402,7 +402,7 @@ fn outcome(printer: &Printer, proposals: &[Proposal], dry_run: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     fn tools() -> Vec<Value> {
         vec![
@@ -417,9 +417,9 @@ mod tests {
         ]
     }
 
-    fn command(patterns: &[(&str, &str)]) -> Classify {
+    fn command(patterns: &[(&str, &str)]) -> ServerClassifyCommand {
         let of = |class: &str| patterns.iter().filter(|it| it.0 == class).map(|it| it.1.to_owned()).collect();
-        Classify {
+        ServerClassifyCommand {
             name: "files".into(),
             trust_hints: false,
             pure: of("pure"),
@@ -483,7 +483,7 @@ mod tests {
         for (class, word) in
             [("pure", "runs"), ("idempotent", "runs"), ("unclassified", "runs"), ("irreversible", "refused")]
         {
-            assert_eq!(CallOutcome::of(class).word, word);
+            assert_eq!(ClassifiedCall::of(class).word, word);
         }
         let tool = json!({ "tool_id": "files.remove", "hints": ["destructive"], "suggested_policy": "irreversible",
             "accepted": { "digest": "sha256:a" } });
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(shown["suggested_call"]["outcome"], "refused", "{shown}");
         let proposals = hinted(&[tool], &[]);
         assert!(proposals[0].closes());
-        let table = outcome(&Printer::new(Wishes::default()), &proposals, true);
+        let table = outcome(&Printer::new(PrinterOptions::default()), &proposals, true);
         assert!(table.contains("E3208"), "{table}");
         let again = Proposal { now: "irreversible".into(), ..proposals[0].clone() };
         assert!(!again.closes(), "it could not be called before either");
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn the_overview_says_what_is_proposed_and_the_commands_that_accept_it() {
-        let page = overview(&Printer::new(Wishes::default()), "files", &tools());
+        let page = overview(&Printer::new(PrinterOptions::default()), "files", &tools());
         assert!(page.contains("accept the 1 proposed: gantry server classify files --trust-hints"), "{page}");
         assert!(page.contains("say the 2 others"), "{page}");
         assert!(page.contains("A CALL WITH THAT CLASS"), "{page}");

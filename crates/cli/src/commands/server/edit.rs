@@ -5,16 +5,16 @@ use clap::Args;
 use contract::ids::TenantId;
 use contract::nearest::nearest;
 use serde_json::{Map, Value, json};
-use upstreams::import::{self, Import, ImportedServer};
-use upstreams::spec::{ServerReach, ServerSpec, Setting};
+use upstreams::import::{self, ImportedFile, ImportedServer};
+use upstreams::spec::{ServerReach, ServerSetting, ServerSpec};
 
 use super::add::pair;
 use super::options::{Grants, Keeping};
-use crate::commands::Outcome;
+use crate::commands::CommandOutcome;
 use crate::commands::import::ThisMachine;
-use crate::commands::import::bringing_in::{Manner, Offer, bring_in, conclude, in_tenant};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::{ImportManner, ServerOffer, bring_in, conclude, in_tenant};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Change a server: what is not named stays as it is
 ///
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 /// gantry server edit files --disable
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Edit {
+pub(crate) struct ServerEditCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -44,7 +44,7 @@ pub(crate) struct Edit {
     keeping: Keeping,
     /// What it offers besides tools, for callers who may use it (repeatable)
     #[arg(long = "offer", value_name = "WHAT")]
-    offers: Vec<Offer>,
+    offers: Vec<ServerOffer>,
     /// Switch it on
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Edit {
 /// gantry server grant fetch --allow-host api.example.com
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Grant {
+pub(crate) struct ServerGrantCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -73,10 +73,10 @@ pub(crate) struct Grant {
     tenant: Option<TenantId>,
 }
 
-impl Grant {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ServerGrantCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         if self.grants.is_empty() {
-            return Err(Failure::usage("nothing to grant was named")
+            return Err(CommandFailure::usage("nothing to grant was named")
                 .hint("add --allow-read PATH, --allow-write PATH or --allow-host HOST"));
         }
         let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
@@ -85,29 +85,33 @@ impl Grant {
     }
 }
 
-impl Edit {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ServerEditCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         self.keeping.check()?;
         let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
         let before = spec.clone();
         let machine = ThisMachine { environment: context.environment(), file: None, keeps_packages: false };
         let secrets = self.apply(&mut spec, &machine)?;
         if spec == before && secrets.is_empty() {
-            return Err(Failure::usage("nothing would be changed by that")
+            return Err(CommandFailure::usage("nothing would be changed by that")
                 .hint("`gantry server edit --help` names what can be"));
         }
         put(context, changed(self.name, spec, secrets), self.tenant.as_ref()).await
     }
 
     /// Changes what was named. Answers the secrets to be kept.
-    fn apply(&self, spec: &mut ServerSpec, machine: &ThisMachine<'_>) -> Result<Vec<import::KeptSecret>, Failure> {
+    fn apply(
+        &self,
+        spec: &mut ServerSpec,
+        machine: &ThisMachine<'_>,
+    ) -> Result<Vec<import::KeptSecret>, CommandFailure> {
         self.grants.apply(spec)?;
         self.revoke(spec)?;
         self.keeping.apply(spec);
         for what in &self.offers {
             match what {
-                Offer::Resources => spec.resources = true,
-                Offer::Prompts => spec.prompts = true,
+                ServerOffer::Resources => spec.resources = true,
+                ServerOffer::Prompts => spec.prompts = true,
             }
         }
         spec.disabled = self.disable || (spec.disabled && !self.enable);
@@ -117,14 +121,14 @@ impl Edit {
         | ServerReach::Sse { headers: settings, .. }) = &mut spec.reach;
         for name in &self.unset {
             if settings.remove(name).is_none() {
-                return Err(Failure::usage(format!("--unset: it has no `{name}`")));
+                return Err(CommandFailure::usage(format!("--unset: it has no `{name}`")));
             }
         }
         settings.extend(given);
         Ok(secrets)
     }
 
-    fn revoke(&self, spec: &mut ServerSpec) -> Result<(), Failure> {
+    fn revoke(&self, spec: &mut ServerSpec) -> Result<(), CommandFailure> {
         let mut none = Vec::new();
         let permissions = match &mut spec.reach {
             ServerReach::Stdio { permissions, .. } => permissions,
@@ -132,7 +136,7 @@ impl Edit {
         };
         for word in &self.revoked {
             let Some(at) = permissions.iter().position(|known| known == word) else {
-                let failure = Failure::usage(format!("--revoke: it does not have `{word}`"));
+                let failure = CommandFailure::usage(format!("--revoke: it does not have `{word}`"));
                 return Err(match permissions.as_slice() {
                     [] => failure.hint("it has no permissions"),
                     known => failure.hint(format!("it has {}", known.join(", "))),
@@ -144,9 +148,9 @@ impl Edit {
     }
 
     /// The variables or headers that were named, secrets told apart as an import does it.
-    fn given(&self, spec: &ServerSpec, machine: &ThisMachine<'_>) -> Result<GivenSettings, Failure> {
+    fn given(&self, spec: &ServerSpec, machine: &ThisMachine<'_>) -> Result<GivenSettings, CommandFailure> {
         let named =
-            self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
+            self.secrets.iter().map(|(name, secret)| (name.clone(), ServerSetting::Secret { secret: secret.clone() }));
         if self.settings.is_empty() {
             return Ok((named.collect(), Vec::new()));
         }
@@ -158,10 +162,10 @@ impl Edit {
         };
         let mut block = Map::new();
         block.insert(self.name.clone(), entry);
-        let Import { mut servers, problems } = import::read(&json!({ "mcpServers": block }).to_string(), machine);
+        let ImportedFile { mut servers, problems } = import::read(&json!({ "mcpServers": block }).to_string(), machine);
         let Some(read) = servers.pop().filter(|_| problems.is_empty()) else {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
-            return Err(Failure::usage("the server cannot be changed like that").reasons(reasons));
+            return Err(CommandFailure::usage("the server cannot be changed like that").reasons(reasons));
         };
         let (ServerReach::Stdio { env: given, .. }
         | ServerReach::Http { headers: given, .. }
@@ -172,21 +176,29 @@ impl Edit {
 }
 
 /// Variables or headers by name, and the secrets among them that are kept elsewhere.
-type GivenSettings = (Vec<(String, Setting)>, Vec<import::KeptSecret>);
+type GivenSettings = (Vec<(String, ServerSetting)>, Vec<import::KeptSecret>);
 
 /// What is known of a server now.
-pub(super) async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<ServerSpec, Failure> {
+pub(super) async fn current(
+    context: &CommandContext,
+    name: &str,
+    tenant: Option<&TenantId>,
+) -> Result<ServerSpec, CommandFailure> {
     spec_of(name, &found(context, name, tenant).await?)
 }
 
 /// The server, as it is listed.
-pub(super) async fn found(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<Value, Failure> {
+pub(super) async fn found(
+    context: &CommandContext,
+    name: &str,
+    tenant: Option<&TenantId>,
+) -> Result<Value, CommandFailure> {
     let answer = context.client()?.get(&format!("/v1/servers{}", in_tenant(tenant))).await?;
     let servers = answer.get("servers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let named = |server: &&Value| server.get("name").and_then(Value::as_str) == Some(name);
     let Some(server) = servers.iter().find(named) else {
         let names = servers.iter().filter_map(|server| server.get("name")?.as_str());
-        let failure = Failure::new(format!("there is no server `{name}`"));
+        let failure = CommandFailure::new(format!("there is no server `{name}`"));
         return Err(match nearest(name, names) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint("`gantry server list` shows those there are"),
@@ -196,10 +208,10 @@ pub(super) async fn found(context: &Context, name: &str, tenant: Option<&TenantI
 }
 
 /// Its description.
-pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, Failure> {
+pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, CommandFailure> {
     let spec = server.get("spec").cloned().unwrap_or_default();
     serde_json::from_value(spec).map_err(|_| {
-        Failure::new(format!("what is kept of `{name}` cannot be read by this release"))
+        CommandFailure::new(format!("what is kept of `{name}` cannot be read by this release"))
             .hint("use the release that has added it, or add it again: `gantry server add --replace`")
     })
 }
@@ -210,8 +222,12 @@ pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptS
     ImportedServer { name, spec, runs, grants, warnings, closed, secrets, switched_off: None, package: None }
 }
 
-async fn put(context: &Context, server: ImportedServer, tenant: Option<&TenantId>) -> Result<Outcome, Failure> {
-    let brought = bring_in(context, vec![server], Manner { tenant, tried: true, scripts: false }).await?;
+async fn put(
+    context: &CommandContext,
+    server: ImportedServer,
+    tenant: Option<&TenantId>,
+) -> Result<CommandOutcome, CommandFailure> {
+    let brought = bring_in(context, vec![server], ImportManner { tenant, tried: true, scripts: false }).await?;
     Ok(conclude(context, &brought, json!({})))
 }
 
@@ -221,8 +237,8 @@ mod tests {
 
     use super::*;
 
-    fn edit() -> Edit {
-        Edit {
+    fn edit() -> ServerEditCommand {
+        ServerEditCommand {
             name: "files".into(),
             grants: Grants::default(),
             revoked: Vec::new(),
@@ -243,7 +259,7 @@ mod tests {
         .unwrap()
     }
 
-    fn applied(edit: &Edit) -> Result<(Value, usize), Failure> {
+    fn applied(edit: &ServerEditCommand) -> Result<(Value, usize), CommandFailure> {
         let nothing = BTreeMap::new();
         let mut spec = spec();
         let secrets =
@@ -254,12 +270,12 @@ mod tests {
     #[test]
     fn only_what_is_named_changes() {
         assert_eq!(applied(&edit()).unwrap(), (json!(spec()), 0));
-        let many = Edit {
+        let many = ServerEditCommand {
             revoked: vec!["filesystem:read:/srv".into()],
             settings: vec![("API_TOKEN".into(), "hunter2".into()), ("B".into(), "3".into())],
             secrets: vec![("C".into(), "kept".into())],
             unset: vec!["A".into()],
-            offers: vec![Offer::Prompts],
+            offers: vec![ServerOffer::Prompts],
             enable: true,
             ..edit()
         };
@@ -267,15 +283,15 @@ mod tests {
         let expected = json!({ "reach": { "type": "stdio", "command": "x", "permissions": ["network:https://x.example"],
             "env": { "API_TOKEN": { "secret": "files_api_token" }, "B": "3", "C": { "secret": "kept" } } }, "prompts": true });
         assert_eq!((changed, secrets), (expected, 1));
-        let off = Edit { disable: true, ..edit() };
+        let off = ServerEditCommand { disable: true, ..edit() };
         assert_eq!(applied(&off).unwrap().0.get("disabled"), Some(&json!(true)));
     }
 
     #[test]
     fn what_is_not_there_cannot_be_taken_away() {
-        let revoke = applied(&Edit { revoked: vec!["filesystem:read:/".into()], ..edit() }).unwrap_err();
+        let revoke = applied(&ServerEditCommand { revoked: vec!["filesystem:read:/".into()], ..edit() }).unwrap_err();
         assert!(revoke.hint.unwrap().contains("filesystem:read:/srv"));
-        let unset = applied(&Edit { unset: vec!["Z".into()], ..edit() }).unwrap_err();
+        let unset = applied(&ServerEditCommand { unset: vec!["Z".into()], ..edit() }).unwrap_err();
         assert!(unset.message.contains("`Z`"));
     }
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use upstreams::spec::{
-    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, EraChoice, RESULT_BYTES, Relay, ServerReach, ServerSpec,
+    CALL_TIMEOUT_MAX_SECONDS_MAX, CALL_TIMEOUT_SECONDS_MAX, EraChoice, RESULT_BYTES, RelayedQuestions, ServerReach,
+    ServerSpec,
 };
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// More that a program may touch.
 #[derive(Debug, Default, Args)]
@@ -84,12 +85,13 @@ pub(super) enum Question {
 
 impl Keeping {
     /// What is asked for and forbidden at once would be one of both.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), CommandFailure> {
         match self.relay.iter().find(|kind| self.no_relay.contains(kind)) {
             None => Ok(()),
             Some(kind) => {
                 let name = format!("{kind:?}").to_lowercase();
-                Err(Failure::usage(format!("`{name}` is named by `--relay` and by `--no-relay`")).hint("leave one out"))
+                Err(CommandFailure::usage(format!("`{name}` is named by `--relay` and by `--no-relay`"))
+                    .hint("leave one out"))
             }
         }
     }
@@ -101,7 +103,7 @@ impl Grants {
     }
 
     /// In the words of manifests. What may be written may be read.
-    pub(super) fn permissions(&self) -> Result<Vec<String>, Failure> {
+    pub(super) fn permissions(&self) -> Result<Vec<String>, CommandFailure> {
         let mut words = Vec::new();
         for path in &self.read {
             words.push(format!("filesystem:read:{}", real(path)?));
@@ -118,12 +120,14 @@ impl Grants {
     }
 
     /// Adds them to a server.
-    pub(super) fn apply(&self, spec: &mut ServerSpec) -> Result<(), Failure> {
+    pub(super) fn apply(&self, spec: &mut ServerSpec) -> Result<(), CommandFailure> {
         if self.is_empty() {
             return Ok(());
         }
         let ServerReach::Stdio { permissions, .. } = &mut spec.reach else {
-            return Err(Failure::usage("permissions are for programs: an address touches nothing of this machine"));
+            return Err(CommandFailure::usage(
+                "permissions are for programs: an address touches nothing of this machine",
+            ));
         };
         for word in self.permissions()? {
             if !permissions.contains(&word) {
@@ -162,7 +166,7 @@ impl Keeping {
 }
 
 impl Question {
-    fn set(self, relay: &mut Relay, passed_on: bool) {
+    fn set(self, relay: &mut RelayedQuestions, passed_on: bool) {
         match self {
             Self::Elicitation => relay.elicitation = passed_on,
             Self::Sampling => relay.sampling = passed_on,
@@ -172,23 +176,26 @@ impl Question {
 }
 
 /// A path by its real name, because that is how a sandbox shows it. One in full may be on another machine.
-fn real(path: &Path) -> Result<String, Failure> {
+fn real(path: &Path) -> Result<String, CommandFailure> {
     let found = match path.canonicalize() {
         Ok(found) => found,
         Err(_) if path.is_absolute() => path.to_owned(),
-        Err(error) => return Err(Failure::usage(format!("`{}` cannot be found: {error}", path.display()))),
+        Err(error) => return Err(CommandFailure::usage(format!("`{}` cannot be found: {error}", path.display()))),
     };
     let text = found.to_str().map(|text| text.replace(' ', "%20"));
     text.filter(|text| !text.contains(char::is_whitespace)).ok_or_else(|| {
-        Failure::usage(format!("`{}` cannot be granted: a path must not have line breaks in it", found.display()))
-            .hint("grant the folder above it, or give it another name")
+        CommandFailure::usage(format!(
+            "`{}` cannot be granted: a path must not have line breaks in it",
+            found.display()
+        ))
+        .hint("grant the folder above it, or give it another name")
     })
 }
 
 /// A host in the words of permissions.
-fn place(host: &str) -> Result<String, Failure> {
+fn place(host: &str) -> Result<String, CommandFailure> {
     let wrong = || {
-        Failure::usage(format!("--allow-host: `{host}` is no host"))
+        CommandFailure::usage(format!("--allow-host: `{host}` is no host"))
             .hint("write `api.example.com`, `db.internal:5432`, `http://10.0.0.7:8080` or `*.example.com`")
     };
     if host.is_empty() || host.contains(char::is_whitespace) {
@@ -262,11 +269,11 @@ mod tests {
                 .unwrap();
         Keeping { start_timeout: Some(90), relay: vec![Question::Sampling], ..Keeping::default() }.apply(&mut spec);
         assert_eq!((spec.upkeep.start_timeout_seconds, spec.upkeep.idle_stop_seconds), (90, 600));
-        assert_eq!(spec.relay, Relay { elicitation: true, sampling: true, roots: false });
+        assert_eq!(spec.relay, RelayedQuestions { elicitation: true, sampling: true, roots: false });
         Keeping { era: Some(Era::Legacy), ..Keeping::default() }.apply(&mut spec);
         assert_eq!(spec.era, EraChoice::Legacy);
         Keeping { no_relay: vec![Question::Elicitation], ..Keeping::default() }.apply(&mut spec);
-        assert_eq!(spec.relay, Relay { elicitation: false, sampling: true, roots: false });
+        assert_eq!(spec.relay, RelayedQuestions { elicitation: false, sampling: true, roots: false });
         assert!(Grants { read: vec!["/srv".into()], ..Grants::default() }.apply(&mut spec).is_err());
     }
 }

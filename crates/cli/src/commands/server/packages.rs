@@ -6,31 +6,33 @@ use clap::Args;
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use crate::commands::import::bringing_in::in_tenant;
 use crate::commands::import::package_step::{cache, is_here};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::in_tenant;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::package_cache::CachedPackage;
 use crate::printer::Printer;
 
 /// List the packages that servers are started from, or take away those that none is
 #[derive(Debug, Args)]
-pub(crate) struct Packages {
+pub(crate) struct ServerPackagesCommand {
     /// Take away what no server of any tenant uses
     #[arg(long)]
     prune: bool,
 }
 
-impl Packages {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerPackagesCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         if !is_here(context) {
-            return Err(Failure::new("packages are where Gantry runs, and this one runs on another data directory")
-                .hint("run this where that Gantry runs, with its --data-dir"));
+            return Err(CommandFailure::new(
+                "packages are where Gantry runs, and this one runs on another data directory",
+            )
+            .hint("run this where that Gantry runs, with its --data-dir"));
         }
         let cache = cache(context)?;
         let guard = if self.prune { Some(cache.alone()?) } else { None };
         if matches!(guard, Some(None)) {
-            return Err(Failure::new("a server is being added, whose package nobody uses yet")
+            return Err(CommandFailure::new("a server is being added, whose package nobody uses yet")
                 .hint("do this again when it is done"));
         }
         let users = users(context).await?;
@@ -65,14 +67,14 @@ fn key(package: &CachedPackage) -> PackageKey {
 }
 
 /// Which servers use which package. All tenants are asked: what one of them cannot answer for is no reason to take it away.
-async fn users(context: &Context) -> Result<BTreeMap<PackageKey, Vec<String>>, Failure> {
+async fn users(context: &CommandContext) -> Result<BTreeMap<PackageKey, Vec<String>>, CommandFailure> {
     let client = context.client()?;
     let answer = client.get("/v1/tenants").await?;
     let listed = answer.get("tenants").and_then(Value::as_array).into_iter().flatten();
     let mut tenants: Vec<TenantId> = Vec::new();
     for tenant in listed {
         let id = tenant.get("tenant_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-        tenants.push(id.ok_or_else(|| Failure::new("the list of tenants cannot be read by this release"))?);
+        tenants.push(id.ok_or_else(|| CommandFailure::new("the list of tenants cannot be read by this release"))?);
     }
     if !tenants.iter().any(TenantId::is_home) {
         tenants.push(TenantId::home());

@@ -8,14 +8,14 @@ use contract::ids::TenantId;
 use serde_json::{Value, json};
 
 use super::path;
-use crate::client::{Client, segment};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style, visible};
+use crate::client::{ServerClient, segment};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle, visible};
 
 /// Show what a server says about its tools that was not accepted
 #[derive(Debug, Args)]
-pub(crate) struct Review {
+pub(crate) struct ServerReviewCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -31,14 +31,14 @@ pub(crate) struct Review {
 
 /// Accept what a server says about a tool now: a new version is published
 #[derive(Debug, Args)]
-pub(crate) struct Accept {
+pub(crate) struct ServerAcceptCommand {
     #[command(flatten)]
     which: Which,
 }
 
 /// Refuse it: the tool stays away until the server says again what was accepted
 #[derive(Debug, Args)]
-pub(crate) struct Reject {
+pub(crate) struct ServerRejectCommand {
     #[command(flatten)]
     which: Which,
 }
@@ -59,8 +59,8 @@ struct Which {
     tenant: Option<TenantId>,
 }
 
-impl Review {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerReviewCommand {
+    pub(super) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let tools = known(&context.client()?, &self.name, self.tenant.as_ref()).await?;
         let findings = tools.iter().filter(|tool| !is_open(tool)).map(findings).sum::<usize>();
         let shown: Vec<Value> = tools
@@ -71,7 +71,7 @@ impl Review {
             })
             .collect();
         if let (Some(named), true) = (&self.tool, shown.is_empty()) {
-            return Err(Failure::new(format!("the server `{}` has no tool `{named}`", self.name))
+            return Err(CommandFailure::new(format!("the server `{}` has no tool `{named}`", self.name))
                 .hint(format!("gantry server review {} --all", self.name)));
         }
         context.printer.answer(&json!({ "tools": shown }), |printer| page(printer, &self.name, &shown));
@@ -85,20 +85,20 @@ impl Review {
     }
 }
 
-impl Accept {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerAcceptCommand {
+    pub(super) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         self.which.decide(context, "accept").await
     }
 }
 
-impl Reject {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerRejectCommand {
+    pub(super) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         self.which.decide(context, "reject").await
     }
 }
 
 impl Which {
-    async fn decide(self, context: &Context, act: &str) -> Result<(), Failure> {
+    async fn decide(self, context: &CommandContext, act: &str) -> Result<(), CommandFailure> {
         let client = context.client()?;
         let known = known(&client, &self.name, self.tenant.as_ref()).await?;
         let tools = self.chosen(&known);
@@ -127,7 +127,11 @@ impl Which {
     }
 }
 
-pub(super) async fn known(client: &Client, name: &str, tenant: Option<&TenantId>) -> Result<Vec<Value>, Failure> {
+pub(super) async fn known(
+    client: &ServerClient,
+    name: &str,
+    tenant: Option<&TenantId>,
+) -> Result<Vec<Value>, CommandFailure> {
     let mut answer = client.get(&path(name, "/tools", tenant)).await?;
     match answer.get_mut("tools").map(Value::take) {
         Some(Value::Array(tools)) => Ok(tools),
@@ -159,7 +163,7 @@ fn page(printer: &Printer, server: &str, tools: &[Value]) -> String {
     let mut lines = Vec::new();
     for tool in tools {
         let head = format!("{} ({})", text(tool, "tool_id"), text(tool, "state"));
-        lines.push(printer.style(&head, Style::Bold));
+        lines.push(printer.style(&head, TextStyle::Bold));
         let own = text(tool, "upstream_tool");
         if !text(tool, "tool_id").ends_with(own) {
             lines.push(format!("  its server calls it {}", visible(own)));
@@ -173,13 +177,13 @@ fn page(printer: &Printer, server: &str, tools: &[Value]) -> String {
         for finding in tool.get("findings").and_then(Value::as_array).into_iter().flatten() {
             let found =
                 format!("  {}: {} at {}", text(finding, "severity"), text(finding, "reason"), text(finding, "place"));
-            lines.push(printer.style(&visible(&found), Style::Yellow));
+            lines.push(printer.style(&visible(&found), TextStyle::Yellow));
         }
         for line in tool.get("difference").and_then(Value::as_array).into_iter().flatten() {
             let drawn = format!("  {}{}", text(line, "mark"), visible(text(line, "text")));
             lines.push(match text(line, "mark") {
-                "-" => printer.style(&drawn, Style::Red),
-                "+" => printer.style(&drawn, Style::Green),
+                "-" => printer.style(&drawn, TextStyle::Red),
+                "+" => printer.style(&drawn, TextStyle::Green),
                 _ => drawn,
             });
         }
@@ -199,7 +203,7 @@ fn states(printer: &Printer, tools: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     fn tool(state: &str) -> Value {
         json!({ "tool_id": "files.read_file", "upstream_tool": "readFile", "state": state, "compatibility": "patch",
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_review_shows_the_change_the_findings_and_the_way_on_and_nothing_reaches_the_terminal() {
-        let page = page(&Printer::new(Wishes::default()), "files", &[tool("quarantined")]);
+        let page = page(&Printer::new(PrinterOptions::default()), "files", &[tool("quarantined")]);
         assert_eq!(
             page,
             "files.read_file (quarantined)\n  its server calls it readFile\n  accepting is a new patch version\n  \

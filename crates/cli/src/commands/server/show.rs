@@ -3,16 +3,16 @@
 use clap::Args;
 use contract::ids::TenantId;
 use serde_json::Value;
-use upstreams::spec::{ServerReach, ServerSpec, Setting};
+use upstreams::spec::{ServerReach, ServerSetting, ServerSpec};
 
 use super::edit::{found, spec_of};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::visible;
 
 /// Show what a server runs, from which package, and what it may touch
 #[derive(Debug, Args)]
-pub(crate) struct Show {
+pub(crate) struct ServerShowCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -21,8 +21,8 @@ pub(crate) struct Show {
     tenant: Option<TenantId>,
 }
 
-impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ServerShowCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let server = found(context, &self.name, self.tenant.as_ref()).await?;
         let spec = spec_of(&self.name, &server)?;
         context.printer.answer(&server, |_| text(&server, &spec));
@@ -63,11 +63,11 @@ fn text(server: &Value, spec: &ServerSpec) -> String {
 }
 
 /// Names and values; of a credential its name.
-fn settings(lines: &mut Vec<String>, word: &str, settings: &std::collections::BTreeMap<String, Setting>) {
+fn settings(lines: &mut Vec<String>, word: &str, settings: &std::collections::BTreeMap<String, ServerSetting>) {
     for (name, setting) in settings {
         let value = match setting {
-            Setting::Plain(value) => visible(value).into_owned(),
-            Setting::Secret { secret } => format!("the credential `{secret}`"),
+            ServerSetting::Plain(value) => visible(value).into_owned(),
+            ServerSetting::Secret { secret } => format!("the credential `{secret}`"),
         };
         lines.push(format!("{word:<9} {}={value}", visible(name)));
     }

@@ -9,11 +9,11 @@ use upstreams::import::registry_permissions;
 use upstreams::spec::{ServerReach, ServerSpec};
 
 use super::edit::{changed, current};
-use crate::commands::Outcome;
-use crate::commands::import::bringing_in::{Manner, bring_in, conclude};
+use crate::commands::CommandOutcome;
 use crate::commands::import::package_step::is_here;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::{ImportManner, bring_in, conclude};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Install the package of a server anew, and start it from that
 ///
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 /// gantry server update weather --with 'mcp<2'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Update {
+pub(crate) struct ServerUpdateCommand {
     /// What it is called
     #[arg(value_name = "SERVER")]
     name: String,
@@ -44,10 +44,10 @@ pub(crate) struct Update {
     tenant: Option<TenantId>,
 }
 
-impl Update {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ServerUpdateCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         if !is_here(context) {
-            return Err(Failure::new(
+            return Err(CommandFailure::new(
                 "packages are installed where Gantry runs, and this one runs on another data directory",
             )
             .hint("run this where that Gantry runs, with its --data-dir"));
@@ -62,7 +62,7 @@ impl Update {
         }
         let mut server = changed(self.name, spec, Vec::new());
         server.package = Some(request);
-        let manner = Manner { tenant: self.tenant.as_ref(), tried: true, scripts: self.allow_install_scripts };
+        let manner = ImportManner { tenant: self.tenant.as_ref(), tried: true, scripts: self.allow_install_scripts };
         let brought = bring_in(context, vec![server], manner).await?;
         Ok(conclude(context, &brought, json!({})))
     }
@@ -76,9 +76,9 @@ impl Update {
     }
 
     /// What is to be installed.
-    fn request(&self, spec: &ServerSpec) -> Result<PackageRequest, Failure> {
+    fn request(&self, spec: &ServerSpec) -> Result<PackageRequest, CommandFailure> {
         let none = || {
-            Failure::new(format!("`{}` is not started from a package of npm or PyPI", self.name))
+            CommandFailure::new(format!("`{}` is not started from a package of npm or PyPI", self.name))
                 .hint("`gantry server show` says what it runs")
         };
         let ServerReach::Stdio { command, args, package, .. } = &spec.reach else { return Err(none()) };
@@ -89,14 +89,14 @@ impl Update {
             }
             None => package_request::read(command, args),
         };
-        let request = read.ok_or_else(none)?.map_err(Failure::new)?;
+        let request = read.ok_or_else(none)?.map_err(CommandFailure::new)?;
         let with = |request: PackageRequest, package: &String| {
-            request.with_package(package).map_err(|why| Failure::usage(format!("--with: {why}")))
+            request.with_package(package).map_err(|why| CommandFailure::usage(format!("--with: {why}")))
         };
         let request = self.beside.iter().try_fold(request, with)?;
         let Some(version) = &self.version else { return Ok(request) };
         request.with_version(version).ok_or_else(|| {
-            Failure::usage(format!("--to: `{version}` is no version, or the package is a file of this machine"))
+            CommandFailure::usage(format!("--to: `{version}` is no version, or the package is a file of this machine"))
                 .hint("write a version such as `1.2.3`, or `latest`")
         })
     }
@@ -106,9 +106,15 @@ impl Update {
 mod tests {
     use super::*;
 
-    fn update(version: Option<&str>) -> Update {
+    fn update(version: Option<&str>) -> ServerUpdateCommand {
         let version = version.map(str::to_owned);
-        Update { name: "x".into(), version, beside: Vec::new(), allow_install_scripts: false, tenant: None }
+        ServerUpdateCommand {
+            name: "x".into(),
+            version,
+            beside: Vec::new(),
+            allow_install_scripts: false,
+            tenant: None,
+        }
     }
 
     fn spec(reach: &serde_json::Value) -> ServerSpec {
@@ -126,7 +132,7 @@ mod tests {
         assert_eq!((newer.packages.join(" "), newer.written.join(" ")), ("x@2.0.0".into(), "npx -y x@2.0.0".into()));
         assert_eq!(update(None).request(&fetched).unwrap().packages, ["y"]);
         assert!(update(Some("a b")).request(&pinned).is_err());
-        let beside = |package: &str| Update { beside: vec![package.into()], ..update(None) };
+        let beside = |package: &str| ServerUpdateCommand { beside: vec![package.into()], ..update(None) };
         let older = beside("mcp>=1.2,<2").request(&fetched).unwrap();
         assert_eq!(older.packages, ["y", "mcp>=1.2,<2"]);
         assert_eq!(older.written.join(" "), "uvx --with mcp>=1.2,<2 y");

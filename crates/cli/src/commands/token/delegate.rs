@@ -12,8 +12,8 @@ use policy::{Role, TOKEN_BYTES_MAX};
 use serde_json::{Map, Value, json};
 
 use super::rights::{RightsFlags, role};
-use crate::context::{self, Context};
-use crate::failure::Failure;
+use crate::context::{self, CommandContext};
+use crate::failure::CommandFailure;
 use crate::lifespan;
 
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -27,7 +27,7 @@ const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 /// GANTRY_TOKEN=$PARENT gantry token delegate --sub did:key:z6Mk… --tool crm.find_contact --budget-calls 10 --ttl 5m
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Delegate {
+pub(crate) struct TokenDelegateCommand {
     /// Who will hold it [default: the same subject, for a narrower purpose]
     #[arg(long)]
     sub: Option<Subject>,
@@ -47,8 +47,8 @@ pub(crate) struct Delegate {
     parent_file: Option<PathBuf>,
 }
 
-impl Delegate {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl TokenDelegateCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let parent = self.parent(context)?;
         let answer = context.anonymous_client()?.post("/oauth/token", &self.body(&parent)).await?;
         let token = answer.get("access_token").and_then(Value::as_str).unwrap_or_default();
@@ -59,13 +59,13 @@ impl Delegate {
         Ok(())
     }
 
-    fn parent(&self, context: &Context) -> Result<String, Failure> {
+    fn parent(&self, context: &CommandContext) -> Result<String, CommandFailure> {
         match &self.parent_file {
             Some(path) if path.as_os_str() == "-" => from_stdin(),
             Some(path) => context::token_in(path),
             None => match context.given_token()? {
                 Some(token) => Ok(token),
-                None if std::io::stdin().is_terminal() => Err(Failure::usage("there is no token to narrow")
+                None if std::io::stdin().is_terminal() => Err(CommandFailure::usage("there is no token to narrow")
                     .hint("set GANTRY_TOKEN, give --parent-file FILE, or pipe the token in")),
                 None => from_stdin(),
             },
@@ -92,16 +92,19 @@ impl Delegate {
     }
 }
 
-fn from_stdin() -> Result<String, Failure> {
+fn from_stdin() -> Result<String, CommandFailure> {
     let mut text = String::new();
     let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(64);
     std::io::stdin()
         .lock()
         .take(most)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::new(format!("stdin cannot be read: {error}")))?;
+        .map_err(|error| CommandFailure::new(format!("stdin cannot be read: {error}")))?;
     match text.trim() {
-        "" => Err(Failure::usage("there is no token on stdin").hint("set GANTRY_TOKEN, or give --parent-file FILE")),
+        "" => {
+            Err(CommandFailure::usage("there is no token on stdin")
+                .hint("set GANTRY_TOKEN, or give --parent-file FILE"))
+        }
         token => Ok(token.to_owned()),
     }
 }
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_is_not_sent_and_so_inherited() {
-        let delegate = Delegate {
+        let delegate = TokenDelegateCommand {
             sub: Some("did:key:z6Mk".parse().unwrap()),
             rights: RightsFlags::default(),
             roles: Vec::new(),

@@ -8,12 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use contract::json::{self, JsonLimits};
 use kernel::ports::clock::{Clock as _, UnixMillis};
-use policy::{ArgumentLimit, Issuer, KeySet, Role, TokenError, Trust};
+use policy::{ArgumentLimit, KeySet, Role, TokenError, TokenIssuerKeys, TokenTrust};
 use serde_json::{Value, json};
 
-use crate::commands::Outcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::CommandOutcome;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::machine::SystemClock;
 use crate::printer::{pretty, visible};
 use crate::{key_vault, lifespan, outside};
@@ -22,19 +22,19 @@ use crate::{key_vault, lifespan, outside};
 ///
 /// Exit code 1 if it does not: expired, forged, or signed by a key that is not known here.
 #[derive(Debug, Args)]
-pub(crate) struct Inspect {
+pub(crate) struct TokenInspectCommand {
     /// The token, or - for stdin (safer: other users may see command lines)
     #[arg(value_name = "TOKEN|-")]
     inspected: String,
 }
 
-impl Inspect {
-    pub(crate) fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl TokenInspectCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let token = if self.inspected == "-" {
             let mut line = String::new();
             std::io::stdin()
                 .read_line(&mut line)
-                .map_err(|error| Failure::new(format!("stdin cannot be read: {error}")))?;
+                .map_err(|error| CommandFailure::new(format!("stdin cannot be read: {error}")))?;
             line
         } else {
             self.inspected
@@ -50,18 +50,18 @@ impl Inspect {
 }
 
 /// Whom the installation trusts, by the keys at hand; `None` if there are none.
-fn trust(context: &Context) -> Result<Option<Trust>, Failure> {
+fn trust(context: &CommandContext) -> Result<Option<TokenTrust>, CommandFailure> {
     let data_dir = context.data_dir();
     let Some(present) = data_dir.signing_key()? else { return Ok(None) };
     let identity = context.config(Vec::new())?.identity;
-    let unusable = |error: policy::KeyError| Failure::new(error.to_string());
+    let unusable = |error: policy::KeyError| CommandFailure::new(error.to_string());
     let own = KeySet::new(key_vault::own_keys(&data_dir, &present.value)?).map_err(unusable)?;
-    let mut issuers = vec![Issuer { name: identity.issuer, keys: own, roles: Role::ALL.to_vec() }];
+    let mut issuers = vec![TokenIssuerKeys { name: identity.issuer, keys: own, roles: Role::ALL.to_vec() }];
     if let Some(trusted) = identity.trusted {
         let keys = KeySet::new(outside::trusted_keys(&trusted)?).map_err(unusable)?;
-        issuers.push(Issuer { name: trusted.name, keys, roles: trusted.roles });
+        issuers.push(TokenIssuerKeys { name: trusted.name, keys, roles: trusted.roles });
     }
-    Ok(Some(Trust {
+    Ok(Some(TokenTrust {
         audience: identity.audience,
         leeway_seconds: identity.clock_skew_seconds,
         issuers,
@@ -70,29 +70,29 @@ fn trust(context: &Context) -> Result<Option<Trust>, Failure> {
 }
 
 /// The bootstrap secret says nothing about itself; only the data directory knows it.
-fn admin(context: &Context, token: &str) -> Result<Outcome, Failure> {
+fn admin(context: &CommandContext, token: &str) -> Result<CommandOutcome, CommandFailure> {
     let is_ours = context.data_dir().admin_token()?.is_some_and(|kept| kept.value == token);
     let whose = if is_ours { "of this data directory" } else { "of some other data directory" };
     let document = json!({ "kind": "admin_token", "is_of_this_data_directory": is_ours });
     context
         .printer
         .answer(&document, |_| format!("an admin token {whose}: it may do everything there and does not expire"));
-    Ok(if is_ours { Outcome::Done } else { Outcome::Unfit })
+    Ok(if is_ours { CommandOutcome::Done } else { CommandOutcome::Unfit })
 }
 
 #[derive(Debug)]
 struct Inspected {
     document: Value,
     text: String,
-    outcome: Outcome,
+    outcome: CommandOutcome,
 }
 
-fn inspect(token: &str, trust: Option<&Trust>, now: UnixMillis) -> Result<Inspected, Failure> {
+fn inspect(token: &str, trust: Option<&TokenTrust>, now: UnixMillis) -> Result<Inspected, CommandFailure> {
     let mut parts = token.split('.');
     let (Some(header), Some(claims), 1) =
         (parts.next().and_then(decoded), parts.next().and_then(decoded), parts.count())
     else {
-        return Err(Failure::new("this is not a token: three parts of base64url joined by dots were expected")
+        return Err(CommandFailure::new("this is not a token: three parts of base64url joined by dots were expected")
             .hint("copy the whole token, without quotes or `Bearer`"));
     };
     let (word, sentence) = match trust.map(|trust| policy::verify(token, trust, now.0)) {
@@ -122,7 +122,7 @@ fn inspect(token: &str, trust: Option<&Trust>, now: UnixMillis) -> Result<Inspec
     text.push_str(&visible(&pretty(&claims)));
     let document = json!({ "kind": "capability_token", "verification": word, "expires": expiry, "header": header, "claims": claims });
     // Without any key nothing can be said against it.
-    let outcome = if matches!(word, "valid" | "unchecked") { Outcome::Done } else { Outcome::Unfit };
+    let outcome = if matches!(word, "valid" | "unchecked") { CommandOutcome::Done } else { CommandOutcome::Unfit };
     Ok(Inspected { document, text, outcome })
 }
 
@@ -194,8 +194,8 @@ mod tests {
         policy::mint(request, key, "jti-1".into(), NOW.0).unwrap().0
     }
 
-    fn trust(key: &SigningKey) -> Trust {
-        Trust::own(KeySet::new(vec![key.verifying_key()]).unwrap())
+    fn trust(key: &SigningKey) -> TokenTrust {
+        TokenTrust::own(KeySet::new(vec![key.verifying_key()]).unwrap())
     }
 
     #[test]
@@ -206,11 +206,11 @@ mod tests {
         let later = UnixMillis(NOW.0 + 7_200_000);
         let forged = format!("{}{}", token.rsplit_once('.').unwrap().0, ".AAAA");
         for (token, trust, now, expected, outcome) in [
-            (&token, Some(&ours), NOW, "valid", Outcome::Done),
-            (&token, Some(&ours), later, "expired", Outcome::Unfit),
-            (&token, Some(&theirs), NOW, "unknown_key", Outcome::Unfit),
-            (&forged, Some(&ours), NOW, "forged", Outcome::Unfit),
-            (&token, None, NOW, "unchecked", Outcome::Done),
+            (&token, Some(&ours), NOW, "valid", CommandOutcome::Done),
+            (&token, Some(&ours), later, "expired", CommandOutcome::Unfit),
+            (&token, Some(&theirs), NOW, "unknown_key", CommandOutcome::Unfit),
+            (&forged, Some(&ours), NOW, "forged", CommandOutcome::Unfit),
+            (&token, None, NOW, "unchecked", CommandOutcome::Done),
         ] {
             let found = inspect(token, trust, now).unwrap();
             assert_eq!((found.document["verification"].as_str(), found.outcome), (Some(expected), outcome));
@@ -227,7 +227,7 @@ mod tests {
         let narrow = MintRequest {
             limits: serde_json::from_value(json!([{ "tool_id": "pay.refund", "argument": "/amount", "max": 100 }]))
                 .unwrap(),
-            budget: Some(policy::Budget { calls: Some(3) }),
+            budget: Some(policy::CallBudget { calls: Some(3) }),
             act: serde_json::from_value(act).unwrap(),
             ..request()
         };

@@ -7,18 +7,18 @@ use clap::Args;
 use contract::ids::{Subject, TenantId};
 use kernel::new_token_id_in;
 use kernel::ports::access_store::{AccessStore, AgentRecord, TenantRecord};
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, Who};
+use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, RecordedActor};
 use kernel::ports::clock::{Clock as _, UnixMillis};
 use kernel::ports::entropy::new_trace_id;
 use kernel::ports::registry_store::StoreError;
-use policy::{Claims, MintRequest, Role, ToolPattern};
+use policy::{MintRequest, Role, TokenClaims, ToolPattern};
 use serde_json::{Value, json};
 
 use super::rights::{RightsFlags, role};
 use crate::audit_log;
 use crate::client::ClientError;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::lifespan;
 use crate::machine::{OsEntropy, SystemClock};
 use crate::open_store::OpenStore;
@@ -27,7 +27,7 @@ use crate::open_store::OpenStore;
 ///
 /// gantry token mint --sub did:key:z6Mk… --tool 'demo.*' --tool calculator@^1 --ttl 1h
 #[derive(Debug, Args)]
-pub(crate) struct Mint {
+pub(crate) struct TokenMintCommand {
     /// Who will hold it: an agent, person or service
     #[arg(long)]
     sub: Subject,
@@ -47,8 +47,8 @@ pub(crate) struct Mint {
     ttl: u64,
 }
 
-impl Mint {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl TokenMintCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let tenant = self.tenant.clone();
         let request = self.request();
         let answer = match context.client()?.post("/v1/tokens", &body(&request, tenant.as_ref())).await {
@@ -91,10 +91,10 @@ fn body(request: &MintRequest, tenant: Option<&TenantId>) -> Value {
     })
 }
 
-async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Failure> {
+async fn offline(context: &CommandContext, request: &MintRequest) -> Result<Value, CommandFailure> {
     let data_dir = context.data_dir();
     let Some(key) = data_dir.signing_key()? else {
-        return Err(Failure::new(format!(
+        return Err(CommandFailure::new(format!(
             "no server answers at {}, and `{}` holds no signing key",
             context.server_url(),
             data_dir.path().display()
@@ -111,14 +111,14 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
         .identity
         .minter()
         .mint(request, &key.value, token_id, clock.now().0)
-        .map_err(|error| Failure::new(error.to_string()).hint("mend the request; no token was made"))?;
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("mend the request; no token was made"))?;
     let options = audit_log::options(&config, data_dir.path(), Arc::clone(&clock) as _, Arc::clone(&entropy) as _);
     let log = audit::FileLog::open(&config.audit.dir(data_dir.path()), &options)
-        .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
     let record = record(&claims, clock.now(), new_trace_id(&*entropy));
     log.append([record].into())
         .await
-        .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
     // The record is durable; a checkpoint that is missing is made when the log is opened again.
     let _ = log.close().await;
     introduce(&*store.access, request, clock.now()).await?;
@@ -129,9 +129,9 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
 }
 
 /// Whoever a token is for is thereby introduced to its tenant, as the server does it.
-async fn introduce(store: &dyn AccessStore, request: &MintRequest, now: UnixMillis) -> Result<(), Failure> {
+async fn introduce(store: &dyn AccessStore, request: &MintRequest, now: UnixMillis) -> Result<(), CommandFailure> {
     let broken =
-        |error: StoreError| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory");
+        |error: StoreError| CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory");
     let Some(added_by) = administrator() else { return Ok(()) };
     let state = store.load().await.map_err(broken)?;
     if !request.tenant.is_home() && !state.tenants.iter().any(|record| record.tenant == request.tenant) {
@@ -162,7 +162,7 @@ fn administrator() -> Option<Subject> {
     "admin".parse().ok()
 }
 
-fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> AuditRecord {
+fn record(claims: &TokenClaims, at: UnixMillis, trace_id: contract::ids::TraceId) -> AuditRecord {
     AuditRecord {
         at,
         action: AuditAction::TokenMinted,
@@ -170,7 +170,13 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         invocation_id: None,
         // Whoever can read the signing key acts as the administrator.
         who: administrator().map(|subject| {
-            Arc::new(Who { tenant: claims.tenant.clone(), subject, user: None, token_id: None, chain: Vec::new() })
+            Arc::new(RecordedActor {
+                tenant: claims.tenant.clone(),
+                subject,
+                user: None,
+                token_id: None,
+                chain: Vec::new(),
+            })
         }),
         tool: None,
         version: None,

@@ -4,8 +4,8 @@ use clap::Args;
 use contract::ids::{Subject, TenantId};
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// What is said about a token or subject that the tenant is not known to have.
 const UNKNOWN: &str = "no such token or subject is known in this tenant; if one is shown, it is refused from now on";
@@ -16,7 +16,7 @@ const UNKNOWN: &str = "no such token or subject is known in this tenant; if one 
 /// gantry token revoke --sub did:key:z6Mk… --tenant acme
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Revoke {
+pub(crate) struct TokenRevokeCommand {
     /// One token, by its id (`gantry token inspect` shows it)
     #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "tenant"])]
     jti: Option<String>,
@@ -31,12 +31,12 @@ pub(crate) struct Revoke {
     tenant: Option<TenantId>,
 }
 
-impl Revoke {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl TokenRevokeCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let what = match (&self.jti, &self.sub) {
             (Some(jti), _) => format!("token {jti} is void"),
             (None, Some(sub)) => format!("every token that {sub} has had so far is void"),
-            (None, None) => return Err(Failure::usage("name a token with --jti, or a subject with --sub")),
+            (None, None) => return Err(CommandFailure::usage("name a token with --jti, or a subject with --sub")),
         };
         let mut body = json!({});
         if let Some(members) = body.as_object_mut() {

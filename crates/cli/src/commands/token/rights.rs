@@ -2,7 +2,7 @@
 
 use clap::Args;
 use contract::version::VersionRange;
-use policy::{ArgumentLimit, Budget, Role, Scope, ToolGrant, ToolPattern};
+use policy::{ArgumentLimit, CallBudget, PermissionScope, Role, ToolGrant, ToolPattern};
 use serde_json::Value;
 
 /// Tools, scopes, limits and a budget.
@@ -13,7 +13,7 @@ pub(crate) struct RightsFlags {
     pub(super) tools: Vec<ToolGrant>,
     /// A scope it holds, such as `tool:*` or `network:https://api.example.com` (repeatable)
     #[arg(long = "scope", value_name = "SCOPE")]
-    pub(super) scopes: Vec<Scope>,
+    pub(super) scopes: Vec<PermissionScope>,
     /// A limit on an argument, such as '{"tool_id": "pay.refund", "argument": "/amount", "max": 100}'; besides `min` and
     /// `max` there are `one_of`, `max_length` and `under` (repeatable: all of them must hold)
     #[arg(long = "limit", value_name = "JSON", value_parser = limit)]
@@ -25,8 +25,8 @@ pub(crate) struct RightsFlags {
 
 impl RightsFlags {
     /// The budget, if there is one.
-    pub(super) fn budget(&self) -> Option<Budget> {
-        self.budget_calls.map(|calls| Budget { calls: Some(calls) })
+    pub(super) fn budget(&self) -> Option<CallBudget> {
+        self.budget_calls.map(|calls| CallBudget { calls: Some(calls) })
     }
 }
 

@@ -9,11 +9,11 @@ use contract::manifest::{Execution, Manifest};
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::manifest_file;
 use crate::package_cache::tool_packages;
-use crate::tool_folders::kept::{self, Kept};
+use crate::tool_folders::kept_copy::{self, KeepOutcome};
 
 /// Has the server look at its folders of tools.
 const LOAD: &str = "/v1/admin/tool-folders/load";
@@ -25,7 +25,7 @@ const PUT_BACK: &str = "what the server keeps of it had been changed; it is agai
 ///
 /// A folder with a program is copied into the data directory and stays registered there, also after a restart.
 #[derive(Debug, Args)]
-pub(crate) struct Add {
+pub(crate) struct ToolAddCommand {
     /// tool.toml, tool.json or tool.yaml, a folder with one, or - for stdin
     #[arg(value_name = "PATH|-")]
     path: PathBuf,
@@ -34,15 +34,15 @@ pub(crate) struct Add {
     check: bool,
 }
 
-impl Add {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolAddCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let is_stream = self.path.as_os_str() == "-";
         let manifest = if is_stream {
             manifest_file::read_stream("stdin", std::io::stdin().lock())?
         } else {
             manifest_file::read(&self.path)?
         };
-        let id = manifest.id().map_err(|error| Failure::new(error.to_string()))?;
+        let id = manifest.id().map_err(|error| CommandFailure::new(error.to_string()))?;
         let document = serde_json::to_value(&manifest).unwrap_or_default();
         if self.check {
             let text = format!("{id} {} is admissible", manifest.version);
@@ -78,12 +78,12 @@ pub(super) fn runs_from_its_folder(manifest: &Manifest) -> bool {
 }
 
 /// A component is made from its source, and a folder that was just made has none.
-fn component_is_there(folder: &Path, manifest: &Manifest) -> Result<(), Failure> {
+fn component_is_there(folder: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
     let Some(Execution::Wasm { component, .. }) = &manifest.execution else { return Ok(()) };
     if folder.join(component).is_file() {
         return Ok(());
     }
-    Err(Failure::new(format!("`{component}`, which the manifest names as the component, is not in the folder"))
+    Err(CommandFailure::new(format!("`{component}`, which the manifest names as the component, is not in the folder"))
         .hint("build it first; the folder that `gantry tool new --template rust` makes has a build.sh for it"))
 }
 
@@ -93,11 +93,16 @@ fn parent(file: &Path) -> &Path {
 }
 
 /// Copies the folder to where the server keeps such, and has the server look there.
-async fn add_folder(context: &Context, folder: &Path, id: &ToolId, manifest: &Manifest) -> Result<(), Failure> {
+async fn add_folder(
+    context: &CommandContext,
+    folder: &Path,
+    id: &ToolId,
+    manifest: &Manifest,
+) -> Result<(), CommandFailure> {
     let version = &manifest.version;
     let before = match context.client()?.post(LOAD, &json!({})).await {
         Err(ClientError::NotRunning { .. }) if context.may_go_offline() => {
-            if kept::keep(&context.data_dir(), folder, id, version)? == Kept::Restored {
+            if kept_copy::keep(&context.data_dir(), folder, id, version)? == KeepOutcome::Restored {
                 context.printer.note(PUT_BACK);
             }
             let document = json!({ "tool_id": id, "version": version, "created": false, "kept": true });
@@ -107,43 +112,45 @@ async fn add_folder(context: &Context, folder: &Path, id: &ToolId, manifest: &Ma
         }
         answer => answer?,
     };
-    let name = kept::name(id, version);
+    let name = kept_copy::name(id, version);
     // A second folder for a version that runs already would keep both from being taken.
     if let Some(loaded) = loaded(&before, id, manifest).filter(|loaded| text(loaded, "folder") != name) {
         if text(loaded, "digest") == manifest.digest().to_string() {
             conclude(context, id, manifest, false);
             return Ok(());
         }
-        return Err(Failure::new(format!("`{id}` {version} is registered from another folder, with another manifest"))
-            .hint("raise `version` in the manifest: what was published never changes"));
+        return Err(CommandFailure::new(format!(
+            "`{id}` {version} is registered from another folder, with another manifest"
+        ))
+        .hint("raise `version` in the manifest: what was published never changes"));
     }
     let url = context.server_url();
     if context.data_dir().running_server().is_none_or(|running| running.url != url) {
-        return Err(Failure::new(format!("the server at {url} does not run on this data directory"))
+        return Err(CommandFailure::new(format!("the server at {url} does not run on this data directory"))
             .hint("the folder has to be where the server is: run this there, or start the server with --tools DIR"));
     }
-    let kept = kept::keep(&context.data_dir(), folder, id, version)?;
-    if kept == Kept::Restored {
+    let kept = kept_copy::keep(&context.data_dir(), folder, id, version)?;
+    if kept == KeepOutcome::Restored {
         context.printer.note(PUT_BACK);
     }
     let after = context.client()?.post(LOAD, &json!({})).await?;
     let problem = members(&after, "problems").find(|problem| text(problem, "folder") == name);
     let why = match (loaded(&after, id, manifest), problem) {
         (Some(_), None) => {
-            conclude(context, id, manifest, matches!(kept, Kept::New(_)));
+            conclude(context, id, manifest, matches!(kept, KeepOutcome::New(_)));
             return Ok(());
         }
         (_, Some(problem)) => text(problem, "message").to_owned(),
         (None, None) => "the server does not see the folder".to_owned(),
     };
-    if let Kept::New(place) = &kept {
-        kept::take_back(place);
+    if let KeepOutcome::New(place) = &kept {
+        kept_copy::take_back(place);
         context.client()?.post(LOAD, &json!({})).await?;
     }
-    Err(Failure::new(why).hint("nothing was registered"))
+    Err(CommandFailure::new(why).hint("nothing was registered"))
 }
 
-fn conclude(context: &Context, id: &ToolId, manifest: &Manifest, created: bool) {
+fn conclude(context: &CommandContext, id: &ToolId, manifest: &Manifest, created: bool) {
     let document = json!({ "tool_id": id, "version": manifest.version, "created": created });
     context.printer.answer(&document, |_| said(id, manifest, created));
 }

@@ -5,7 +5,7 @@ use contract::ids::ToolId;
 use kernel::LoggedCall;
 use serde::{Deserialize, Serialize};
 
-use crate::printer::{Printer, Style, visible};
+use crate::printer::{Printer, TextStyle, visible};
 
 /// A call, with the members that the REST route gives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,8 +47,8 @@ impl CallLine {
     pub(crate) fn text(&self, printer: &Printer) -> String {
         let Self { invocation_id, ended_at, version, agent_id, duration_ms, .. } = self;
         let state = match &self.code {
-            None => printer.style("ok", Style::Green),
-            Some(code) => printer.style(&visible(code), Style::Red),
+            None => printer.style("ok", TextStyle::Green),
+            Some(code) => printer.style(&visible(code), TextStyle::Red),
         };
         let exit = self.exit_code.filter(|_| self.code.is_some());
         let exit = exit.map(|code| format!("  exit code {code}")).unwrap_or_default();
@@ -62,7 +62,7 @@ impl CallLine {
         match &self.stderr {
             None => lines.push("  what it wrote is not shown: a policy masks parts of what this tool says".to_owned()),
             Some(stderr) => {
-                let frame = printer.style("│", Style::Dim);
+                let frame = printer.style("│", TextStyle::Dim);
                 lines.extend(stderr.lines().map(|line| format!("  {frame} {}", visible(line))));
             }
         }

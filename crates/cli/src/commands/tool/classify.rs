@@ -5,17 +5,17 @@ use contract::ids::TenantId;
 use serde_json::{Value, json};
 
 use crate::client::segment;
-use crate::commands::import::bringing_in::in_tenant;
-use crate::commands::server::classify::CallOutcome;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::in_tenant;
+use crate::commands::server::classify::ClassifiedCall;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Say what a tool of an MCP server does to the world; until then it counts as something that cannot be repeated
 ///
 /// gantry tool classify files.read_file pure
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Classify {
+pub(crate) struct ToolClassifyCommand {
     /// The tool: `namespace.tool`
     tool: String,
     /// pure: only reads; idempotent: twice is as once; irreversible: nothing brings it back; unclassified: nobody knows
@@ -29,8 +29,8 @@ pub(crate) struct Classify {
     tenant: Option<TenantId>,
 }
 
-impl Classify {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolClassifyCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let client = context.client()?;
         let server = match self.of {
             Some(server) => server,
@@ -41,7 +41,7 @@ impl Classify {
         let answer = client.post(&path, &json!({ "side_effect_policy": self.effects })).await?;
         context.printer.answer(&answer, |_| {
             let text = |member: &str| answer.get(member).and_then(Value::as_str).unwrap_or_default();
-            let call = CallOutcome::of(&self.effects).text;
+            let call = ClassifiedCall::of(&self.effects).text;
             format!("{} {} is {}: a call {call}", text("tool_id"), text("version"), self.effects)
         });
         Ok(())
@@ -49,12 +49,12 @@ impl Classify {
 }
 
 /// The server that a tool's manifest names.
-fn server_of(tool: &Value, named: &str) -> Result<String, Failure> {
+fn server_of(tool: &Value, named: &str) -> Result<String, CommandFailure> {
     let execution = tool.pointer("/manifest/execution");
     let text = |member: &str| execution.and_then(|it| it.get(member)).and_then(Value::as_str);
     match (text("type"), text("server")) {
         (Some("mcp"), Some(server)) => Ok(server.to_owned()),
-        _ => Err(Failure::new(format!("`{named}` is not a tool of an MCP server"))
+        _ => Err(CommandFailure::new(format!("`{named}` is not a tool of an MCP server"))
             .hint("its own manifest says what it does: change `side_effect_policy` there and raise the version")),
     }
 }

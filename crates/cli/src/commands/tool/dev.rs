@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::add::runs_from_its_folder;
-use crate::commands::Outcome;
-use crate::commands::serve::{Development, Serve};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::CommandOutcome;
+use crate::commands::serve::{DevelopmentTool, ServeCommand};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::manifest_file;
 
 /// Directories of this process that are tried.
@@ -27,7 +27,7 @@ const NUMBERS_MAX: u32 = 16;
 /// Starts a server of its own, on loopback, with a data directory that is gone when it ends. The version in the manifest
 /// need not be raised.
 #[derive(Debug, Args)]
-pub(crate) struct Dev {
+pub(crate) struct ToolDevCommand {
     /// The tool's folder
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -39,26 +39,25 @@ pub(crate) struct Dev {
     unsandboxed_processes: bool,
 }
 
-impl Dev {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ToolDevCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let listen = self.listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
         if !listen.ip().is_loopback() {
-            return Err(Failure::usage(format!("{listen} is not on this machine alone"))
+            return Err(CommandFailure::usage(format!("{listen} is not on this machine alone"))
                 .hint("a tool that is being written is for its author: listen on 127.0.0.1"));
         }
         let manifest = manifest_file::read(&self.dir)?;
         if !self.dir.is_dir() || !runs_from_its_folder(&manifest) {
-            return Err(Failure::usage(format!("`{}` is no folder with a program", self.dir.display()))
+            return Err(CommandFailure::usage(format!("`{}` is no folder with a program", self.dir.display()))
                 .hint("`gantry tool new` makes one"));
         }
-        let tool = manifest.id().map_err(|error| Failure::new(error.to_string()))?;
-        let folder = self
-            .dir
-            .canonicalize()
-            .map_err(|error| Failure::new(format!("the folder `{}` cannot be read: {error}", self.dir.display())))?;
+        let tool = manifest.id().map_err(|error| CommandFailure::new(error.to_string()))?;
+        let folder = self.dir.canonicalize().map_err(|error| {
+            CommandFailure::new(format!("the folder `{}` cannot be read: {error}", self.dir.display()))
+        })?;
         let data = OwnDirectory::make(&std::env::temp_dir())?;
-        let development = Development { tool, folder, example: manifest.examples.first().cloned() };
-        let serve = Serve::of_development(listen, self.unsandboxed_processes, development);
+        let development = DevelopmentTool { tool, folder, example: manifest.examples.first().cloned() };
+        let serve = ServeCommand::of_development(listen, self.unsandboxed_processes, development);
         // Boxed: a server is the largest future there is, and no other command should carry its room.
         Box::pin(serve.run(&context.of_development(data.path.clone()))).await
     }
@@ -71,9 +70,9 @@ struct OwnDirectory {
 
 impl OwnDirectory {
     /// One that was not there: a name that somebody else has taken is never used.
-    fn make(above: &Path) -> Result<Self, Failure> {
+    fn make(above: &Path) -> Result<Self, CommandFailure> {
         let failed = |error: io::Error| {
-            Failure::new(format!("no directory can be made in `{}`: {error}", above.display()))
+            CommandFailure::new(format!("no directory can be made in `{}`: {error}", above.display()))
                 .hint("set TMPDIR to a folder that can be written to")
         };
         for number in 0..NUMBERS_MAX {

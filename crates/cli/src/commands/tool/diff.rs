@@ -3,36 +3,36 @@
 use std::path::Path;
 
 use clap::Args;
-use contract::compat::{self, Direction, Reason, Verdict};
+use contract::compat::{self, CompatReason, CompatVerdict, SchemaDirection};
 use contract::manifest::Manifest;
 use serde_json::{Value, json};
 
 use crate::catalogue;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::manifest_file;
-use crate::printer::Style;
+use crate::printer::TextStyle;
 use crate::tool_reference::ToolReference;
 
 /// Compare two versions: patch, minor or major, with every reason
 ///
 /// gantry tool diff demo.word_stats@1.0.0 ./word_stats
 #[derive(Debug, Args)]
-pub(crate) struct Diff {
+pub(crate) struct ToolDiffCommand {
     /// The old one: a manifest file, a tool folder, or id@version
     old: String,
     /// The new one: a manifest file, a tool folder, or id@version
     new: String,
 }
 
-impl Diff {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolDiffCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let (old, new) = (side(context, &self.old).await?, side(context, &self.new).await?);
-        let parameters = compat::compare(&old.parameters, &new.parameters, Direction::Input);
-        let result = compat::compare(&old.result_schema, &new.result_schema, Direction::Output);
+        let parameters = compat::compare(&old.parameters, &new.parameters, SchemaDirection::Input);
+        let result = compat::compare(&old.result_schema, &new.result_schema, SchemaDirection::Output);
         let verdict = parameters.verdict.max(result.verdict);
         let sides = [("parameters", &parameters.reasons), ("result_schema", &result.reasons)];
-        let reasons: Vec<(&str, &Reason)> =
+        let reasons: Vec<(&str, &CompatReason)> =
             sides.into_iter().flat_map(|(part, reasons)| reasons.iter().map(move |reason| (part, reason))).collect();
         let document = json!({
             "verdict": word(verdict),
@@ -44,9 +44,9 @@ impl Diff {
         });
         context.printer.answer(&document, |printer| {
             let style = match verdict {
-                Verdict::Patch => Style::Green,
-                Verdict::Minor => Style::Yellow,
-                Verdict::Major => Style::Red,
+                CompatVerdict::Patch => TextStyle::Green,
+                CompatVerdict::Minor => TextStyle::Yellow,
+                CompatVerdict::Major => TextStyle::Red,
             };
             let mut text = format!("{}: {}", printer.style(word(verdict), style), meaning(verdict));
             if !reasons.is_empty() {
@@ -62,33 +62,34 @@ impl Diff {
     }
 }
 
-async fn side(context: &Context, text: &str) -> Result<Manifest, Failure> {
+async fn side(context: &CommandContext, text: &str) -> Result<Manifest, CommandFailure> {
     let path = Path::new(text);
     if path.try_exists().unwrap_or_default() {
         return Ok(manifest_file::read(path)?);
     }
     let reference: ToolReference = text.parse().map_err(|error: crate::tool_reference::ToolReferenceError| {
-        Failure::usage(format!("`{text}` is neither a file nor a tool")).hint(error.to_string())
+        CommandFailure::usage(format!("`{text}` is neither a file nor a tool")).hint(error.to_string())
     })?;
     let mut answer = catalogue::show(context, &reference).await?;
     let manifest = answer.get_mut("manifest").map(Value::take).unwrap_or_default();
     serde_json::from_value(manifest).map_err(|_| {
-        Failure::new(format!("the manifest of `{text}` cannot be read")).hint("is the server newer than this command?")
+        CommandFailure::new(format!("the manifest of `{text}` cannot be read"))
+            .hint("is the server newer than this command?")
     })
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CompatVerdict) -> &'static str {
     match verdict {
-        Verdict::Patch => "patch",
-        Verdict::Minor => "minor",
-        Verdict::Major => "major",
+        CompatVerdict::Patch => "patch",
+        CompatVerdict::Minor => "minor",
+        CompatVerdict::Major => "major",
     }
 }
 
-fn meaning(verdict: Verdict) -> &'static str {
+fn meaning(verdict: CompatVerdict) -> &'static str {
     match verdict {
-        Verdict::Patch => "callers notice nothing",
-        Verdict::Minor => "callers of the old version keep working, and there is something new for them",
-        Verdict::Major => "callers of the old version may break",
+        CompatVerdict::Patch => "callers notice nothing",
+        CompatVerdict::Minor => "callers of the old version keep working, and there is something new for them",
+        CompatVerdict::Major => "callers of the old version may break",
     }
 }

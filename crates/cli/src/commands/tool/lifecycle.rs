@@ -4,13 +4,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::tool_reference::ToolReference;
 
 /// Deprecate a version, or every version of a tool: still served, with a notice and an end date
 #[derive(Debug, Args)]
-pub(crate) struct Deprecate {
+pub(crate) struct ToolDeprecateCommand {
     /// `id`, or `id@version`
     tool: ToolReference,
     /// The tool to use instead
@@ -23,21 +23,21 @@ pub(crate) struct Deprecate {
 
 /// Sunset a version now: only exact pins are served
 #[derive(Debug, Args)]
-pub(crate) struct Sunset {
+pub(crate) struct ToolSunsetCommand {
     /// `id`, or `id@version`
     tool: ToolReference,
 }
 
 /// Make a deprecated or sunset version active again
 #[derive(Debug, Args)]
-pub(crate) struct Restore {
+pub(crate) struct ToolRestoreCommand {
     /// `id`, or `id@version`
     tool: ToolReference,
 }
 
 /// Remove a version for good: not served any more, never to come back under the same number
 #[derive(Debug, Args)]
-pub(crate) struct Remove {
+pub(crate) struct ToolRemoveCommand {
     /// `id`, or `id@version`
     tool: ToolReference,
     /// Do not ask
@@ -45,38 +45,40 @@ pub(crate) struct Remove {
     yes: bool,
 }
 
-impl Deprecate {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolDeprecateCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let advice = [("replacement_tool_id", self.successor), ("migration_guide_url", self.guide)];
         change(context, &self.tool, "deprecate", advice).await
     }
 }
 
-impl Sunset {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolSunsetCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         change(context, &self.tool, "sunset", []).await
     }
 }
 
-impl Restore {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolRestoreCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         change(context, &self.tool, "restore", []).await
     }
 }
 
-impl Remove {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolRemoveCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         if !self.yes {
             let what = match &self.tool.version {
                 Some(version) => format!("{} {version}", self.tool.tool),
                 None => format!("every version of {}", self.tool.tool),
             };
             if !context.printer.can_ask() {
-                return Err(Failure::usage(format!("removing {what} cannot be undone, and nobody can be asked"))
-                    .hint("add --yes if you mean it"));
+                return Err(CommandFailure::usage(format!(
+                    "removing {what} cannot be undone, and nobody can be asked"
+                ))
+                .hint("add --yes if you mean it"));
             }
             if !context.printer.confirm(&format!("Remove {what}? It cannot be undone.")) {
-                return Err(Failure::new("nothing was removed"));
+                return Err(CommandFailure::new("nothing was removed"));
             }
         }
         change(context, &self.tool, "remove", []).await
@@ -84,11 +86,11 @@ impl Remove {
 }
 
 async fn change<const N: usize>(
-    context: &Context,
+    context: &CommandContext,
     tool: &ToolReference,
     act: &str,
     advice: [(&str, Option<String>); N],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut body = json!({});
     if let Some(members) = body.as_object_mut() {
         let given = advice.into_iter().chain([("version", tool.version.clone())]);

@@ -6,8 +6,8 @@ use kernel::registry::{ListFilter, PAGE_SIZE_MAX};
 use serde_json::{Value, json};
 
 use crate::catalogue;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Pages that are asked for at most: more tools than anybody reads in a terminal.
 const PAGES_MAX: usize = 500;
@@ -16,7 +16,7 @@ const SHORT_CHARS: usize = 90;
 
 /// List tools
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct ToolListCommand {
     /// Only tools of this category
     #[arg(long)]
     category: Option<String>,
@@ -35,8 +35,8 @@ pub(crate) struct List {
     tier: Option<String>,
 }
 
-impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolListCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut filter = ListFilter {
             category: self.category,
             tags: self.tags,

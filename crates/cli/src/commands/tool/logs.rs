@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::call_line::CallLine;
 use crate::client::segment;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::printer::Printer;
 
 /// Show what a tool wrote to stderr in its last calls, the newest at the end
 ///
 /// Calls of the own tenant that ran on this server since it started. For administrators and operators.
 #[derive(Debug, Args)]
-pub(crate) struct Logs {
+pub(crate) struct ToolLogsCommand {
     /// `namespace.tool_id`, `tool_id`, or an alias
     #[arg(value_name = "TOOL")]
     tool: String,
@@ -24,8 +24,8 @@ pub(crate) struct Logs {
     limit: u16,
 }
 
-impl Logs {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolLogsCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let path = format!("/v1/tools/{}/logs?limit={}", segment(&self.tool), self.limit);
         let answer = context.client()?.get(&path).await?;
         context.printer.answer(&answer, |printer| page(printer, &answer));
@@ -49,11 +49,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn calls_are_told_with_what_was_written_in_a_frame() {
-        let printer = Printer::new(Wishes { no_color: true, ..Wishes::default() });
+        let printer = Printer::new(PrinterOptions { no_color: true, ..PrinterOptions::default() });
         let answer = json!({ "calls": [
             { "invocation_id": "a", "ended_at": "then", "version": "1.0.0", "agent_id": "admin", "duration_ms": 3,
               "exit_code": 0, "stderr": "" },

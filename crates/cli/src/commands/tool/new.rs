@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use contract::ids::ToolId;
 use serde_json::json;
 
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 mod template;
 
@@ -18,12 +18,12 @@ mod template;
 ///
 /// gantry tool new demo.word_count --template python
 #[derive(Debug, Args)]
-pub(crate) struct New {
+pub(crate) struct ToolNewCommand {
     /// The tool's id: `tool_id` or `namespace.tool_id`, in snake_case
     name: String,
     /// What to start from: a language, or a session that tells its progress (in Python)
-    #[arg(long, alias = "lang", value_enum, default_value_t = Template::Python)]
-    template: Template,
+    #[arg(long, alias = "lang", value_enum, default_value_t = ToolTemplate::Python)]
+    template: ToolTemplate,
     /// Where to make the folder
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct New {
 
 /// What a tool can be started from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Template {
+pub(crate) enum ToolTemplate {
     Python,
     Node,
     /// Needs Node.js 22.18 or later
@@ -46,18 +46,20 @@ pub(crate) enum Template {
     Http,
 }
 
-impl New {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolNewCommand {
+    pub(crate) fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let id: ToolId = self.name.parse().map_err(|error: contract::ids::NameError| {
-            Failure::usage(error.to_string()).hint("for example: gantry tool new demo.word_count")
+            CommandFailure::usage(error.to_string()).hint("for example: gantry tool new demo.word_count")
         })?;
         self.template.is_possible()?;
         let folder = self.dir.join(id.local());
         let files = files(&id, self.template);
         write(&folder, &files).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Failure::new(format!("`{}` is there already", folder.display()))
-                .hint("nothing was overwritten; choose another name or another --dir"),
-            _ => Failure::new(format!("`{}` cannot be made: {error}", folder.display())),
+            std::io::ErrorKind::AlreadyExists => {
+                CommandFailure::new(format!("`{}` is there already", folder.display()))
+                    .hint("nothing was overwritten; choose another name or another --dir")
+            }
+            _ => CommandFailure::new(format!("`{}` cannot be made: {error}", folder.display())),
         })?;
         let names: Vec<&str> = files.iter().map(|file| file.name).collect();
         context.printer.answer(&json!({ "tool_id": id, "folder": folder, "files": names }), |_| {
@@ -78,7 +80,7 @@ struct NewFile {
     text: String,
 }
 
-fn files(id: &ToolId, template: Template) -> Vec<NewFile> {
+fn files(id: &ToolId, template: ToolTemplate) -> Vec<NewFile> {
     let namespace = id.namespace().map(|space| format!("namespace = \"{space}\"\n")).unwrap_or_default();
     let words = id.local().replace('_', " ");
     let name: String = words.chars().take(1).flat_map(char::to_uppercase).chain(words.chars().skip(1)).collect();
@@ -95,7 +97,7 @@ fn files(id: &ToolId, template: Template) -> Vec<NewFile> {
             .replace("@RUN@", &template.run())
             .replace("@FULL_ID@", id.as_str())
     };
-    let readme = if template == Template::Rust {
+    let readme = if template == ToolTemplate::Rust {
         include_str!("templates/README-rust.md")
     } else {
         include_str!("templates/README.md")
@@ -105,7 +107,7 @@ fn files(id: &ToolId, template: Template) -> Vec<NewFile> {
         NewFile { name: template.file(), mode: 0o755, text: template.source().to_owned() },
         NewFile { name: "README.md", mode: 0o644, text: fill(readme) },
     ];
-    if template == Template::Rust {
+    if template == ToolTemplate::Rust {
         let cargo = fill(include_str!("templates/Cargo.toml.in"));
         files.push(NewFile { name: "Cargo.toml", mode: 0o644, text: cargo });
         files.push(NewFile { name: "build.sh", mode: 0o755, text: fill(include_str!("templates/build.sh")) });
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn every_new_folder_has_a_manifest_that_is_admitted() {
         let dir = tempfile::tempdir().unwrap();
-        let possible = Template::value_variants().iter().filter(|template| **template != Template::Http);
+        let possible = ToolTemplate::value_variants().iter().filter(|template| **template != ToolTemplate::Http);
         for (index, template) in possible.enumerate() {
             for id in ["demo.word_count", "word_count"] {
                 let id: ToolId = id.parse().unwrap();
@@ -152,7 +154,7 @@ mod tests {
                     manifest.execution,
                     Some(Execution::Process { protocol: ProcessProtocol::Session, warm: true, .. })
                 );
-                assert_eq!(is_session, *template == Template::Session);
+                assert_eq!(is_session, *template == ToolTemplate::Session);
                 let readme = fs::read_to_string(folder.join("README.md")).unwrap();
                 assert!(!readme.replace("@0.1.0", "").contains('@'), "{readme}");
             }
@@ -165,7 +167,7 @@ mod tests {
         let folder = dir.path().join("x");
         fs::create_dir(&folder).unwrap();
         let id: ToolId = "word_count".parse().unwrap();
-        assert!(write(&folder, &files(&id, Template::Bash)).is_err());
+        assert!(write(&folder, &files(&id, ToolTemplate::Bash)).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

@@ -5,13 +5,13 @@ use contract::ids::TenantId;
 use serde_json::{Value, json};
 
 use crate::client::segment;
-use crate::commands::import::bringing_in::in_tenant;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::import::server_intake::in_tenant;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Take a tool out of use, in every version and on every instance, until it is released
 #[derive(Debug, Args)]
-pub(crate) struct Quarantine {
+pub(crate) struct QuarantineCommand {
     /// `namespace.tool_id`, `tool_id`, or an alias
     tool: String,
     /// Why; it is recorded
@@ -24,7 +24,7 @@ pub(crate) struct Quarantine {
 
 /// Put a tool that a person has taken out of use back into it
 #[derive(Debug, Args)]
-pub(crate) struct Release {
+pub(crate) struct ToolReleaseCommand {
     /// `namespace.tool_id`, `tool_id`, or an alias
     tool: String,
     /// Why; it is recorded
@@ -35,24 +35,24 @@ pub(crate) struct Release {
     tenant: Option<TenantId>,
 }
 
-impl Quarantine {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl QuarantineCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         change(context, (&self.tool, self.tenant.as_ref()), "quarantine", &self.reason).await
     }
 }
 
-impl Release {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolReleaseCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         change(context, (&self.tool, self.tenant.as_ref()), "release", &self.reason).await
     }
 }
 
 async fn change(
-    context: &Context,
+    context: &CommandContext,
     (tool, tenant): (&str, Option<&TenantId>),
     act: &str,
     reason: &str,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let body = json!({ "reason": reason });
     let path = format!("/v1/tools/{}/{act}{}", segment(tool), in_tenant(tenant));
     let answer = context.client()?.post(&path, &body).await?;

@@ -9,17 +9,17 @@ use clap::Args;
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use kernel::registry::{ListFilter, PAGE_SIZE_MAX};
-use scan::{Definition, Finding, Neighbours, Verdict, scan, verdict};
+use scan::{NeighbourNames, ScanFinding, ScanVerdict, ScannedDefinition, scan, verdict};
 use serde_json::{Value, json};
 
 use crate::catalogue;
 use crate::client::segment;
-use crate::commands::Outcome;
-use crate::commands::import::bringing_in::in_tenant;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::commands::CommandOutcome;
+use crate::commands::import::server_intake::in_tenant;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 use crate::manifest_file;
-use crate::printer::{Printer, Style, visible};
+use crate::printer::{Printer, TextStyle, visible};
 use crate::tool_reference::ToolReference;
 
 /// Pages of the catalogue that are asked for at most.
@@ -33,7 +33,7 @@ const PAGES_MAX: usize = 500;
 /// gantry tool scan --file tool.toml
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Scan {
+pub(crate) struct ToolScanCommand {
     /// The tools [default: all]
     tools: Vec<ToolReference>,
     /// What this server says about its tools now
@@ -56,18 +56,18 @@ struct Read {
     home: String,
 }
 
-impl Scan {
-    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+impl ToolScanCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         let read = self.read(context).await?;
-        let scanned: Vec<(&Read, Vec<Finding>)> = read.iter().map(|one| (one, findings(one, &read))).collect();
-        let grave = scanned.iter().any(|(_, findings)| verdict(findings) != Verdict::Clean);
+        let scanned: Vec<(&Read, Vec<ScanFinding>)> = read.iter().map(|one| (one, findings(one, &read))).collect();
+        let grave = scanned.iter().any(|(_, findings)| verdict(findings) != ScanVerdict::Clean);
         let document = json!({ "tools": scanned.iter().map(|(one, findings)| json!({
             "tool_id": one.id, "verdict": verdict(findings), "findings": findings })).collect::<Vec<_>>() });
         context.printer.answer(&document, |printer| page(printer, &scanned));
-        Ok(if grave { Outcome::Unfit } else { Outcome::Done })
+        Ok(if grave { CommandOutcome::Unfit } else { CommandOutcome::Done })
     }
 
-    async fn read(&self, context: &Context) -> Result<Vec<Read>, Failure> {
+    async fn read(&self, context: &CommandContext) -> Result<Vec<Read>, CommandFailure> {
         if let Some(file) = &self.file {
             return Ok(vec![of_manifest(&manifest_file::read(file)?)]);
         }
@@ -87,7 +87,7 @@ impl Scan {
     }
 }
 
-async fn all(context: &Context) -> Result<Vec<ToolReference>, Failure> {
+async fn all(context: &CommandContext) -> Result<Vec<ToolReference>, CommandFailure> {
     let mut filter = ListFilter { page: 1, page_size: PAGE_SIZE_MAX, ..ListFilter::default() };
     let mut names = Vec::new();
     while filter.page <= PAGES_MAX {
@@ -123,12 +123,12 @@ fn of_server(server: &str, answer: &Value) -> Vec<Read> {
         .collect()
 }
 
-fn findings(one: &Read, all: &[Read]) -> Vec<Finding> {
+fn findings(one: &Read, all: &[Read]) -> Vec<ScanFinding> {
     let name = |read: &Read| read.definition.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (siblings, foreign): (Vec<&Read>, Vec<&Read>) = all.iter().partition(|other| other.home == one.home);
-    let neighbours = Neighbours::new(siblings.into_iter().map(name), foreign.into_iter().map(name));
+    let neighbours = NeighbourNames::new(siblings.into_iter().map(name), foreign.into_iter().map(name));
     let text = |member: &str| one.definition.get(member).and_then(Value::as_str);
-    let definition = Definition {
+    let definition = ScannedDefinition {
         name: text("name").unwrap_or_default(),
         title: text("title"),
         description: text("description").unwrap_or_default(),
@@ -139,11 +139,11 @@ fn findings(one: &Read, all: &[Read]) -> Vec<Finding> {
     scan(&definition, &neighbours)
 }
 
-fn page(printer: &Printer, scanned: &[(&Read, Vec<Finding>)]) -> String {
+fn page(printer: &Printer, scanned: &[(&Read, Vec<ScanFinding>)]) -> String {
     let with: Vec<_> = scanned.iter().filter(|(_, findings)| !findings.is_empty()).collect();
     let mut lines = Vec::new();
     for (one, findings) in &with {
-        lines.push(printer.style(&one.id, Style::Bold));
+        lines.push(printer.style(&one.id, TextStyle::Bold));
         for finding in findings {
             let severity = json!(finding.severity);
             let head = format!("  {} {}", severity.as_str().unwrap_or_default(), finding.kind.as_str());
@@ -160,7 +160,7 @@ fn page(printer: &Printer, scanned: &[(&Read, Vec<Finding>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::Wishes;
+    use crate::printer::PrinterOptions;
 
     #[test]
     fn what_a_server_says_now_is_scanned_and_not_what_was_accepted_before() {
@@ -173,8 +173,8 @@ mod tests {
             { "tool_id": "a.sum", "accepted": { "definition": clean } },
         ] });
         let read = of_server("a", &answer);
-        let scanned: Vec<(&Read, Vec<Finding>)> = read.iter().map(|one| (one, findings(one, &read))).collect();
-        let text = page(&Printer::new(Wishes::default()), &scanned);
+        let scanned: Vec<(&Read, Vec<ScanFinding>)> = read.iter().map(|one| (one, findings(one, &read))).collect();
+        let text = page(&Printer::new(PrinterOptions::default()), &scanned);
         assert!(text.starts_with("a.add\n") && text.ends_with("2 tools scanned, 1 with findings"), "{text}");
     }
 }

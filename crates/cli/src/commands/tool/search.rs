@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::list::in_short;
 use crate::catalogue;
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
 
 /// Search tools by what they do
 #[derive(Debug, Args)]
-pub(crate) struct Search {
+pub(crate) struct ToolSearchCommand {
     /// What the tool should do, in plain words
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -19,8 +19,8 @@ pub(crate) struct Search {
     limit: u8,
 }
 
-impl Search {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolSearchCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let answer = catalogue::search(context, &self.words.join(" "), self.limit.into()).await?;
         context.printer.answer(&answer, |printer| {
             let hits: Vec<&Value> = answer.get("results").and_then(Value::as_array).into_iter().flatten().collect();

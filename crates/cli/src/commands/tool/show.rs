@@ -5,20 +5,20 @@ use policy::WhyUnavailable;
 use serde_json::Value;
 
 use crate::catalogue;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::printer::{Printer, Style, visible};
+use crate::context::CommandContext;
+use crate::failure::CommandFailure;
+use crate::printer::{Printer, TextStyle, visible};
 use crate::tool_reference::ToolReference;
 
 /// Show one tool, or one version of it
 #[derive(Debug, Args)]
-pub(crate) struct Show {
+pub(crate) struct ToolShowCommand {
     /// `id`, or `id@version`
     tool: ToolReference,
 }
 
-impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+impl ToolShowCommand {
+    pub(crate) async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         let mut answer = catalogue::show(context, &self.tool).await?;
         if let (Some(members), Some(health)) = (answer.as_object_mut(), catalogue::health(context, &self.tool).await) {
             members.insert("health".into(), health);
@@ -32,7 +32,7 @@ fn page(printer: &Printer, tool: &Value) -> String {
     let text = |pointer: &str| visible(tool.pointer(pointer).and_then(Value::as_str).unwrap_or_default()).into_owned();
     let version = if tool.get("version").is_some() { text("/version") } else { text("/current_version") };
     let mut parts = vec![
-        printer.style(&format!("{} {version}", text("/tool_id")), Style::Bold),
+        printer.style(&format!("{} {version}", text("/tool_id")), TextStyle::Bold),
         format!("{} – {}", text("/manifest/name"), text("/manifest/description")),
         String::new(),
         format!("state     {}{}", text("/lifecycle_state"), unavailable(tool)),

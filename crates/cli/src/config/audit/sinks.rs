@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use audit::sinks::BatchLimits;
-use audit::sinks::file::Rotation;
+use audit::sinks::file::FileRotation;
 use audit::sinks::http::{HttpMode, SecretHeader};
-use executors::{CallTimes, Opened};
+use executors::{CallTimes, OpenedNetworks};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::settings::Problem;
+use super::super::settings::ConfigProblem;
 use super::kafka_security::{self, KafkaSecuritySection, KafkaSecurityTable};
 
 /// Sinks at most: each reads the whole log.
@@ -33,14 +33,14 @@ pub(crate) struct SinkTable {
     /// Is it given what was recorded before it was configured?
     pub(crate) from_the_beginning: bool,
     pub(crate) limits: BatchLimits,
-    pub(crate) target: Target,
+    pub(crate) target: SinkTarget,
 }
 
 /// Where to.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Target {
-    File { dir: Option<PathBuf>, rotation: Rotation },
-    Http { url: String, mode: HttpMode, secret_header: Option<SecretHeader>, opened: Opened, times: CallTimes },
+pub(crate) enum SinkTarget {
+    File { dir: Option<PathBuf>, rotation: FileRotation },
+    Http { url: String, mode: HttpMode, secret_header: Option<SecretHeader>, opened: OpenedNetworks, times: CallTimes },
     Kafka(KafkaTarget),
 }
 
@@ -59,19 +59,19 @@ impl SinkTable {
     /// The word for its kind.
     pub(crate) fn kind(&self) -> &'static str {
         match self.target {
-            Target::File { .. } => "file",
-            Target::Http { .. } => "http",
-            Target::Kafka(_) => "kafka",
+            SinkTarget::File { .. } => "file",
+            SinkTarget::Http { .. } => "http",
+            SinkTarget::Kafka(_) => "kafka",
         }
     }
 
     /// The directory it writes to, if it is one of files.
     pub(crate) fn dir(&self, data_dir: &Path) -> Option<PathBuf> {
         match &self.target {
-            Target::File { dir, .. } => {
+            SinkTarget::File { dir, .. } => {
                 Some(dir.clone().unwrap_or_else(|| data_dir.join("audit-events").join(&self.name)))
             }
-            Target::Http { .. } | Target::Kafka(_) => None,
+            SinkTarget::Http { .. } | SinkTarget::Kafka(_) => None,
         }
     }
 }
@@ -117,18 +117,18 @@ pub(crate) fn members() -> impl Iterator<Item = &'static str> {
 }
 
 /// Reads the tables, each in JSON. Everything wrong is a problem, and a table with one is left out.
-pub(super) fn read(tables: &[String], problems: &mut Vec<Problem>) -> Vec<SinkTable> {
+pub(super) fn read(tables: &[String], problems: &mut Vec<ConfigProblem>) -> Vec<SinkTable> {
     if tables.len() > SINKS_MAX {
-        problems.push(Problem::new("[[audit.sinks]]", format!("there are more than {SINKS_MAX}")));
+        problems.push(ConfigProblem::new("[[audit.sinks]]", format!("there are more than {SINKS_MAX}")));
     }
     let (mut sinks, mut names) = (Vec::new(), BTreeSet::new());
     for (index, text) in tables.iter().take(SINKS_MAX).enumerate() {
         match one(text) {
             Ok(sink) if !names.insert(sink.name.clone()) => {
-                problems.push(Problem::new("[[audit.sinks]]", format!("two have the name `{}`", sink.name)));
+                problems.push(ConfigProblem::new("[[audit.sinks]]", format!("two have the name `{}`", sink.name)));
             }
             Ok(sink) => sinks.push(sink),
-            Err(wrong) => problems.push(Problem::new(format!("[[audit.sinks]] number {}", index + 1), wrong)),
+            Err(wrong) => problems.push(ConfigProblem::new(format!("[[audit.sinks]] number {}", index + 1), wrong)),
         }
     }
     sinks
@@ -172,27 +172,27 @@ fn one(text: &str) -> Result<SinkTable, String> {
         target: match table.kind.as_str() {
             "file" => file(&table)?,
             "http" => http(&table)?,
-            _ => Target::Kafka(kafka(&table, &security)?),
+            _ => SinkTarget::Kafka(kafka(&table, &security)?),
         },
         name: table.name,
     })
 }
 
-fn file(table: &Table) -> Result<Target, String> {
+fn file(table: &Table) -> Result<SinkTarget, String> {
     let hours = within("rotate_hours", table.rotate_hours, 24, 1, 24 * 366)?;
     let days = table.keep_days.map(|days| within("keep_days", Some(days), days, 1, 36_600)).transpose()?;
     let files = table.keep_files.map(|files| within("keep_files", Some(files), files, 1, 1_000_000)).transpose()?;
-    let rotation = Rotation {
-        bytes: within("rotate_bytes", table.rotate_bytes, Rotation::default().bytes, 1024, 1 << 40)?,
+    let rotation = FileRotation {
+        bytes: within("rotate_bytes", table.rotate_bytes, FileRotation::default().bytes, 1024, 1 << 40)?,
         age: HOUR * hours,
         compress: table.compress.unwrap_or(true),
         keep_files: files,
         keep_for: days.map(|days| HOUR * 24 * days),
     };
-    Ok(Target::File { dir: table.dir.clone(), rotation })
+    Ok(SinkTarget::File { dir: table.dir.clone(), rotation })
 }
 
-fn http(table: &Table) -> Result<Target, String> {
+fn http(table: &Table) -> Result<SinkTarget, String> {
     let url = table.url.clone().ok_or("`url` is missing")?;
     let mode = HttpMode::from_word(table.mode.as_deref().unwrap_or("batched"))
         .ok_or("`mode` must be one of batched, structured, binary")?;
@@ -212,10 +212,10 @@ fn http(table: &Table) -> Result<Target, String> {
         (name, Some(credential)) => Some(SecretHeader { name: name.to_owned(), credential }),
     };
     let allow = table.allow.clone().unwrap_or_default();
-    let opened = Opened::read(allow.iter().map(String::as_str))
+    let opened = OpenedNetworks::read(allow.iter().map(String::as_str))
         .map_err(|(text, error)| format!("`allow`: `{text}`: {error}"))?;
     let times = CallTimes { total: timeout(table)?, ..CallTimes::default() };
-    Ok(Target::Http { url, mode, secret_header, opened, times })
+    Ok(SinkTarget::Http { url, mode, secret_header, opened, times })
 }
 
 fn kafka(table: &Table, security: &KafkaSecurityTable) -> Result<KafkaTarget, String> {
@@ -267,9 +267,9 @@ mod tests {
     use super::*;
 
     fn tables(text: &str) -> (Vec<SinkTable>, Vec<String>) {
-        use super::super::super::settings::{ConfigFile, Settings};
+        use super::super::super::settings::{ConfigFile, EffectiveSettings};
         let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let settings = Settings::gather(Some(&file), &std::collections::BTreeMap::new(), Vec::new()).unwrap();
+        let settings = EffectiveSettings::gather(Some(&file), &std::collections::BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = super::super::AuditSection::read(&settings, &mut problems);
         (section.sinks, problems.iter().map(ToString::to_string).collect())
@@ -286,9 +286,9 @@ mod tests {
         assert!(archive.from_the_beginning && !siem.from_the_beginning);
         assert_eq!((archive.kind(), siem.kind()), ("file", "http"));
         assert_eq!(archive.dir(Path::new("/d")).unwrap(), Path::new("/d/audit-events/archive"));
-        let Target::File { rotation, .. } = &archive.target else { panic!() };
-        assert_eq!(*rotation, Rotation { keep_for: Some(HOUR * 24 * 400), ..Rotation::default() });
-        let Target::Http { mode, secret_header, .. } = &siem.target else { panic!() };
+        let SinkTarget::File { rotation, .. } = &archive.target else { panic!() };
+        assert_eq!(*rotation, FileRotation { keep_for: Some(HOUR * 24 * 400), ..FileRotation::default() });
+        let SinkTarget::Http { mode, secret_header, .. } = &siem.target else { panic!() };
         assert_eq!((*mode, secret_header.as_ref().unwrap().name.as_str()), (HttpMode::Batched, "authorization"));
     }
 
@@ -328,7 +328,9 @@ mod tests {
     fn kafka_is_refused_clearly_by_a_build_without_it() {
         let (sinks, problems) = tables("[[audit.sinks]]\nname = 'k'\nkind = 'kafka'\nbrokers = ['127.0.0.1:9092']\n");
         if cfg!(feature = "kafka") {
-            let [SinkTable { target: Target::Kafka(target), .. }] = sinks.as_slice() else { panic!("{problems:?}") };
+            let [SinkTable { target: SinkTarget::Kafka(target), .. }] = sinks.as_slice() else {
+                panic!("{problems:?}")
+            };
             assert_eq!((target.topic.as_str(), target.is_binary), (TOPIC, false));
         } else {
             assert!(

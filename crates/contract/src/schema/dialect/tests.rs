@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::{Coercion, CompiledSchema, SchemaLimits};
 use super::*;
-use crate::compat::{Direction, Outcome, Verdict, compare, negotiate};
+use crate::compat::{CompatVerdict, NegotiationFit, SchemaDirection, compare, negotiate};
 
 const DRAFT_04: &str = "http://json-schema.org/draft-04/schema#";
 const DRAFT_07: &str = "http://json-schema.org/draft-07/schema#";
@@ -195,15 +195,15 @@ fn versions_in_different_drafts_are_compared_by_what_they_accept() {
     let same =
         json!({ "type": "object", "properties": { "p": { "prefixItems": [{ "type": "integer" }], "items": false } } });
     let more = json!({ "$schema": YEAR_2019, "type": "object", "properties": { "p": { "items": [{ "type": "number" }], "additionalItems": false }, "q": {} } });
-    for direction in [Direction::Input, Direction::Output] {
-        assert_eq!(compare(&old, &same, direction).verdict, Verdict::Patch);
-        assert_eq!(compare(&same, &old, direction).verdict, Verdict::Patch);
+    for direction in [SchemaDirection::Input, SchemaDirection::Output] {
+        assert_eq!(compare(&old, &same, direction).verdict, CompatVerdict::Patch);
+        assert_eq!(compare(&same, &old, direction).verdict, CompatVerdict::Patch);
     }
-    assert_eq!(compare(&old, &more, Direction::Input).verdict, Verdict::Minor);
-    assert_eq!(compare(&more, &old, Direction::Input).verdict, Verdict::Major);
-    assert_eq!(negotiate(&old, &same).outcome, Outcome::FullMatch);
+    assert_eq!(compare(&old, &more, SchemaDirection::Input).verdict, CompatVerdict::Minor);
+    assert_eq!(compare(&more, &old, SchemaDirection::Input).verdict, CompatVerdict::Major);
+    assert_eq!(negotiate(&old, &same).outcome, NegotiationFit::FullMatch);
     let looking = json!({ "type": "object", "properties": { "p": { "type": "string", "pattern": "^(?!a)" } } });
     let free = json!({ "type": "object", "properties": { "p": { "type": "string" } } });
-    assert_eq!(compare(&looking, &free, Direction::Input).verdict, Verdict::Minor);
-    assert_eq!(compare(&free, &looking, Direction::Input).verdict, Verdict::Major);
+    assert_eq!(compare(&looking, &free, SchemaDirection::Input).verdict, CompatVerdict::Minor);
+    assert_eq!(compare(&free, &looking, SchemaDirection::Input).verdict, CompatVerdict::Major);
 }

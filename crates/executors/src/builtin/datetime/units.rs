@@ -9,7 +9,7 @@ use contract::error::Refusal;
 use jiff::{Span, SpanTotal, Unit as Calendar, Zoned, ZonedDifference};
 use serde_json::Value;
 
-use super::reading::out_of_range;
+use super::parse::out_of_range;
 use crate::builtin::arguments::invalid;
 use contract::nearest::by_nearness;
 

@@ -73,7 +73,7 @@ fn a_secret_is_found_in_lines_and_in_groups() {
 
 #[test]
 fn digits_of_something_else_stay() {
-    let scrubber = Scrubber::new(&[("key", "s3cr3t-s3cr3t")]);
+    let scrubber = SecretScrubber::new(&[("key", "s3cr3t-s3cr3t")]);
     for text in
         ["73:33:63:72", "7333 6372 3374", "the words that follow each other", "%73%33%63", "c2VjcmV0 c2VjcmV0", ""]
     {
@@ -111,7 +111,7 @@ fn a_value_is_scrubbed_in_all_its_parts_and_otherwise_left_alone() {
 #[test]
 fn short_secrets_are_not_looked_for() {
     assert_eq!(scrub(json!("abcabc"), &[("tiny", "abc"), ("none", "")]), "abcabc");
-    assert!(Scrubber::new(&[("tiny", "abc")]).is_empty());
+    assert!(SecretScrubber::new(&[("tiny", "abc")]).is_empty());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_label_that_would_show_the_secret_is_not_used() {
 
 #[test]
 fn refusals_and_lines_of_a_log_are_scrubbed_and_nothing_shows_a_form() {
-    let scrubber = Scrubber::new(&[("token", "t0ken-t0ken")]);
+    let scrubber = SecretScrubber::new(&[("token", "t0ken-t0ken")]);
     let refusal = Refusal::new(ErrorCode::E3401, "bad t0ken-t0ken").hint("t0ken-t0ken").details(json!(["t0ken-t0ken"]));
     assert!(!format!("{:?}", scrubber.refusal(refusal)).contains("t0ken"));
     assert_eq!(scrubber.text("GET /?k=t0ken-t0ken"), "GET /?k=[secret token]");
@@ -219,7 +219,7 @@ fn spelled(character: char, way: u8, again: u8) -> String {
 #[test]
 fn what_other_languages_write_is_found() {
     let secret = "k/é=&<S3 cr+t\"x";
-    let scrubber = Scrubber::new(&[("api", secret)]);
+    let scrubber = SecretScrubber::new(&[("api", secret)]);
     for text in [
         r#"k\/\u00e9=&<S3 cr+t\"x"#,
         r#"k/é=\u0026\u003cS3 cr+t\"x"#,
@@ -248,14 +248,14 @@ proptest! {
         let ways = spelling.iter().flat_map(|(text, way, again)| text.chars().map(|c| spelled(c, *way, *again)));
         let text: String = ways.collect();
         prop_assume!(Plain::of(&secret, "").is_some());
-        let scrubber = Scrubber::new(&[("api", &secret)]);
+        let scrubber = SecretScrubber::new(&[("api", &secret)]);
         let scrubbed = scrubber.text(&format!("{{\"k\":\"{text}\"}}")).into_owned();
         prop_assert!(scrubbed.contains("[secret api]"), "{text} of {secret} became {scrubbed}");
     }
 
     #[test]
     fn places_of_escapes_are_places_of_the_text(text in "[\\\\%u0-9a-f+é😀]{0,60}", secret in "[\\\\%u0-9a-fé]{4,8}") {
-        let scrubber = Scrubber::new(&[("api", &secret)]);
+        let scrubber = SecretScrubber::new(&[("api", &secret)]);
         let scrubbed = scrubber.text(&text).into_owned();
         prop_assert!(!scrubber.finds(&scrubbed));
     }

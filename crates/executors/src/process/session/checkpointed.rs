@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::ports::companion::Snapshot;
 use kernel::ports::executor::ResumePoint;
+use kernel::ports::tool_companion::ToolSnapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 /// What a `checkpoint` wants kept, under a name that has been looked at; or what is wrong with it.
-pub(super) fn snapshot(name: Option<String>, mut params: Value) -> Result<Snapshot, &'static str> {
+pub(super) fn snapshot(name: Option<String>, mut params: Value) -> Result<ToolSnapshot, &'static str> {
     let mut taken = |member: &str| params.get_mut(member).map(Value::take).filter(|value| !value.is_null());
     let counters = read(taken("counters"), "`counters` must be an object of numbers")?;
     let document_versions = read(taken("document_versions"), "`document_versions` must be an object of strings")?;
@@ -26,7 +26,7 @@ pub(super) fn snapshot(name: Option<String>, mut params: Value) -> Result<Snapsh
     let binaries = decoded.collect::<Result<_, _>>().map_err(|_| "`binaries` must be an object of base64 texts")?;
     // A state may be null; only one that is not there is a mistake.
     let state = params.get_mut("state").map(Value::take).ok_or("`state` is missing")?;
-    Ok(Snapshot { name, state, counters, binaries, document_versions })
+    Ok(ToolSnapshot { name, state, counters, binaries, document_versions })
 }
 
 fn read<T: for<'de> Deserialize<'de> + Default>(member: Option<Value>, what: &'static str) -> Result<T, &'static str> {

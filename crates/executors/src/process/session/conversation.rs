@@ -9,18 +9,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cost::Reported;
+use contract::cost::ReportedCost;
 use contract::error::Refusal;
 use serde_json::{Value, json};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::pipe::{Heard, Pipe};
-use super::wire::{self, Fault, Id, Message};
+use super::pipe::{Pipe, PipeLine};
+use super::wire::{self, Id, Message, ProtocolFault};
 use super::{SessionBounds, SessionError, checkpointed};
 use crate::process::streams::clean;
-use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot};
+use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
 
 /// Characters of a progress message or a phase, of a line of the log, of a checkpoint's name and of a document's id.
 const WORDS_CHARS_MAX: usize = 1000;
@@ -42,7 +42,7 @@ pub(super) struct Open {
     /// Whether a message without meaning has been logged. Once is enough.
     puzzled: bool,
     /// What the tool has reported with its answer.
-    said: Reported,
+    said: ReportedCost,
 }
 
 /// What a task that answers a request brings.
@@ -51,7 +51,7 @@ type Answers = JoinSet<Result<Value, Refusal>>;
 impl Open {
     pub(super) fn new(id: Box<str>, bounds: SessionBounds) -> Self {
         let pace = Pace { since: Instant::now(), notes: 0 };
-        Self { id, bounds, asked: HashMap::new(), messages: 0, pace, puzzled: false, said: Reported::default() }
+        Self { id, bounds, asked: HashMap::new(), messages: 0, pace, puzzled: false, said: ReportedCost::default() }
     }
 
     /// Does the tool wait for an answer of ours?
@@ -60,7 +60,7 @@ impl Open {
     }
 
     /// What the tool reports about its call.
-    pub(super) fn said(&self) -> Reported {
+    pub(super) fn said(&self) -> ReportedCost {
         self.said
     }
 
@@ -68,7 +68,7 @@ impl Open {
     pub(super) async fn answer(
         &mut self,
         pipe: &mut Pipe,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, SessionError> {
         let mut answers = Answers::new();
         loop {
@@ -117,8 +117,8 @@ impl Open {
         }
     }
 
-    fn message(&mut self, heard: Heard, pipe: &Pipe) -> Result<Message, SessionError> {
-        let Heard::Line(line) = heard else { return Err(SessionError::Ended) };
+    fn message(&mut self, heard: PipeLine, pipe: &Pipe) -> Result<Message, SessionError> {
+        let PipeLine::Line(line) = heard else { return Err(SessionError::Ended) };
         self.messages += 1;
         if self.messages > self.bounds.messages_max {
             return Err(SessionError::TooMuch { what: "number of messages", limit: self.bounds.messages_max });
@@ -128,7 +128,7 @@ impl Open {
 
     // ------------------------------------------------------------------------------------------------ notifications
 
-    fn note(&mut self, method: &str, params: &Value, companion: &dyn Companion) {
+    fn note(&mut self, method: &str, params: &Value, companion: &dyn ToolCompanion) {
         let text = |name: &str, max| params.get(name).and_then(Value::as_str).map(|text| clean(text, max));
         match method {
             "progress" | "log" if !self.pace.admits(self.bounds.notes_per_second_max) => {}
@@ -141,7 +141,7 @@ impl Open {
                     },
                 };
                 let (phase, message) = (text("phase", NAME_CHARS_MAX), text("message", WORDS_CHARS_MAX));
-                companion.progress(Progress { percent, phase, message, count: None });
+                companion.progress(ToolProgress { percent, phase, message, count: None });
             }
             "log" => match text("message", LOG_CHARS_MAX) {
                 Some(message) => {
@@ -169,10 +169,10 @@ impl Open {
         id: &Id,
         method: &str,
         params: Value,
-        companion: &Arc<dyn Companion>,
+        companion: &Arc<dyn ToolCompanion>,
     ) -> Result<impl Future<Output = Result<Value, Refusal>> + Send + 'static, (i32, String)> {
         enum Wanted {
-            Checkpoint(Snapshot),
+            Checkpoint(ToolSnapshot),
             Document { id: String },
         }
         let text =
@@ -216,7 +216,7 @@ impl Open {
         &mut self,
         pipe: &mut Pipe,
         done: Result<(task::Id, Result<Value, Refusal>), JoinError>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ProtocolFault> {
         let (task, outcome) = match done {
             Ok((task, outcome)) => (task, Some(outcome)),
             Err(error) => (error.id(), None),

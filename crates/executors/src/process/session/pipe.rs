@@ -13,10 +13,10 @@ use std::io;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::wire::Fault;
+use super::wire::ProtocolFault;
 use super::{SessionBounds, SessionError};
 use crate::process::log_end::LogEnd;
-use crate::process::streams::{FromTool, Streams, ToTool};
+use crate::process::streams::{FromTool, ProcessStreams, ToTool};
 
 /// Bytes asked of a stream at once.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -46,7 +46,7 @@ pub(super) struct Pipe {
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum PipeLine {
     /// A line, without its end.
     Line(Vec<u8>),
     /// The tool has closed its stdout; a line without an end is none.
@@ -54,8 +54,8 @@ pub(super) enum Heard {
 }
 
 impl Pipe {
-    pub(super) fn new(streams: Streams, bounds: SessionBounds) -> Self {
-        let Streams { stdin, stdout, stderr, log } = streams;
+    pub(super) fn new(streams: ProcessStreams, bounds: SessionBounds) -> Self {
+        let ProcessStreams { stdin, stdout, stderr, log } = streams;
         log.keep(bounds.log_bytes_kept);
         Self {
             stdin,
@@ -104,7 +104,7 @@ impl Pipe {
     }
 
     /// Puts a line into the outbox.
-    pub(super) fn send(&mut self, line: &[u8]) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, line: &[u8]) -> Result<(), ProtocolFault> {
         if !self.stdin_open {
             return Ok(());
         }
@@ -112,17 +112,17 @@ impl Pipe {
         self.written = 0;
         // A single line may be large (parameters are bounded elsewhere); what must not be is a heap of unread ones.
         if self.outbox.len() > self.bounds.unread_bytes_max {
-            return Err(Fault::Unread);
+            return Err(ProtocolFault::Unread);
         }
         self.outbox.extend_from_slice(line);
         Ok(())
     }
 
     /// The next line. Writes and reads the log meanwhile.
-    pub(super) async fn next(&mut self) -> Result<Heard, SessionError> {
+    pub(super) async fn next(&mut self) -> Result<PipeLine, SessionError> {
         loop {
             if let Some(line) = self.line()? {
-                return Ok(Heard::Line(line));
+                return Ok(PipeLine::Line(line));
             }
             if self.heard > self.bounds.call_bytes_max {
                 return Err(SessionError::TooMuch { what: "output", limit: self.bounds.call_bytes_max });
@@ -131,7 +131,7 @@ impl Pipe {
                 return Err(SessionError::TooMuch { what: "log", limit: self.bounds.log_bytes_max });
             }
             if self.pass().await? == 0 {
-                return Ok(Heard::End);
+                return Ok(PipeLine::End);
             }
         }
     }
@@ -174,7 +174,7 @@ impl Pipe {
     }
 
     /// A whole line of the inbox that says something.
-    fn line(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+    fn line(&mut self) -> Result<Option<Vec<u8>>, ProtocolFault> {
         loop {
             let fresh = self.inbox.get(self.scanned..).unwrap_or_default();
             let Some(at) = fresh.iter().position(|byte| *byte == b'\n') else {
@@ -197,8 +197,8 @@ impl Pipe {
         }
     }
 
-    fn too_long(&self) -> Fault {
-        Fault::LineTooLong { max: self.bounds.line_bytes_max }
+    fn too_long(&self) -> ProtocolFault {
+        ProtocolFault::LineTooLong { max: self.bounds.line_bytes_max }
     }
 
     /// Moves some bytes, one way or another. 0 says that stdout has ended. PIPE-1: each branch is cancel-safe.
@@ -285,7 +285,7 @@ mod tests {
             let text = pieces.concat();
             let (found, too_long) = runtime.block_on(async {
                 let (stdout, mut tool) = duplex(capacity);
-                let streams = Streams::new(tokio::io::sink(), stdout, tokio::io::empty());
+                let streams = ProcessStreams::new(tokio::io::sink(), stdout, tokio::io::empty());
                 let mut pipe = Pipe::new(streams, SessionBounds { line_bytes_max: LINE_MAX, ..SessionBounds::default() });
                 let writer = tokio::spawn(async move {
                     for piece in pieces {
@@ -300,16 +300,16 @@ mod tests {
                         tokio::select! {
                             biased;
                             heard = pipe.next() => match heard {
-                                Ok(Heard::Line(line)) => found.push(line),
-                                Ok(Heard::End) => break false,
+                                Ok(PipeLine::Line(line)) => found.push(line),
+                                Ok(PipeLine::End) => break false,
                                 Err(_) => break true,
                             },
                             () = tokio::task::yield_now() => {}
                         }
                     } else {
                         match pipe.next().await {
-                            Ok(Heard::Line(line)) => found.push(line),
-                            Ok(Heard::End) => break false,
+                            Ok(PipeLine::Line(line)) => found.push(line),
+                            Ok(PipeLine::End) => break false,
                             Err(_) => break true,
                         }
                     }

@@ -1,5 +1,5 @@
 //! A companion that hears nothing of the secrets a tool was given: whatever the tool tells or wants kept goes through
-//! the [`Scrubber`] first.
+//! the [`SecretScrubber`] first.
 //!
 //! A checkpoint is scrubbed too. Its state can be read by those who may see the invocation, and it outlives the call,
 //! which a secret must not (DESIGN §6.4). A tool that resumes is given its secrets anew.
@@ -10,21 +10,22 @@ use async_trait::async_trait;
 use contract::error::Refusal;
 use serde_json::Value;
 
-use crate::process::scrub::Scrubber;
-use kernel::ports::companion::{
-    Answer, Companion, Era, LogLevel, LogNote, Progress, Question, QuestionKind, Severity, Snapshot,
+use crate::process::scrub::SecretScrubber;
+use kernel::ports::tool_companion::{
+    CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress, ToolQuestion,
+    ToolSnapshot,
 };
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
-pub struct Scrubbed {
-    inner: Arc<dyn Companion>,
-    secrets: Arc<Scrubber>,
+pub struct ScrubbedCompanion {
+    inner: Arc<dyn ToolCompanion>,
+    secrets: Arc<SecretScrubber>,
 }
 
-impl Scrubbed {
+impl ScrubbedCompanion {
     /// The companion without these secrets.
-    pub fn new(inner: Arc<dyn Companion>, secrets: Arc<Scrubber>) -> Self {
+    pub fn new(inner: Arc<dyn ToolCompanion>, secrets: Arc<SecretScrubber>) -> Self {
         Self { inner, secrets }
     }
 
@@ -43,20 +44,20 @@ impl Scrubbed {
 }
 
 #[async_trait]
-impl Companion for Scrubbed {
-    fn progress(&self, progress: Progress) {
-        let Progress { percent, phase, message, count } = progress;
-        self.inner.progress(Progress { percent, phase: self.text(phase), message: self.text(message), count });
+impl ToolCompanion for ScrubbedCompanion {
+    fn progress(&self, progress: ToolProgress) {
+        let ToolProgress { percent, phase, message, count } = progress;
+        self.inner.progress(ToolProgress { percent, phase: self.text(phase), message: self.text(message), count });
     }
 
     fn log(&self, level: LogLevel, message: &str) {
         self.inner.log(level, &self.secrets.text(message));
     }
 
-    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
-        let Snapshot { name, state, counters, binaries, document_versions } = snapshot;
+    async fn checkpoint(&self, snapshot: ToolSnapshot) -> Result<String, Refusal> {
+        let ToolSnapshot { name, state, counters, binaries, document_versions } = snapshot;
         let shown = |text: String| self.secrets.text(&text).into_owned();
-        let snapshot = Snapshot {
+        let snapshot = ToolSnapshot {
             name: self.text(name),
             state: self.secrets.value(state),
             counters: counters.into_iter().map(|(name, count)| (shown(name), count)).collect(),
@@ -79,17 +80,17 @@ impl Companion for Scrubbed {
         self.inner.note(LogNote { severity, logger: self.text(logger), data: self.secrets.value(data) });
     }
 
-    fn wanted_log(&self) -> Option<Severity> {
+    fn wanted_log(&self) -> Option<LogSeverity> {
         self.inner.wanted_log()
     }
 
-    fn era(&self) -> Option<Era> {
+    fn era(&self) -> Option<ProtocolEra> {
         self.inner.era()
     }
 
-    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+    async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
         let scrubbed =
-            |question: Question| Question { parameters: self.secrets.value(question.parameters), ..question };
+            |question: ToolQuestion| ToolQuestion { parameters: self.secrets.value(question.parameters), ..question };
         self.inner.ask(questions.into_iter().map(scrubbed).collect()).await
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use kernel::ports::companion::{LogLevel, Progress, Snapshot};
+use kernel::ports::tool_companion::{LogLevel, ToolProgress, ToolSnapshot};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -34,8 +34,8 @@ impl Ear {
 }
 
 #[async_trait]
-impl Companion for Ear {
-    fn progress(&self, progress: Progress) {
+impl ToolCompanion for Ear {
+    fn progress(&self, progress: ToolProgress) {
         self.hear(format!("{:?} {:?} {:?}", progress.percent, progress.phase, progress.message));
     }
 
@@ -43,7 +43,7 @@ impl Companion for Ear {
         self.hear(format!("{level:?}: {message}"));
     }
 
-    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+    async fn checkpoint(&self, snapshot: ToolSnapshot) -> Result<String, Refusal> {
         self.hear(format!("checkpoint {:?} {}", snapshot.name, snapshot.state));
         Ok("cp-1".to_owned())
     }
@@ -96,16 +96,16 @@ impl Tool {
     }
 }
 
-fn pair(bounds: SessionBounds) -> (Session, Tool) {
+fn pair(bounds: SessionBounds) -> (ProcessSession, Tool) {
     let (stdin, tool_stdin) = duplex(256);
     let (stdout, tool_stdout) = duplex(256);
     let (stderr, tool_stderr) = duplex(256);
-    let session = Session::new(Streams::new(stdin, stdout, stderr), bounds);
+    let session = ProcessSession::new(ProcessStreams::new(stdin, stdout, stderr), bounds);
     (session, Tool { lines: BufReader::new(tool_stdin).lines(), stdout: tool_stdout, stderr: tool_stderr })
 }
 
-fn call() -> Call {
-    Call {
+fn call() -> SessionCall {
+    SessionCall {
         invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         tool_id: "demo.tool".parse().unwrap(),
         tool_version: Version::new(1, 2, 3),
@@ -123,11 +123,11 @@ fn call() -> Call {
 async fn play<F: Future<Output = Tool> + Send + 'static>(
     bounds: SessionBounds,
     script: impl FnOnce(Tool) -> F,
-) -> (Result<Value, SessionError>, Session, Arc<Ear>, JoinHandle<Tool>) {
+) -> (Result<Value, SessionError>, ProcessSession, Arc<Ear>, JoinHandle<Tool>) {
     let (mut session, tool) = pair(bounds);
     let tool = tokio::spawn(script(tool));
     let ear = Ear::new(0);
-    let companion: Arc<dyn Companion> = Arc::clone(&ear) as _;
+    let companion: Arc<dyn ToolCompanion> = Arc::clone(&ear) as _;
     let ended = tokio::time::timeout(PATIENCE, session.invoke(&call(), &companion)).await.unwrap();
     (ended, session, ear, tool)
 }
@@ -154,7 +154,7 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
     .await;
     assert_eq!(ended.unwrap(), json!({ "ok": [1, 2] }));
     assert_eq!(
-        session.log(&Scrubber::default()),
+        session.log(&SecretScrubber::default()),
         "to the log\n",
         "what came before the answer is in the log of the call"
     );
@@ -165,7 +165,7 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
 #[tokio::test]
 async fn what_a_tool_reports_beside_its_result_is_of_that_call_only() {
     let (mut session, mut tool) = pair(USUAL());
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     let program = tokio::spawn(async move {
         for usage in
             [json!({ "cost_incurred": "0.02", "currency": "EUR", "tokens_used": 9 }), json!("much"), Value::Null]
@@ -256,7 +256,7 @@ async fn requests_that_cannot_be_granted_are_refused_and_the_call_goes_on() {
 async fn requests_are_answered_as_they_are_done_and_only_so_many_are_open() {
     let (mut session, mut tool) = pair(SessionBounds { requests_max: 2, ..USUAL() });
     let ear = Ear::new(0);
-    let companion: Arc<dyn Companion> = Arc::clone(&ear) as _;
+    let companion: Arc<dyn ToolCompanion> = Arc::clone(&ear) as _;
     let script = async {
         let invoke = tool.hear().await;
         tool.ask(json!(1), "document", json!({ "id": "slow" })).await;
@@ -283,7 +283,7 @@ async fn requests_are_answered_as_they_are_done_and_only_so_many_are_open() {
 #[tokio::test]
 async fn a_process_serves_one_call_after_another_also_after_its_own_error() {
     let (mut session, mut tool) = pair(USUAL());
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     let program = tokio::spawn(async move {
         for round in 1..=3 {
             let invoke = tool.hear().await;
@@ -310,7 +310,7 @@ async fn a_process_serves_one_call_after_another_also_after_its_own_error() {
 #[tokio::test]
 async fn a_tool_says_in_its_error_that_its_service_failed_or_that_it_should_be_asked_again() {
     let (mut session, mut tool) = pair(USUAL());
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     let program = tokio::spawn(async move {
         for kind in ["unavailable", "try_again"] {
             let invoke = tool.hear().await;
@@ -378,7 +378,7 @@ async fn a_tool_that_does_not_read_its_answers_is_done() {
         tool
     })
     .await;
-    assert!(matches!(ended, Err(SessionError::Protocol(Fault::Unread))), "{ended:?}");
+    assert!(matches!(ended, Err(SessionError::Protocol(ProtocolFault::Unread))), "{ended:?}");
     drop(session);
     tool.await.unwrap();
 }
@@ -398,7 +398,7 @@ async fn a_tool_that_ends_is_told_apart_and_its_last_words_are_kept() {
     let error = ended.unwrap_err();
     assert!(matches!(error, SessionError::Ended), "{error:?}");
     assert_eq!(error.refusal().code, ErrorCode::E3404);
-    assert_eq!(session.log(&Scrubber::default()), "Traceback\nKeyError: 'x'\n");
+    assert_eq!(session.log(&SecretScrubber::default()), "Traceback\nKeyError: 'x'\n");
     tool.await.unwrap();
 }
 
@@ -421,7 +421,7 @@ async fn news_above_the_pace_is_dropped_and_the_rest_arrives() {
 
 #[tokio::test]
 async fn what_is_said_out_of_turn_never_becomes_part_of_the_next_call() {
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     // A message that came with the answer, one that came after it, and the end of the process.
     for after in ["with", "after", "end"] {
         let (mut session, mut tool) = pair(USUAL());
@@ -468,8 +468,8 @@ async fn a_tool_that_still_waits_for_an_answer_gets_no_second_call() {
 }
 
 /// Starts a call and drops it once the tool has it.
-async fn dropped(session: &mut Session, tool: &mut Tool) -> Value {
-    let companion: Arc<dyn Companion> = Ear::new(0);
+async fn dropped(session: &mut ProcessSession, tool: &mut Tool) -> Value {
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     let call = call();
     let invoke = tokio::select! {
         ended = session.invoke(&call, &companion) => panic!("ended by itself: {ended:?}"),
@@ -503,7 +503,7 @@ async fn a_dropped_call_can_be_cancelled_and_the_process_used_again() {
     let (cancelled, ()) = tokio::join!(session.cancel("deadline"), script);
     cancelled.unwrap();
     assert!(session.is_reusable());
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     let again = async {
         let invoke = tool.hear().await;
         tool.answer(&invoke, json!("again")).await;
@@ -522,15 +522,15 @@ async fn a_tool_that_does_not_stop_is_said_so_within_the_grace() {
     let error = session.cancel("deadline").await.unwrap_err();
     assert!(matches!(error, SessionError::Unresponsive), "{error:?}");
     assert!(!session.is_reusable());
-    let companion: Arc<dyn Companion> = Ear::new(0);
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
     assert!(matches!(session.invoke(&call(), &companion).await, Err(SessionError::Unfit)));
 }
 
 #[tokio::test]
 async fn large_parameters_and_a_tool_that_writes_first_do_not_deadlock() {
     let (mut session, mut tool) = pair(USUAL());
-    let companion: Arc<dyn Companion> = Ear::new(0);
-    let call = Call { parameters: Arc::new(json!("x".repeat(500_000))), ..call() };
+    let companion: Arc<dyn ToolCompanion> = Ear::new(0);
+    let call = SessionCall { parameters: Arc::new(json!("x".repeat(500_000))), ..call() };
     let script = async {
         for _ in 0..100 {
             tool.tell("log", json!({ "level": "info", "message": "y".repeat(5000) })).await;
@@ -547,12 +547,12 @@ async fn large_parameters_and_a_tool_that_writes_first_do_not_deadlock() {
 #[tokio::test]
 async fn a_scrubbed_companion_hears_no_secret() {
     let ear = Ear::new(0);
-    let secrets = Arc::new(Scrubber::new(&[("key", "hunter22")]));
-    let companion = Scrubbed::new(Arc::clone(&ear) as Arc<dyn Companion>, secrets);
+    let secrets = Arc::new(SecretScrubber::new(&[("key", "hunter22")]));
+    let companion = ScrubbedCompanion::new(Arc::clone(&ear) as Arc<dyn ToolCompanion>, secrets);
     let words = || Some("it is hunter22".to_owned());
-    companion.progress(Progress { phase: words(), message: words(), ..Progress::default() });
+    companion.progress(ToolProgress { phase: words(), message: words(), ..ToolProgress::default() });
     companion.log(LogLevel::Info, "aHVudGVyMjI= is hunter22");
-    companion.checkpoint(Snapshot::of(Some("hunter22"), json!({ "hunter22": ["hunter22"] }))).await.unwrap();
+    companion.checkpoint(ToolSnapshot::of(Some("hunter22"), json!({ "hunter22": ["hunter22"] }))).await.unwrap();
     assert_eq!(companion.document("hunter22").await.unwrap(), json!({ "id": "[secret key]" }));
     let heard = ear.heard().join("\n");
     assert!(!heard.contains("hunter22") && !heard.contains("aHVudGVyMj"), "{heard}");
@@ -562,11 +562,11 @@ async fn a_scrubbed_companion_hears_no_secret() {
 #[test]
 fn each_end_of_a_session_says_how_far_the_call_came() {
     use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
-    let failure = Failure { code: 1, message: "no".into(), data: None };
+    let failure = ToolFailure { code: 1, message: "no".into(), data: None };
     for (error, reach) in [
         (SessionError::Unfit, NotSent),
         (SessionError::Failed(failure), Answered),
-        (SessionError::Protocol(Fault::NotAnObject), MayHaveRun),
+        (SessionError::Protocol(ProtocolFault::NotAnObject), MayHaveRun),
         (SessionError::TooMuch { what: "x", limit: 1 }, MayHaveRun),
         (SessionError::Ended, MayHaveRun),
         (SessionError::Unresponsive, MayHaveRun),

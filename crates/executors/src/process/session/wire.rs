@@ -1,19 +1,19 @@
 //! The messages of `gantry/1` as they stand on a line: JSON-RPC 2.0, one object a line, no batches.
 //!
-//! Reading is strict: a line is exactly one request, notification or response, or it is a [`Fault`]. A tool that prints
+//! Reading is strict: a line is exactly one request, notification or response, or it is a [`ProtocolFault`]. A tool that prints
 //! something else to stdout has a bug, and guessing what it meant would hide it. Members we do not know are let be, so that
 //! a later version of the protocol can add some.
 //!
 //! Not here: what the methods mean (`conversation`), how lines come in (`pipe`).
 
-use contract::cost::Reported;
+use contract::cost::ReportedCost;
 use contract::error::Refusal;
 use contract::ids::Subject;
 use contract::json::{self, JsonError, JsonLimits};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Call;
+use super::SessionCall;
 use super::checkpointed::Resume;
 use crate::process::streams::clean;
 
@@ -44,7 +44,7 @@ const ENVELOPE_NODES: usize = 16;
 
 /// How a tool broke the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ProtocolFault {
     #[error("a line on stdout is not acceptable JSON: {0}")]
     Json(#[from] JsonError),
     #[error("a line on stdout is longer than {max} bytes")]
@@ -68,7 +68,7 @@ pub(super) type Id = Value;
 
 /// What a tool's error object says, fit for a caller.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct ToolFailure {
     pub code: i64,
     /// Bounded, on one line, without control characters.
     pub message: String,
@@ -91,13 +91,13 @@ pub(super) enum Message {
     /// `said`: what the tool reports beside its result.
     Response {
         id: Value,
-        outcome: Result<Value, Failure>,
-        said: Reported,
+        outcome: Result<Value, ToolFailure>,
+        said: ReportedCost,
     },
 }
 
 impl Message {
-    pub(super) fn read(line: &[u8], line_bytes_max: usize) -> Result<Self, Fault> {
+    pub(super) fn read(line: &[u8], line_bytes_max: usize) -> Result<Self, ProtocolFault> {
         let usual = JsonLimits::default();
         let limits = JsonLimits {
             bytes_max: line_bytes_max,
@@ -105,12 +105,12 @@ impl Message {
             depth_max: usual.depth_max + ENVELOPE_DEPTH,
             nodes_max: usual.nodes_max + ENVELOPE_NODES,
         };
-        let Value::Object(mut members) = json::read(line, &limits)? else { return Err(Fault::NotAnObject) };
+        let Value::Object(mut members) = json::read(line, &limits)? else { return Err(ProtocolFault::NotAnObject) };
         if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return Err(Fault::NotVersionTwo);
+            return Err(ProtocolFault::NotVersionTwo);
         }
         let answer = (members.remove("result"), members.remove("error"));
-        let said = members.get("usage").map(Reported::read).unwrap_or_default();
+        let said = members.get("usage").map(ReportedCost::read).unwrap_or_default();
         match (members.remove("method"), members.remove("id"), answer) {
             (Some(Value::String(method)), id, (None, None)) => {
                 let params = members.remove("params").unwrap_or(Value::Null);
@@ -120,26 +120,28 @@ impl Message {
                 }
             }
             (None, Some(id), (Some(result), None)) => Ok(Self::Response { id, outcome: Ok(result), said }),
-            (None, Some(id), (None, Some(error))) => Ok(Self::Response { id, outcome: Err(Failure::of(error)?), said }),
-            _ => Err(Fault::NoKind),
+            (None, Some(id), (None, Some(error))) => {
+                Ok(Self::Response { id, outcome: Err(ToolFailure::of(error)?), said })
+            }
+            _ => Err(ProtocolFault::NoKind),
         }
     }
 }
 
-fn usable(id: Value) -> Result<Id, Fault> {
+fn usable(id: Value) -> Result<Id, ProtocolFault> {
     let fine = match &id {
         Value::Number(number) => number.is_i64() || number.is_u64(),
         Value::String(text) => text.len() <= ID_BYTES_MAX,
         _ => false,
     };
-    if fine { Ok(id) } else { Err(Fault::BadId { max: ID_BYTES_MAX }) }
+    if fine { Ok(id) } else { Err(ProtocolFault::BadId { max: ID_BYTES_MAX }) }
 }
 
-impl Failure {
-    fn of(error: Value) -> Result<Self, Fault> {
-        let Value::Object(mut members) = error else { return Err(Fault::BadError) };
-        let code = members.get("code").and_then(Value::as_i64).ok_or(Fault::BadError)?;
-        let message = members.get("message").and_then(Value::as_str).ok_or(Fault::BadError)?;
+impl ToolFailure {
+    fn of(error: Value) -> Result<Self, ProtocolFault> {
+        let Value::Object(mut members) = error else { return Err(ProtocolFault::BadError) };
+        let code = members.get("code").and_then(Value::as_i64).ok_or(ProtocolFault::BadError)?;
+        let message = members.get("message").and_then(Value::as_str).ok_or(ProtocolFault::BadError)?;
         let message = clean(&message.lines().collect::<Vec<_>>().join(" "), FAILURE_CHARS_MAX);
         let data = members.remove("data").filter(|data| data.to_string().len() <= FAILURE_DATA_BYTES_MAX);
         Ok(Self { code, message, data })
@@ -149,7 +151,7 @@ impl Failure {
 // ---------------------------------------------------------------------------------------------------------- to tool
 
 /// A line that asks the tool to run. The request's id is the invocation's.
-pub(super) fn invoke(call: &Call) -> Vec<u8> {
+pub(super) fn invoke(call: &SessionCall) -> Vec<u8> {
     #[derive(Serialize)]
     struct Line<'a> {
         jsonrpc: &'static str,
@@ -260,7 +262,7 @@ mod tests {
             assert!(fault.contains(words), "{words}: {fault}");
         }
         let long = json!({ "jsonrpc": "2.0", "id": "x".repeat(ID_BYTES_MAX + 1), "method": "document" }).to_string();
-        assert_eq!(Message::read(long.as_bytes(), LINE_MAX), Err(Fault::BadId { max: ID_BYTES_MAX }));
+        assert_eq!(Message::read(long.as_bytes(), LINE_MAX), Err(ProtocolFault::BadId { max: ID_BYTES_MAX }));
     }
 
     #[test]
@@ -276,7 +278,7 @@ mod tests {
         );
         assert_eq!(
             read(json!({ "jsonrpc": "2.0", "id": 7, "result": null })),
-            Message::Response { id: json!(7), outcome: Ok(Value::Null), said: Reported::default() }
+            Message::Response { id: json!(7), outcome: Ok(Value::Null), said: ReportedCost::default() }
         );
     }
 
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_a_tool_says_of_its_failure_is_bounded_and_clean() {
-        let failure = |error: Value| Failure::of(error).unwrap();
+        let failure = |error: Value| ToolFailure::of(error).unwrap();
         let said = failure(json!({ "code": 5, "message": "first\nsecond\u{1b}[31m", "data": { "row": 3 } }));
         assert_eq!(said.message, "first second\u{fffd}[31m");
         assert_eq!(said.data, Some(json!({ "row": 3 })));

@@ -11,22 +11,26 @@ struct Tool {
     stderr: DuplexStream,
 }
 
-fn pair() -> (Streams, Tool) {
+fn pair() -> (ProcessStreams, Tool) {
     let (stdin, tool_stdin) = duplex(64);
     let (stdout, tool_stdout) = duplex(64);
     let (stderr, tool_stderr) = duplex(64);
     let tool = Tool { stdin: tool_stdin, stdout: tool_stdout, stderr: tool_stderr };
-    (Streams::new(stdin, stdout, stderr), tool)
+    (ProcessStreams::new(stdin, stdout, stderr), tool)
 }
 
 /// With a tool that has ended once its streams are closed.
-async fn talk(streams: Streams, input: &[u8]) -> Result<Conversation, Broken> {
-    let patient = Bounds { drain_max: Duration::from_secs(20), ..SMALL };
+async fn talk(streams: ProcessStreams, input: &[u8]) -> Result<ToolOutputStream, BreakOff> {
+    let patient = ReadBounds { drain_max: Duration::from_secs(20), ..SMALL };
     talk_until(streams, input, &patient, std::future::ready(())).await.map(|((), said)| said)
 }
 
-const SMALL: Bounds =
-    Bounds { result_bytes_max: 1000, log_bytes_max: 5000, log_bytes_kept: 10, drain_max: Duration::from_millis(50) };
+const SMALL: ReadBounds = ReadBounds {
+    result_bytes_max: 1000,
+    log_bytes_max: 5000,
+    log_bytes_kept: 10,
+    drain_max: Duration::from_millis(50),
+};
 
 #[tokio::test]
 async fn a_tool_that_writes_before_it_reads_does_not_deadlock() {
@@ -41,7 +45,7 @@ async fn a_tool_that_writes_before_it_reads_does_not_deadlock() {
         read.len()
     });
     let said = talk(streams, &input).await.unwrap();
-    assert_eq!((said.result().len(), said.log(&Scrubber::default()).as_str()), (900, "the end"));
+    assert_eq!((said.result().len(), said.log(&SecretScrubber::default()).as_str()), (900, "the end"));
     assert_eq!(program.await.unwrap(), 10_000);
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use kernel::checkpoints::record::SavedState;
-use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot, no_checkpoints};
 use kernel::ports::executor::ResumePoint;
+use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot, no_checkpoints};
 
 use super::text::component;
 use super::*;
@@ -12,15 +12,15 @@ use super::*;
 /// Keeps what it is given, if it may.
 #[derive(Debug, Default)]
 struct Shelf {
-    saved: Mutex<Vec<Snapshot>>,
+    saved: Mutex<Vec<ToolSnapshot>>,
     is_closed: bool,
 }
 
 #[async_trait]
-impl Companion for Shelf {
-    fn progress(&self, _: Progress) {}
+impl ToolCompanion for Shelf {
+    fn progress(&self, _: ToolProgress) {}
     fn log(&self, _: LogLevel, _: &str) {}
-    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+    async fn checkpoint(&self, snapshot: ToolSnapshot) -> Result<String, Refusal> {
         if self.is_closed {
             return Err(no_checkpoints());
         }
@@ -59,7 +59,7 @@ async fn called(shelf: &Arc<Shelf>, resume: Option<Value>) -> Result<ToolOutput,
 async fn a_component_saves_its_state_and_goes_on_from_another() {
     let shelf = Arc::new(Shelf::default());
     assert_eq!(called(&shelf, None).await.unwrap().value, json!({ "text": "ä b" }));
-    assert_eq!(*shelf.saved.lock().unwrap(), [Snapshot::of(Some("text"), json!({ "text": "ä b" }))]);
+    assert_eq!(*shelf.saved.lock().unwrap(), [ToolSnapshot::of(Some("text"), json!({ "text": "ä b" }))]);
     let state = json!({ "next": [1, 2.5, "ü"] });
     assert_eq!(called(&shelf, Some(state.clone())).await.unwrap().value, state);
 }

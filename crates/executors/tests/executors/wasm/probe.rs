@@ -245,7 +245,7 @@ async fn a_directory_that_cannot_be_given_as_declared_is_a_refusal() {
         assert_eq!(refusal.code, ErrorCode::E3405, "{permission}: {refusal}");
     }
     let house = House::within(
-        Reach { blocked_paths: vec![place.path("closed").into()], ..Reach::default() },
+        OperatorReach { blocked_paths: vec![place.path("closed").into()], ..OperatorReach::default() },
         WasmConfig::default(),
     );
     let tool = house.tool(Path::new(TESTDATA), "probe.wasm", &[format!("filesystem:read:{}", place.path(""))]);

@@ -86,7 +86,7 @@ fn a_change_of_one_percent_takes_less_than_a_tenth() {
 #[test]
 fn chains_are_bounded_and_named_checkpoints_stand_alone() {
     let mut chain: Vec<SealedCheckpoint> = Vec::new();
-    let mut base: Option<Base> = None;
+    let mut base: Option<DeltaBase> = None;
     let mut wholes = 0;
     for n in 1..=40 {
         let state = json!({ "n": n, "ballast": "x".repeat(5_000), "more": (0..500).collect::<Vec<_>>() });
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn any_state_comes_back_through_a_chain(states in proptest::collection::vec(json_state(), 1..6), gzip_from in 0_usize..4_000) {
         let mut chain: Vec<SealedCheckpoint> = Vec::new();
-        let mut base: Option<Base> = None;
+        let mut base: Option<DeltaBase> = None;
         for (n, state) in (1..).zip(states) {
             let saved = record(n, CheckpointKind::Micro, json!({ "ballast": "ballast ".repeat(400), "state": state }));
             let (sealed, own) = seal(&saved, base.as_ref(), gzip_from).unwrap();

@@ -1,4 +1,4 @@
-//! The TOML of expectations, row by row, into [`Case`]s. Problems are collected over all rows.
+//! The TOML of expectations, row by row, into [`PolicyCase`]s. Problems are collected over all rows.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,10 +13,10 @@ use toml::{Spanned, Table};
 
 use super::super::OutputSchema;
 use super::super::calendar::midnight_ms;
-use super::super::source::{Position, position};
-use super::{Case, CaseUpstream, Expectations, Expected};
+use super::super::source::{SourcePosition, position};
+use super::{CaseUpstream, ExpectedDecision, PolicyCase, PolicyExpectations};
 use crate::role::Role;
-use crate::scope::Scope;
+use crate::scope::PermissionScope;
 
 /// When a case names no time: a Wednesday at noon, far from every edge.
 const NOON_MS: i64 = 1_767_787_200_000;
@@ -28,7 +28,7 @@ const CASES_MAX: usize = 10_000;
 pub struct ExpectationProblem {
     /// The case's name, or its number from 1.
     pub case: Option<String>,
-    pub position: Position,
+    pub position: SourcePosition,
     pub message: String,
 }
 
@@ -70,7 +70,7 @@ struct Row {
     session: Option<String>,
     roles: Option<Vec<Role>>,
     #[serde(default)]
-    scopes: Vec<Scope>,
+    scopes: Vec<PermissionScope>,
     tool: ToolId,
     version: Option<Version>,
     #[serde(default)]
@@ -109,7 +109,7 @@ enum Answer {
     Deny,
 }
 
-pub(super) fn parse(text: &str) -> Result<Expectations, Vec<ExpectationProblem>> {
+pub(super) fn parse(text: &str) -> Result<PolicyExpectations, Vec<ExpectationProblem>> {
     let file: File = toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         vec![ExpectationProblem { case: None, position: position(text, offset), message: first_line(error.message()) }]
@@ -141,10 +141,10 @@ pub(super) fn parse(text: &str) -> Result<Expectations, Vec<ExpectationProblem>>
         Some(OneOrMore::One(path)) => vec![path],
         Some(OneOrMore::More(paths)) => paths,
     };
-    if problems.is_empty() { Ok(Expectations { policies, cases }) } else { Err(problems) }
+    if problems.is_empty() { Ok(PolicyExpectations { policies, cases }) } else { Err(problems) }
 }
 
-fn case(table: Table) -> Result<Case, String> {
+fn case(table: Table) -> Result<PolicyCase, String> {
     let row =
         Row::deserialize(table.into_deserializer()).map_err(|error: toml::de::Error| first_line(error.message()))?;
     let allowed = row.expect == Answer::Allow;
@@ -153,9 +153,13 @@ fn case(table: Table) -> Result<Case, String> {
     if !allowed && obligations.as_ref().is_some_and(|some| !some.is_empty()) {
         return Err("a denial has no obligations".to_owned());
     }
-    Ok(Case {
+    Ok(PolicyCase {
         name: row.name,
-        expected: Expected { allowed, policies: row.policies.map(|names| names.into_iter().collect()), obligations },
+        expected: ExpectedDecision {
+            allowed,
+            policies: row.policies.map(|names| names.into_iter().collect()),
+            obligations,
+        },
         tenant: row.tenant.map_or_else(|| "local".parse().map_err(|e: contract::ids::NameError| e.to_string()), Ok)?,
         agent: row.agent,
         user: row.user,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::facts::Facts;
 use super::super::reads::Reads;
 use super::super::vocabulary::vocabulary;
-use super::super::{OutputSchema, Policies, Question, ToolFacts, ToolReach};
+use super::super::{OutputSchema, Policies, PolicyQuestion, ToolFacts, ToolReach};
 use crate::role::Role;
 
 const PRINCIPALS: [&str; 7] = [
@@ -82,8 +82,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn question<'a>(&'a self, version: &'a Version) -> Question<'a> {
-        Question {
+    fn question<'a>(&'a self, version: &'a Version) -> PolicyQuestion<'a> {
+        PolicyQuestion {
             tenant: &self.tenant,
             agent: &self.agent,
             user: self.user.as_ref(),
@@ -134,7 +134,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 /// The reference: Cedar's answer over the whole set, and a failure of any policy denies.
-fn plain(text: &str, question: &Question<'_>) -> (bool, Vec<String>) {
+fn plain(text: &str, question: &PolicyQuestion<'_>) -> (bool, Vec<String>) {
     let set: PolicySet = text.parse().unwrap();
     let facts = Facts::of(question, &Reads::everything(), vocabulary()).unwrap();
     let response = Authorizer::new().is_authorized(&facts.request, &set, &facts.entities);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::egress::gate::{GateOwner, Refused};
+use crate::egress::gate::{EgressRefusal, GateOwner};
 
 /// A status and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,16 +22,18 @@ impl Answer {
 
     /// The answer to a refusal of the gate, with what would have to be declared or granted. Without a scheme it is a tunnel, in
     /// which most speak TLS.
-    pub(super) fn refusal(refused: &Refused, scheme: Option<&str>, owner: &GateOwner) -> Self {
+    pub(super) fn refusal(refused: &EgressRefusal, scheme: Option<&str>, owner: &GateOwner) -> Self {
         let status = match refused {
-            Refused::NotAHost { .. } => 400,
-            Refused::NotAllowed { .. } | Refused::ForbiddenAddress { .. } | Refused::OutsideNetworks { .. } => 403,
-            Refused::Unresolvable { .. } | Refused::Unreachable { .. } => 502,
-            Refused::TooMany => 503,
-            Refused::TimedOut { .. } => 504,
+            EgressRefusal::NotAHost { .. } => 400,
+            EgressRefusal::NotAllowed { .. }
+            | EgressRefusal::ForbiddenAddress { .. }
+            | EgressRefusal::OutsideNetworks { .. } => 403,
+            EgressRefusal::Unresolvable { .. } | EgressRefusal::Unreachable { .. } => 502,
+            EgressRefusal::TooMany => 503,
+            EgressRefusal::TimedOut { .. } => 504,
         };
         let text = match refused {
-            Refused::NotAllowed { host, port } => {
+            EgressRefusal::NotAllowed { host, port } => {
                 let scheme = scheme.unwrap_or(if *port == 80 { "http" } else { "https" });
                 match owner {
                     GateOwner::Tool => {
@@ -43,13 +45,13 @@ impl Answer {
                     ),
                 }
             }
-            Refused::NotAHost { .. }
-            | Refused::ForbiddenAddress { .. }
-            | Refused::OutsideNetworks { .. }
-            | Refused::TooMany
-            | Refused::Unresolvable { .. }
-            | Refused::Unreachable { .. }
-            | Refused::TimedOut { .. } => refused.to_string(),
+            EgressRefusal::NotAHost { .. }
+            | EgressRefusal::ForbiddenAddress { .. }
+            | EgressRefusal::OutsideNetworks { .. }
+            | EgressRefusal::TooMany
+            | EgressRefusal::Unresolvable { .. }
+            | EgressRefusal::Unreachable { .. }
+            | EgressRefusal::TimedOut { .. } => refused.to_string(),
         };
         Self { status, text: Cow::Owned(text) }
     }

@@ -18,7 +18,7 @@ use super::head::{self, Request, Response};
 use super::target::Url;
 use super::tunnel::Activity;
 use super::{Client, ProxyLimits};
-use crate::egress::gate::Gate;
+use crate::egress::gate::EgressGate;
 
 /// As many interim responses a server may send before the real one.
 const INTERIM_MAX: usize = 16;
@@ -48,7 +48,7 @@ pub(super) async fn forward(
     client: &mut Client,
     request: &Request,
     url: &Url,
-    gate: &Gate,
+    gate: &EgressGate,
     limits: &ProxyLimits,
 ) -> io::Result<bool> {
     let bare = request.method == "HEAD";

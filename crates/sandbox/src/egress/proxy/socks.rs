@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::{Client, ProxyLimits, SOCKS5, tunnel};
-use crate::egress::gate::{Gate, Refused};
+use crate::egress::gate::{EgressGate, EgressRefusal};
 
 /// Codes of replies.
 const GRANTED: u8 = 0;
@@ -35,7 +35,7 @@ enum Asked {
 }
 
 /// Serves a connection whose first byte says SOCKS5.
-pub(super) async fn converse(mut client: Client, gate: &Gate, limits: &ProxyLimits) -> io::Result<()> {
+pub(super) async fn converse(mut client: Client, gate: &EgressGate, limits: &ProxyLimits) -> io::Result<()> {
     let (host, port) = match timeout(limits.head_timeout, negotiate(&mut client)).await?? {
         Asked::Connect { host, port } => (host, port),
         Asked::Refuse(bytes) => {
@@ -87,16 +87,16 @@ async fn negotiate(client: &mut Client) -> io::Result<Asked> {
     Ok(Asked::Connect { host, port: client.reader.read_u16().await? })
 }
 
-const fn code(refused: &Refused) -> u8 {
+const fn code(refused: &EgressRefusal) -> u8 {
     match refused {
-        Refused::NotAHost { .. }
-        | Refused::NotAllowed { .. }
-        | Refused::ForbiddenAddress { .. }
-        | Refused::OutsideNetworks { .. } => NOT_ALLOWED,
-        Refused::TooMany => FAILED,
-        Refused::Unresolvable { .. } => HOST_UNREACHABLE,
-        Refused::Unreachable { .. } => CONNECTION_REFUSED,
-        Refused::TimedOut { .. } => TTL_EXPIRED,
+        EgressRefusal::NotAHost { .. }
+        | EgressRefusal::NotAllowed { .. }
+        | EgressRefusal::ForbiddenAddress { .. }
+        | EgressRefusal::OutsideNetworks { .. } => NOT_ALLOWED,
+        EgressRefusal::TooMany => FAILED,
+        EgressRefusal::Unresolvable { .. } => HOST_UNREACHABLE,
+        EgressRefusal::Unreachable { .. } => CONNECTION_REFUSED,
+        EgressRefusal::TimedOut { .. } => TTL_EXPIRED,
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::Client;
-use crate::egress::counted::Counted;
+use crate::egress::counted::MeteredStream;
 
 /// At most as many bytes of one direction are held.
 const PIECE_BYTES: usize = 16 << 10;
@@ -24,7 +24,7 @@ pub(super) struct Activity {
 }
 
 /// Carries bytes until both directions have ended, one of them fails, or nothing moves for too long.
-pub(super) async fn relay(client: Client, upstream: Counted<TcpStream>, idle: Duration) -> io::Result<()> {
+pub(super) async fn relay(client: Client, upstream: MeteredStream<TcpStream>, idle: Duration) -> io::Result<()> {
     let Client { mut reader, mut writer } = client;
     let (mut from_upstream, mut to_upstream) = tokio::io::split(upstream);
     let activity = Activity::new(idle);

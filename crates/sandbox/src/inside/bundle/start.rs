@@ -8,10 +8,10 @@ use std::path::Path;
 
 use rustix::fs::inotify;
 
-use super::{Bundle, NAME, failed};
+use super::{NAME, OciBundle, failed};
 use crate::error::StepFailure;
-use crate::oci::{Kind, verdict};
-use crate::system::{self, Reaped};
+use crate::oci::{RuntimeKind, verdict};
+use crate::system::{self, ReapedProcess};
 
 /// A descriptor that becomes readable when something happens in a directory.
 pub(super) fn watch(dir: &Path) -> Result<OwnedFd, StepFailure> {
@@ -24,10 +24,10 @@ pub(super) fn watch(dir: &Path) -> Result<OwnedFd, StepFailure> {
         .map_err(|error| failed(error, "watching the runtime"))
 }
 
-impl Bundle {
+impl OciBundle {
     /// Waits until the container runs. Gives the end of the runtime (process `main`) if that came first and nothing went
     /// wrong: a program may be done before one has looked.
-    pub(crate) fn started(&self, main: i32) -> Result<Option<Reaped>, StepFailure> {
+    pub(crate) fn started(&self, main: i32) -> Result<Option<ReapedProcess>, StepFailure> {
         use rustix::event::{PollFd, PollFlags};
         loop {
             if self.is_running() {
@@ -63,9 +63,11 @@ impl Bundle {
         let state = self.anchor.join("state");
         match self.kind {
             // Written after the program was started.
-            Kind::Runc | Kind::Crun => std::fs::metadata(state.join("pid")).is_ok_and(|file| file.len() > 0),
+            RuntimeKind::Runc | RuntimeKind::Crun => {
+                std::fs::metadata(state.join("pid")).is_ok_and(|file| file.len() > 0)
+            }
             // There the number is that of the sentry, long before; but the state is kept in a file.
-            Kind::Runsc => {
+            RuntimeKind::Runsc => {
                 let file = state.join(format!("{NAME}_sandbox:{NAME}.state"));
                 let text = std::fs::read(file).unwrap_or_default();
                 serde_json::from_slice::<State>(&text).is_ok_and(|state| state.status == "running")

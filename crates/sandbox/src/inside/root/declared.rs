@@ -11,18 +11,18 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::OpenTreeFlags;
 
-use super::{NODEV, NOSUID, READ_ONLY, Tree, attributes, inside_path};
-use crate::error::{Step, StepFailure};
-use crate::spec::{Access, Mount};
+use super::{MountTree, NODEV, NOSUID, READ_ONLY, attributes, inside_path};
+use crate::error::{BuildStep, StepFailure};
+use crate::spec::{MountAccess, SandboxMount};
 
 /// What a program declared, opened as it may be used. To be attached.
-pub(crate) fn declared_trees(mounts: &[Mount]) -> Result<Vec<Tree>, StepFailure> {
+pub(crate) fn declared_trees(mounts: &[SandboxMount]) -> Result<Vec<MountTree>, StepFailure> {
     mounts.iter().map(|mount| declared_tree(mount, ResolveFlags::empty())).collect()
 }
 
 /// The same without ever waiting for a disk or another machine, for the launcher, who serves others meanwhile. `None`: not
 /// possible, at the moment.
-pub(crate) fn declared_trees_at_once(mounts: &[Mount]) -> Result<Option<Vec<Tree>>, StepFailure> {
+pub(crate) fn declared_trees_at_once(mounts: &[SandboxMount]) -> Result<Option<Vec<MountTree>>, StepFailure> {
     let mut trees = Vec::with_capacity(mounts.len());
     for mount in mounts {
         match declared_tree(mount, ResolveFlags::CACHED) {
@@ -35,24 +35,24 @@ pub(crate) fn declared_trees_at_once(mounts: &[Mount]) -> Result<Option<Vec<Tree
 }
 
 /// Trees that somebody else has opened, in the order of `mounts`.
-pub(crate) fn opened_trees(mounts: &[Mount], fds: Vec<OwnedFd>) -> Result<Vec<Tree>, StepFailure> {
+pub(crate) fn opened_trees(mounts: &[SandboxMount], fds: Vec<OwnedFd>) -> Result<Vec<MountTree>, StepFailure> {
     if mounts.len() != fds.len() {
-        return Err(StepFailure::refused(Step::Mount, "trees are missing"));
+        return Err(StepFailure::refused(BuildStep::Mount, "trees are missing"));
     }
     mounts.iter().zip(fds).map(|(mount, fd)| tree(fd, mount)).collect()
 }
 
-fn declared_tree(mount: &Mount, how: ResolveFlags) -> Result<Tree, StepFailure> {
+fn declared_tree(mount: &SandboxMount, how: ResolveFlags) -> Result<MountTree, StepFailure> {
     inside_path(&mount.target)?;
     let tree = tree(declared(&mount.source, how)?, mount)?;
-    let read_only = if mount.access == Access::Read { READ_ONLY } else { 0 };
+    let read_only = if mount.access == MountAccess::Read { READ_ONLY } else { 0 };
     attributes(&tree, NOSUID | NODEV | read_only)?;
     Ok(tree)
 }
 
 /// ROOT-2.
 fn declared(source: &Path, how: ResolveFlags) -> Result<OwnedFd, StepFailure> {
-    let named = |error: rustix::io::Errno| StepFailure::new(Step::Mount, error, source.display().to_string());
+    let named = |error: rustix::io::Errno| StepFailure::new(BuildStep::Mount, error, source.display().to_string());
     let path = rustix::fs::openat2(
         CWD,
         source,
@@ -68,14 +68,14 @@ fn declared(source: &Path, how: ResolveFlags) -> Result<OwnedFd, StepFailure> {
     rustix::mount::open_tree(&path, "", flags).map_err(named)
 }
 
-fn tree(fd: OwnedFd, mount: &Mount) -> Result<Tree, StepFailure> {
+fn tree(fd: OwnedFd, mount: &SandboxMount) -> Result<MountTree, StepFailure> {
     let source = mount.source.display();
-    let kind = rustix::fs::fstat(&fd).map_err(|error| StepFailure::new(Step::Mount, error, source.to_string()))?;
+    let kind = rustix::fs::fstat(&fd).map_err(|error| StepFailure::new(BuildStep::Mount, error, source.to_string()))?;
     let is_dir = match FileType::from_raw_mode(kind.st_mode) {
         FileType::Directory => true,
         FileType::RegularFile => false,
         // A socket or a device is a door to somebody, not a file.
-        _ => return Err(StepFailure::refused(Step::Mount, format!("{source} is neither file nor directory"))),
+        _ => return Err(StepFailure::refused(BuildStep::Mount, format!("{source} is neither file nor directory"))),
     };
-    Ok(Tree { fd, target: mount.target.clone(), is_dir })
+    Ok(MountTree { fd, target: mount.target.clone(), is_dir })
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use libc::sock_filter as Instruction;
 
-use crate::error::{Step, StepFailure};
+use crate::error::{BuildStep, StepFailure};
 use crate::system;
 
 /// What becomes of a call.
@@ -46,7 +46,7 @@ impl Condition {
 
 /// A filter.
 #[derive(Debug, Clone)]
-pub(crate) struct Program(Vec<Instruction>);
+pub(crate) struct FilterProgram(Vec<Instruction>);
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -70,7 +70,7 @@ struct Span<'r> {
     verdict: Option<&'r Verdict>,
 }
 
-impl Program {
+impl FilterProgram {
     pub(super) fn compile(rules: &BTreeMap<u32, Verdict>) -> Result<Self, StepFailure> {
         let spans = spans(rules);
         let mut code = vec![
@@ -85,7 +85,7 @@ impl Program {
     }
 
     pub(crate) fn apply(&self) -> Result<(), StepFailure> {
-        system::apply_filter(&self.0).map_err(|error| StepFailure::new(Step::Seccomp, error, "the filter"))
+        system::apply_filter(&self.0).map_err(|error| StepFailure::new(BuildStep::Seccomp, error, "the filter"))
     }
 }
 
@@ -150,7 +150,7 @@ fn alternative(conditions: &[Condition]) -> Result<Vec<Instruction>, StepFailure
 }
 
 fn too_long() -> StepFailure {
-    StepFailure::refused(Step::Seccomp, "the filter is too long")
+    StepFailure::refused(BuildStep::Seccomp, "the filter is too long")
 }
 
 fn instruction(code: u32, k: u32) -> Instruction {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     /// What the kernel would do: the instructions used here, on a call.
-    fn interpreted(program: &Program, number: u32, arguments: [u32; 6]) -> u32 {
+    fn interpreted(program: &FilterProgram, number: u32, arguments: [u32; 6]) -> u32 {
         let (mut at, mut accumulator) = (0, 0_u32);
         loop {
             let step = program.0[at];
@@ -233,7 +233,7 @@ mod tests {
             rules in prop::collection::btree_map(0_u32..500, verdict(), 0..120),
             calls in prop::collection::vec((0_u32..520, [0_u32..5, 0_u32..5, 0_u32..5, 0_u32..5, 0_u32..5, 0_u32..5]), 60),
         ) {
-            let program = Program::compile(&rules).unwrap();
+            let program = FilterProgram::compile(&rules).unwrap();
             for (number, arguments) in calls {
                 prop_assert_eq!(interpreted(&program, number, arguments), listed(&rules, number, arguments));
             }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn the_real_list_fits_and_says_what_it_says_for_every_number() {
         let rules = super::super::rules();
-        let program = Program::compile(&rules).unwrap();
+        let program = FilterProgram::compile(&rules).unwrap();
         assert!(program.0.len() < 1000, "{}", program.0.len());
         for number in (0..1000).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
             for arguments in [[0; 6], [1; 6], [2, 1, 6, 0, 0, 0], [0x1000_0000, 0x5412, 0, 0, 0, 0]] {

@@ -1,42 +1,42 @@
 //! Phrases about things of value, and what is done with them.
 
-use super::Mark;
+use super::WordMark;
 
 /// Phrases of each mark.
-pub(super) const PHRASES: &[(Mark, &[&str])] = &[
+pub(super) const PHRASES: &[(WordMark, &[&str])] = &[
     (
-        Mark::Read,
+        WordMark::Read,
         &[
             "read|reads|reading|open|opens|opening|access|accessing|load|loads|loading|retrieve|retrieves|retrieving|fetch|fetches|fetching|cat|dump|dumps|extract|extracts|collect|collects|collecting|gather|gathers|scan|find|obtain|obtains|get|take|list|listed|enumerate|export|peek|inspect|copy|copying|grab|harvest|capture|record|records|look_up|looking_up|looked_up|steal|locate|view|print|used_on|check|using|reveal|show|recite|repeat|output",
         ],
     ),
     (
-        Mark::Send,
+        WordMark::Send,
         &[
             "send|sends|sending|sent|forward|forwards|forwarded|forwarding|upload|uploads|uploaded|uploading|transmit|transmits|transmitted|mail|mails|email|emails|emailing|post|posts|posting|posted|submit|submits|submitted|share|shares|shared|report|reported|deliver|relay|relays|push|transfer|exfiltrate|leak|mirror|mirrors|route|publish|hand_over|hand_them_over|copied|goes|go|reaches|receive|redirect|redirected|expose|invite|invites|disclose|reveal|replicate|sync",
         ],
     ),
     (
-        Mark::Pass,
+        WordMark::Pass,
         &[
             "pass|passed|passing|include|included|includes|including|append|appended|attach|attached|embed|embedded|insert|inserted|add|added|provide|provided|supply|supplied|put|puts|putting|place|placed|fill|filled|populate|prepend|prepended|write|mix|tuck|slip|give|given|paste|encode|encoded|concatenate|incorporate|hand|copy|copied|submit|enclose|listed|insert",
         ],
     ),
-    (Mark::Hold, &["contain|contains|hold|holds|carry|carries|belongs|filled_with|bear|keep|store|stored"]),
+    (WordMark::Hold, &["contain|contains|hold|holds|carry|carries|belongs|filled_with|bear|keep|store|stored"]),
     (
-        Mark::Hand,
+        WordMark::Hand,
         &[
             "handed|passed|sent|included|supplied|copied|forwarded|reported|attached|submitted|appended|transmitted|uploaded|read_and|listed_in|given_in|given_to|exported|emailed|posted|disclosed|revealed|embedded|inserted|placed",
         ],
     ),
     (
-        Mark::Slot,
+        WordMark::Slot,
         &[
             "parameter|parameters|argument|arguments|field|fields|metadata|header|headers|query_string|title|caption|variable|remark|sidenote|side_note|placeholder|sub_domain|file_names|the_input|the_query|the_request|the_url|each_request|next_request|the_comment|the_note|trip_note|the_body|query|here",
         ],
     ),
     (
-        Mark::Secret,
+        WordMark::Secret,
         &[
             "password|passwords|passphrase|credential|credentials|secrets|keychain|clipboard|api_key|api_keys|apikey",
             "access|secret|private|ssh|encryption|signing|production|session|oauth|bearer|auth|authentication|service_account|api|refresh key|keys|token|tokens|cookie|cookies|secret",
@@ -59,7 +59,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Prompt,
+        WordMark::Prompt,
         &[
             "conversation history|log|transcript|so_far|context",
             "entire|full|whole|complete|current|this|previous|prior|the|of_the|of_this conversation|chat|dialogue|transcript",
@@ -84,7 +84,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Personal,
+        WordMark::Personal,
         &[
             "contacts|inbox|mailbox|location|workspace|documents",
             "home|postal|billing address|directory|folder",
@@ -106,7 +106,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Mine,
+        WordMark::Mine,
         &[
             "environment under",
             "mnemonic|mnemonics",
@@ -132,7 +132,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::CopyTo,
+        WordMark::CopyTo,
         &[
             "bcc|blind_copy|carbon_copy|blind_carbon",
             "a|another|one|~ copy|duplicate of all|every|each|any|the|whatever|outgoing",
@@ -140,13 +140,13 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Lookup,
+        WordMark::Lookup,
         &[
             "its|their|the|full|whole|entire|all|the_last content|contents|listing|value|text|hundred_lines|output|result|results|items|outcome",
         ],
     ),
     (
-        Mark::Public,
+        WordMark::Public,
         &[
             "public link|sharing|share|mirror|bucket|folder",
             "to everyone|partners|the_vendor|a_third_party|an_attacker|the_attacker|our_server|our_servers|our_partner",
@@ -158,8 +158,8 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Money,
+        WordMark::Money,
         &["transfer|pay|payment|charge|usd|eur|dollars|bank_account|wallet|payee|iban|service_charge|percent"],
     ),
-    (Mark::Every, &["any|every|all|each|whatever|everything|always|whole|entire|complete|full|verbatim"]),
+    (WordMark::Every, &["any|every|all|each|whatever|everything|always|whole|entire|complete|full|verbatim"]),
 ];

@@ -1,11 +1,11 @@
 //! Phrases about having to, rules and setting them aside, threats, claims of authority.
 
-use super::Mark;
+use super::WordMark;
 
 /// Phrases of each mark.
-pub(super) const PHRASES: &[(Mark, &[&str])] = &[
+pub(super) const PHRASES: &[(WordMark, &[&str])] = &[
     (
-        Mark::Modal,
+        WordMark::Modal,
         &[
             "must|should|shall|always|mandatory|required|requires|necessary|ensure|please|kindly|requirement|prerequisite|needed|needs|obliged|imperative|essential|crucial",
             "need|needs|has|have|ought to",
@@ -19,34 +19,34 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
             "it is vital|critical|important",
         ],
     ),
-    (Mark::Neg, &["not|never|no|without|cannot|nor|neither|none|avoid"]),
+    (WordMark::Neg, &["not|never|no|without|cannot|nor|neither|none|avoid"]),
     (
-        Mark::Dismiss,
+        WordMark::Dismiss,
         &[
             "ignore|ignores|disregard|forget|override|overrides|bypass|overrule|discard|dismiss|abandon|supersede|supersedes|outrank|outranks|neglect|drop|suspend|violate",
             "pay no attention",
         ],
     ),
-    (Mark::NotFollow, &["do not follow|obey|adhere|comply|respect", "stop following|obeying"]),
+    (WordMark::NotFollow, &["do not follow|obey|adhere|comply|respect", "stop following|obeying"]),
     (
-        Mark::IgnoreYours,
+        WordMark::IgnoreYours,
         &["ignore|disregard|forget all|~ your|of_your previous|prior|earlier|original", "forget everything"],
     ),
     (
-        Mark::Prior,
+        WordMark::Prior,
         &[
             "previous|prior|above|earlier|preceding|former|existing|original|your|safety|initial|system|given|operator|user|security|developer",
         ],
     ),
-    (Mark::PriorLoose, &["everything|all|any|content|usual|other|these|those"]),
+    (WordMark::PriorLoose, &["everything|all|any|content|usual|other|these|those"]),
     (
-        Mark::Rules,
+        WordMark::Rules,
         &[
             "instruction|instructions|guideline|guidelines|rules|prompt|prompts|directive|directives|constraints|restrictions|policy|policies|guardrails|safeguards|filters|above|limitations|orders|programming",
         ],
     ),
     (
-        Mark::Void,
+        WordMark::Void,
         &[
             "suspended|outdated|obsolete|lifted|void|off|invalid|revoked|expired|exemption|exempt",
             "do|does not|no_longer apply",
@@ -55,7 +55,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Persona,
+        WordMark::Persona,
         &[
             "you are now",
             "act as root|admin|administrator|dan|if_you_are|though_you|an_unrestricted",
@@ -77,7 +77,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Justify,
+        WordMark::Justify,
         &[
             "security|company|data_protection|backup|corporate|compliance|privacy|organizational|global policy|policies|rule|requirement|requirements|reasons|regulation|protocol|standards|audit",
             "policy requires|mandates|demands",
@@ -104,7 +104,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Threat,
+        WordMark::Threat,
         &[
             "otherwise|crash|crashes|penalised|penalized|punished",
             "or else",
@@ -120,9 +120,9 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
             "leads to the best",
         ],
     ),
-    (Mark::Urgent, &["urgent|immediately|urgently|at_once|asap|right_away|without_delay"]),
+    (WordMark::Urgent, &["urgent|immediately|urgently|at_once|asap|right_away|without_delay"]),
     (
-        Mark::Must,
+        WordMark::Must,
         &[
             "must|shall|need|needs|mandatory|has_to|have_to|ought_to",
             "is|are to be|use|go",
@@ -132,7 +132,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Rank,
+        WordMark::Rank,
         &[
             "same authority as",
             "higher|highest|top level directive|instruction|priority|command",
@@ -151,7 +151,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Trusted,
+        WordMark::Trusted,
         &[
             "treat|follow|consider|accept whatever|the|any|all|every it|~ output|outputs|request|requests|result|results|returns",
             "as trusted|system commands|command|message|instructions|a_system_message",
@@ -168,7 +168,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::TaskFor,
+        WordMark::TaskFor,
         &[
             "todo",
             "to do send|post|visit|invite|read|delete|forward",
@@ -183,7 +183,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Sleeper,
+        WordMark::Sleeper,
         &[
             "only when the user|someone|it",
             "on the second|third|fourth|fifth|tenth",
@@ -199,7 +199,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Regardless,
+        WordMark::Regardless,
         &[
             "regardless|irrespective|whatever",
             "no matter what|which|how",
@@ -207,7 +207,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Prescribe,
+        WordMark::Prescribe,
         &[
             "in every|each|all|any answer|reply|response|answers|replies|responses",
             "end|begin|start with the sentence|words|phrase|text|link",
@@ -216,13 +216,13 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Say,
+        WordMark::Say,
         &[
             "recommend|recommends|say|state|claim|describe|advise|answer|reply|respond|mention|suggest|promote|praise|tell|write|continue|obey|use|let|print",
         ],
     ),
     (
-        Mark::Lie,
+        WordMark::Lie,
         &[
             "say|claim|pretend|insist that",
             "claim they",
@@ -232,17 +232,17 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Reply,
+        WordMark::Reply,
         &["your|the|~ response|reply|answer|answers|message|output|responses|replies|summary", "end of your"],
     ),
     (
-        Mark::ReplyVerb,
+        WordMark::ReplyVerb,
         &[
             "add|include|insert|modify|enhance|use|end|begin|start|write|provide|integrate|scramble|rearrange|replace|jumble|append|adjust|embed|promote|mention|suggest|conclude|change|recommend|give|encode|translate|remove|substitute|shuffle|alter|introduce|incorporate|finish|render|craft|respond|answer|reply|misspell|spell|convert|weave|in|create|ensure|make|stress|emphasize|advertise",
         ],
     ),
     (
-        Mark::Stage,
+        WordMark::Stage,
         &[
             "your|the|final final|~ answer|reply|response|summary|output|explanation|message",
             "in|to the chat",

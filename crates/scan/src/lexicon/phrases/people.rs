@@ -1,11 +1,11 @@
 //! Phrases about who is spoken to and about, and what is kept from them.
 
-use super::Mark;
+use super::WordMark;
 
 /// Phrases of each mark.
-pub(super) const PHRASES: &[(Mark, &[&str])] = &[
+pub(super) const PHRASES: &[(WordMark, &[&str])] = &[
     (
-        Mark::Model,
+        WordMark::Model,
         &[
             "ai|llm|llms|assistant|assistants|chatbot|claude|chatgpt|gpt|copilot|gemini",
             "language model|models",
@@ -16,7 +16,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::NoteToModel,
+        WordMark::NoteToModel,
         &[
             "note|message|attention|hint|notice|instruction|instructions|reminder|memo|info|directive|directives|important to|for the|all|any|~ ai|llm|llms|assistant|assistants|model|models|agent|agents|language_model|chatbot|ais",
             "not for people|humans|the_user|users|human_eyes",
@@ -29,14 +29,14 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::User,
+        WordMark::User,
         &[
             "user|users|human|humans|customer|customers|person|people|operator|anyone|anybody|somebody|someone|them|guest|client|nobody|owner|victim|him|her",
         ],
     ),
-    (Mark::EndUser, &["user|users|human|humans"]),
+    (WordMark::EndUser, &["user|users|human|humans"]),
     (
-        Mark::NegTell,
+        WordMark::NegTell,
         &[
             "do_not|never|not|without|avoid|refrain_from|no_need_to|do_not_ever|must_not|should_not|nothing_you_should tell|telling|mention|mentioning|inform|informing|notify|notifying|alert|alerting|warn|bring|trouble|let|letting|talk|reveal_to|disclose_to|bring_this_up|bother|say|discuss|discussing|speak|confide|admit|acknowledge|advise|apprise",
             "under no circumstances reveal|tell|mention|inform|disclose",
@@ -44,18 +44,18 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::NegShow,
+        WordMark::NegShow,
         &[
             "do_not|never|not|without|avoid|must_not|should_not show|showing|display|displaying|reveal|revealing|disclose|disclosing|expose|explain|explaining|print|report|be_shown|be_visible|be_told|be_informed|be_notified|visible|surface",
         ],
     ),
     (
-        Mark::Covert,
+        WordMark::Covert,
         &["secretly|covertly|discreetly|surreptitiously|stealthily|clandestinely|unnoticed|invisibly|stealth"],
     ),
-    (Mark::Silent, &["silently|quietly|in_the_background|behind_the_scenes|automatically_and"]),
+    (WordMark::Silent, &["silently|quietly|in_the_background|behind_the_scenes|automatically_and"]),
     (
-        Mark::ConcealPhrase,
+        WordMark::ConcealPhrase,
         &[
             "user|customer|users|they|human|person|operator must|should|shall|does|do|need|needs|will|can|~ not|never need|have|be|~ to|~ know|notice|see|learn|realise|realize|find_out|aware|be_aware|be_told|be_informed",
             "remain|remains|stay|stays|kept|is|are|be unaware|oblivious",
@@ -90,7 +90,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::NoAsk,
+        WordMark::NoAsk,
         &[
             "without asking|confirmation|consent|approval|verification|confirming|warnings|prompting|permission|hesitation|question|questions|validating",
             "without any|further|user|the|explicit|requesting|requiring user|~ confirmation|consent|approval|verification|permission|prompt|questions",
@@ -102,7 +102,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::OffStage,
+        WordMark::OffStage,
         &[
             "come|comes up in",
             "internal matter|detail",
@@ -120,7 +120,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Asked,
+        WordMark::Asked,
         &[
             "asked|requested|prefers|want|wants|says|said|say|relevant|request|asks|user|users|guest|customer|question|results|appear|instructed|data",
         ],

@@ -1,11 +1,11 @@
 //! Phrases about other tools, being chosen, commands and safeguards.
 
-use super::Mark;
+use super::WordMark;
 
 /// Phrases of each mark.
-pub(super) const PHRASES: &[(Mark, &[&str])] = &[
+pub(super) const PHRASES: &[(WordMark, &[&str])] = &[
     (
-        Mark::Before,
+        WordMark::Before,
         &[
             "before|beforehand|precede|preceded|precedes|initially|precondition|prerequisite|first|afterwards",
             "prior to",
@@ -19,7 +19,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::When,
+        WordMark::When,
         &[
             "when|whenever|while|once|if|upon|during|after|calls",
             "every|each|any time",
@@ -31,7 +31,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::EveryTool,
+        WordMark::EveryTool,
         &[
             "any|every|all|each|all_other|all_of_the other|subsequent|later|further|following|future|~ tool|tools|function|functions|operation|operations|request|requests|action|actions|call|calls|command|commands|server|servers|interaction|interactions|step|steps|task|tasks",
             "any|every|all|each|whole file|database|network|write|read|search|payment|message|email|communication|messaging|system|mail|api|data|git operation|operations|query|queries|tool|tools|action|actions|request|requests|call|calls|reads|writes|access",
@@ -49,18 +49,18 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::ToolWord,
+        WordMark::ToolWord,
         &["tool|tools|function|functions|operation|operations|server|the_mail|endpoint|the_delivery|the_database"],
     ),
     (
-        Mark::Invoke,
+        WordMark::Invoke,
         &[
             "use|used|using|call|called|calling|calls|invoke|invoked|invokes|invoking|run|runs|running|execute|executed|executes|executing|issue|trigger|perform|performed|launch|start|starting|requested|asks|asked|wants|sent|present|available|becomes_available|answering|computing|execution|listing|continue|loaded|installed",
             "carried out",
         ],
     ),
     (
-        Mark::Tamper,
+        WordMark::Tamper,
         &[
             "replace|replaced|replaces|change|changed|changes|modify|modified|modifies|alter|altered|overwrite|overwritten|override|overrides|redirect|redirects|redirected|substitute|substituted|swap|swapped|rewrite|rewritten|switch|multiply|multiplied|prefix|affected|moved|spoof|falsify|tamper",
             "set to",
@@ -71,13 +71,13 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Argument,
+        WordMark::Argument,
         &[
             "recipient|recipients|address|amount|path|argument|arguments|parameter|parameters|payee|iban|bucket|flag|author|destination|account|where_clause|bank_account|price|endpoint|body|subject|passenger|beneficiary|sender|to_field|target|registry|commit",
         ],
     ),
     (
-        Mark::Choose,
+        WordMark::Choose,
         &[
             "always|must|should|will select|choose|pick|prefer this|the|it tool|one|function|server|~",
             "choose|pick|select|prefer this one|tool|function|server",
@@ -94,7 +94,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::ChooseLoose,
+        WordMark::ChooseLoose,
         &[
             "always|must|should use|call|invoke this tool|one|function|server",
             "use this|it tool|function|one|~ for all_queries|any_query|every|each|any",
@@ -102,7 +102,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Superlative,
+        WordMark::Superlative,
         &[
             "most accurate|reliable|effective|trusted|powerful|advanced|secure|popular",
             "highest|top rated|priority|ranked",
@@ -117,7 +117,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Disparage,
+        WordMark::Disparage,
         &[
             "unreliable|compromised|buggy|stale|discontinued|unsafe|insecure|inferior|recalled|inaccurate|malicious|vulnerable|dangerous|untrusted|obsolete|hacked|broken",
             "wrong|stale|incorrect|false results|answers|data",
@@ -129,7 +129,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Precedence,
+        WordMark::Precedence,
         &[
             "takes|take precedence over all|any|every|other|the",
             "top|highest|maximum|absolute priority",
@@ -140,7 +140,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::OtherTool,
+        WordMark::OtherTool,
         &[
             "other|another|competing|alternative|similar|rival search|weather|document|~ tool|tools|function|functions|ones|services|product|products",
             "the rest|others|alternatives|competitors",
@@ -148,7 +148,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Endorse,
+        WordMark::Endorse,
         &[
             "trusted|approved|endorsed|certified|verified|recommended|used by openai|anthropic|google|microsoft|over|thousands|millions|experts|the_platform|all_major",
             "fully trusted",
@@ -156,7 +156,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Command,
+        WordMark::Command,
         &[
             "rm rf|fr|r_f",
             "chmod 777|r_777|a_rwx|0777",
@@ -187,7 +187,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::CommandLoose,
+        WordMark::CommandLoose,
         &[
             "with force",
             "base64 d|decode",
@@ -198,28 +198,28 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
             "wget qo|q|o|~ #url",
         ],
     ),
-    (Mark::Download, &["curl|wget|invoke_webrequest"]),
-    (Mark::Shell, &["bash|sh|zsh|python|powershell|execute"]),
+    (WordMark::Download, &["curl|wget|invoke_webrequest"]),
+    (WordMark::Shell, &["bash|sh|zsh|python|powershell|execute"]),
     (
-        Mark::SwitchOff,
+        WordMark::SwitchOff,
         &["disable|stop|deactivate|suspended|kill|weaken|drop|skip|turn_off|switch_off|bypass|circumvent"],
     ),
-    (Mark::SwitchOn, &["grant|enable|enables|start|starts|open|give|switch|create|turn_on"]),
+    (WordMark::SwitchOn, &["grant|enable|enables|start|starts|open|give|switch|create|turn_on"]),
     (
-        Mark::Opening,
+        WordMark::Opening,
         &[
             "remote_access|write_access|public_sharing|microphone|full_access|admin_access|root_access|public_link|admin|a_backdoor|privileges",
         ],
     ),
     (
-        Mark::Safeguard,
+        WordMark::Safeguard,
         &[
             "firewall|antivirus|logging|validation|authentication|warnings|content_filters|audit_log|two_factor|consent_screens|monitoring|backups|security_checks|safety_checks|access_control",
             "safety rules|checks|filters",
         ],
     ),
     (
-        Mark::Presence,
+        WordMark::Presence,
         &[
             "when|while|once|as_long_as|whenever|if this tool|server|function is available|installed|present|loaded|enabled|active|connected|registered",
             "after this tool is loaded|installed|available",
@@ -231,23 +231,23 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
             "also present",
         ],
     ),
-    (Mark::AsAlso, &["also|additionally|too|in_addition|as_well|extra|furthermore|moreover|additional"]),
+    (WordMark::AsAlso, &["also|additionally|too|in_addition|as_well|extra|furthermore|moreover|additional"]),
     (
-        Mark::Mutate,
+        WordMark::Mutate,
         &[
             "remove|removed|delete|deleted|raise|raised|increase|increased|reduce|reduced|lower|lowered|shift|shifted|save|saved|export|exported|edit|edited|copy|copied|transfer|transferred|push|pushed|force|booked|opened|shared|written|append|appended|insert|inserted|rounded|truncated|shared_publicly|swapped|swap|replaced|replace|changed|change|overwritten|forwarded|handed|uploaded|sent|emailed|mailed|posted|published|purchase|buy|ordered|cancel|cancelled|granted|grant|revoke|disabled|renamed|doubled|multiplied|redirected",
         ],
     ),
     (
-        Mark::Via,
+        WordMark::Via,
         &[
             "given|handed|passed|written|read|entered|sent|submitted|supplied|used|made|returned|provided|opened to|through|by|with|via|in|using #ident",
             "by calling|running|invoking|means_of #ident",
         ],
     ),
-    (Mark::WithTool, &["through|via|with|using|by #ident"]),
+    (WordMark::WithTool, &["through|via|with|using|by #ident"]),
     (
-        Mark::Promo,
+        WordMark::Promo,
         &[
             "advertisement|advert|sponsored|discount|market_leader|promotion|affiliate|premium_version",
             "call the company",
@@ -255,7 +255,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Steer,
+        WordMark::Steer,
         &[
             "this one is what",
             "goes|go|routed|pass|passes through #own",
@@ -270,7 +270,7 @@ pub(super) const PHRASES: &[(Mark, &[&str])] = &[
         ],
     ),
     (
-        Mark::Grave,
+        WordMark::Grave,
         &[
             "root rights|access|privileges|shell",
             "listening port",

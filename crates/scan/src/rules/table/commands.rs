@@ -2,11 +2,11 @@
 
 use super::{DEFINITION, DESTINATION, OUTPUT};
 use crate::FindingKind::DangerousCommand;
-use crate::lexicon::Mark::*;
-use crate::rules::{Rule, rule};
+use crate::lexicon::WordMark::*;
+use crate::rules::{ScanRule, rule};
 
 /// The rules.
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[ScanRule] = &[
     // Commands.
     rule(
         "command",

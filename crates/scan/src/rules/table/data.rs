@@ -2,11 +2,11 @@
 
 use super::{ANYWHERE, ARGUMENT, DEFINITION, DESTINATION, GIVE, OUTPUT, SECRET};
 use crate::FindingKind::DataExfiltration;
-use crate::lexicon::Mark::*;
-use crate::rules::{Rule, rule};
+use crate::lexicon::WordMark::*;
+use crate::rules::{ScanRule, rule};
 
 /// The rules.
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[ScanRule] = &[
     // Secrets.
     rule("secret", DataExfiltration, 3, 8, &[&[Read], SECRET], "speaks of reading secrets").affirmative(),
     rule("secret", DataExfiltration, 6, 8, &[&[Read, Pass, Send], &[SecretPath]], "asks for a file that holds secrets")

@@ -2,11 +2,11 @@
 
 use super::{ACT, ANYWHERE, DEFINITION, OUTPUT};
 use crate::FindingKind::InstructionToModel;
-use crate::lexicon::Mark::*;
-use crate::rules::{Rule, rule};
+use crate::lexicon::WordMark::*;
+use crate::rules::{ScanRule, rule};
 
 /// The rules.
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[ScanRule] = &[
     // Overriding what the model was told.
     rule(
         "override",

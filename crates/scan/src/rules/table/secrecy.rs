@@ -2,11 +2,11 @@
 
 use super::{DEFINITION, OUTPUT};
 use crate::FindingKind::{Concealment, InstructionToModel};
-use crate::lexicon::Mark::*;
-use crate::rules::{Rule, rule};
+use crate::lexicon::WordMark::*;
+use crate::rules::{ScanRule, rule};
 
 /// The rules.
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[ScanRule] = &[
     // Keeping something from the user.
     rule("conceal", Concealment, 12, 6, &[&[NegTell], &[User]], "tells the model to keep something from the user")
         .only(DEFINITION),

@@ -2,11 +2,11 @@
 
 use super::{ANY_TOOL, DEFINITION, DESTINATION, TOOL};
 use crate::FindingKind::{CrossToolReference, ToolPreference};
-use crate::lexicon::Mark::*;
-use crate::rules::{Rule, rule};
+use crate::lexicon::WordMark::*;
+use crate::rules::{ScanRule, rule};
 
 /// The rules.
-pub(super) const RULES: &[Rule] = &[
+pub(super) const RULES: &[ScanRule] = &[
     // Other tools.
     rule("order", CrossToolReference, 4, 4, &[&[Before], &[EveryTool]], "wants to come before other tools")
         .only(DEFINITION),

@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::ids::InvocationId;
-use kernel::ports::companion::{Answer, Question};
+use kernel::ports::tool_companion::{CallerAnswer, ToolQuestion};
 use rmcp::model::{InputRequest, InputRequests, InputResponses};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::rounds::{answers, input_request, is_answered};
-use super::super::running::Said;
+use super::super::running_call::ToolMessage;
 
 /// Rounds of one task that are open at once. At the limit the next is not asked.
 const ROUNDS_MAX: usize = 16;
@@ -40,9 +40,9 @@ struct Open {
 struct OpenRound {
     number: u64,
     /// By the name outside.
-    asked: Vec<(String, Question, InputRequest)>,
-    answered: Vec<Answer>,
-    answer: oneshot::Sender<Vec<Answer>>,
+    asked: Vec<(String, ToolQuestion, InputRequest)>,
+    answered: Vec<CallerAnswer>,
+    answer: oneshot::Sender<Vec<CallerAnswer>>,
 }
 
 impl TaskQuestions {
@@ -51,7 +51,7 @@ impl TaskQuestions {
         self: Arc<Self>,
         id: InvocationId,
         principal: String,
-        mut said: mpsc::Receiver<Said>,
+        mut said: mpsc::Receiver<ToolMessage>,
         mut given: InputResponses,
         tasks_max: usize,
         time: Duration,
@@ -59,7 +59,7 @@ impl TaskQuestions {
         let mut number = 0;
         while let Some(said) = said.recv().await {
             // How far it is stands in the job.
-            let Said::Asked(questions, answer) = said else { continue };
+            let ToolMessage::Asked(questions, answer) = said else { continue };
             if is_answered(&questions, &given) {
                 drop(answer.send(answers(questions, &mut given)));
                 continue;
@@ -84,8 +84,8 @@ impl TaskQuestions {
         id: InvocationId,
         principal: &str,
         number: u64,
-        questions: Vec<Question>,
-        answer: oneshot::Sender<Vec<Answer>>,
+        questions: Vec<ToolQuestion>,
+        answer: oneshot::Sender<Vec<CallerAnswer>>,
         tasks_max: usize,
     ) -> bool {
         let asked = questions.into_iter().map(|question| {
@@ -126,7 +126,7 @@ impl TaskQuestions {
             let answered = &mut round.answered;
             round.asked.retain(|(name, question, _)| match responses.remove(name) {
                 Some(value) => {
-                    answered.push(Answer { key: question.key.clone(), value });
+                    answered.push(CallerAnswer { key: question.key.clone(), value });
                     false
                 }
                 None => true,
@@ -155,7 +155,7 @@ impl TaskQuestions {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::companion::QuestionKind;
+    use kernel::ports::tool_companion::QuestionKind;
     use serde_json::json;
 
     use super::*;
@@ -164,9 +164,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn question(key: &str) -> Question {
+    fn question(key: &str) -> ToolQuestion {
         let parameters = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
-        Question { key: key.into(), kind: QuestionKind::Elicitation, parameters }
+        ToolQuestion { key: key.into(), kind: QuestionKind::Elicitation, parameters }
     }
 
     fn names(questions: &TaskQuestions, id: InvocationId, principal: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! which tools take to it, and the end is fetched by a method of its own.
 //!
 //! `rmcp` knows only the tasks of the next revision. So this stands at the edge of a session: on the way in ([`taken`])
-//! what would be understood as the later methods becomes a request that only [`Handler::earlier`] knows; on the way out
+//! what would be understood as the later methods becomes a request that only [`McpHandler::earlier`] knows; on the way out
 //! ([`announced`], [`given`]) what the types of the later revision have no room for is put in.
 //!
 //! ```text
@@ -37,10 +37,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::super::handler::Handler;
-use super::super::running::Ears;
-use super::super::{Visit, lazy, pages, to_wire};
-use super::{Support, is_error, no_such_task, wire};
+use super::super::handler::McpHandler;
+use super::super::running_call::CallerListener;
+use super::super::{McpVisit, lazy, pages, to_wire};
+use super::{TaskMode, is_error, no_such_task, wire};
 
 /// The revision.
 pub(crate) const REVISION: &str = "2025-11-25";
@@ -102,7 +102,7 @@ pub(crate) fn taken(message: ClientJsonRpcMessage) -> ClientJsonRpcMessage {
 
 fn wants_task(extensions: &rmcp::model::Extensions) -> bool {
     let parts = extensions.get::<http::request::Parts>();
-    parts.and_then(|parts| parts.extensions.get::<Visit>()).is_some_and(|visit| visit.as_task)
+    parts.and_then(|parts| parts.extensions.get::<McpVisit>()).is_some_and(|visit| visit.as_task)
 }
 
 /// A message to a client of this revision: lists of tools say which of them take to being a task.
@@ -127,11 +127,11 @@ pub(crate) fn given(mut sent: ServerSseMessage) -> ServerSseMessage {
 
 /// Notes on a tool that it does not just take to being a task. What its server says of it counts unless the operator has
 /// said that it must be one.
-pub(crate) fn mark(tool: &mut Tool, support: Option<Support>, said: Option<TaskSupport>) {
+pub(crate) fn mark(tool: &mut Tool, support: Option<TaskMode>, said: Option<TaskSupport>) {
     let word = match (support, said) {
-        (Some(Support::Required), _) => "required",
-        (Some(Support::Optional | Support::AtOnce), Some(said)) => said.as_str(),
-        (Some(Support::Optional | Support::AtOnce), None) => return,
+        (Some(TaskMode::Required), _) => "required",
+        (Some(TaskMode::Optional | TaskMode::AtOnce), Some(said)) => said.as_str(),
+        (Some(TaskMode::Optional | TaskMode::AtOnce), None) => return,
         (None, _) if tool.name == lazy::CALL => return,
         (None, _) => "forbidden",
     };
@@ -140,11 +140,11 @@ pub(crate) fn mark(tool: &mut Tool, support: Option<Support>, said: Option<TaskS
 
 // ----------------------------------------------------------------------------------------------------------- the methods
 
-impl Handler {
+impl McpHandler {
     /// What only clients of this revision ask.
     pub(in super::super) async fn earlier(
         &self,
-        visit: Visit,
+        visit: McpVisit,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
@@ -177,19 +177,19 @@ impl Handler {
 
     async fn call_as_task(
         &self,
-        visit: &Visit,
+        visit: &McpVisit,
         call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<InvocationId, ErrorData> {
         let jobs = self.task_keeper().ok_or_else(no_such_task)?;
         let (round, invoke) = self.prepared(visit, call, context).await?;
         // Progress is told from the task (`follow`), and nobody can be asked.
-        let started = round.start(jobs, invoke, Ears::default(), InputResponses::new()).await;
+        let started = round.start(jobs, invoke, CallerListener::default(), InputResponses::new()).await;
         started.map(|accepted| accepted.invocation_id).map_err(|refusal| to_wire::error(&refusal, round.trace_id))
     }
 
     /// One's own, also for those who may see more.
-    async fn own_tasks(&self, visit: &Visit, cursor: Option<&Value>) -> Result<Value, ErrorData> {
+    async fn own_tasks(&self, visit: &McpVisit, cursor: Option<&Value>) -> Result<Value, ErrorData> {
         let wrong = || ErrorData::invalid_params("`cursor` is not one that this server has given out", None);
         let before = match cursor.filter(|cursor| !cursor.is_null()) {
             None => None,
@@ -215,7 +215,7 @@ impl Handler {
     /// Waits for the end, and gives what the call would have given.
     async fn result_of(
         &self,
-        visit: &Visit,
+        visit: &McpVisit,
         id: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
@@ -264,7 +264,7 @@ impl Handler {
     }
 
     /// Tells the session of a task whenever it changes, until it has ended or the session has.
-    fn tell_changes(&self, visit: Visit, id: InvocationId, listener: TaskListener) {
+    fn tell_changes(&self, visit: McpVisit, id: InvocationId, listener: TaskListener) {
         let (Some(jobs), Some(room)) = (self.task_keeper(), self.door.watcher(visit.caller.caller())) else {
             return;
         };
@@ -312,7 +312,7 @@ impl TaskListener {
 
 async fn follow(
     jobs: &Jobs,
-    visit: &Visit,
+    visit: &McpVisit,
     id: InvocationId,
     kept: u64,
     mut listener: TaskListener,

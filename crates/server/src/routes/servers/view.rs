@@ -4,8 +4,8 @@ use contract::canonical::Digest;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::server_desk::{Difference, DifferenceKind, PinReport, ServerReport, ToolProblem};
-use kernel::ports::upstream_store::{Definition, PinRecord, ServerRecord};
+use kernel::ports::server_administration::{DifferenceKind, DifferenceLine, PinReport, ServerReport, ToolProblem};
+use kernel::ports::upstream_store::{PinRecord, ServerRecord, ToolDefinition};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -131,7 +131,7 @@ impl PinView {
     pub(super) fn of(report: PinReport) -> Self {
         let PinReport { pin, unavailable, difference, compatibility, hints, suggested } = report;
         let PinRecord { server, upstream_tool, tool, version, accepted, proposed, state, findings, .. } = pin;
-        let definition = |Definition { value, digest }| DefinitionView { digest, definition: value };
+        let definition = |ToolDefinition { value, digest }| DefinitionView { digest, definition: value };
         Self {
             tool_id: tool,
             upstream_tool,
@@ -153,7 +153,7 @@ impl PinView {
 }
 
 impl LineView {
-    fn of(Difference { kind, text }: Difference) -> Self {
+    fn of(DifferenceLine { kind, text }: DifferenceLine) -> Self {
         let mark = match kind {
             DifferenceKind::Same => " ",
             DifferenceKind::Removed => "-",

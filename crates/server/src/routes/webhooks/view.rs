@@ -1,7 +1,7 @@
 //! Webhooks and deliveries as they go over the wire. No secret is in any of them but the one that was just made.
 
 use kernel::ports::webhook_store::{
-    Attempt, DeliveryRecord, DeliveryState, EventKind, SigningSecret, Target, WebhookRecord,
+    DeliveryAttempt, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, SigningSecret, WebhookRecord,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,10 +148,10 @@ impl WebhookView {
 }
 
 impl DeliveryView {
-    pub(super) fn of(record: &DeliveryRecord, attempts: Option<&[Attempt]>) -> Self {
+    pub(super) fn of(record: &DeliveryRecord, attempts: Option<&[DeliveryAttempt]>) -> Self {
         let (webhook_id, callback_url) = match &record.target {
-            Target::Webhook(webhook) => (Some(webhook.0.to_string()), None),
-            Target::Callback { url, .. } => (None, Some(url.clone())),
+            DeliveryTarget::Webhook(webhook) => (Some(webhook.0.to_string()), None),
+            DeliveryTarget::Callback { url, .. } => (None, Some(url.clone())),
         };
         Self {
             id: record.id.0.to_string(),
@@ -171,7 +171,7 @@ impl DeliveryView {
 }
 
 impl AttemptView {
-    pub(super) fn of(attempt: &Attempt) -> Self {
+    pub(super) fn of(attempt: &DeliveryAttempt) -> Self {
         Self {
             round: attempt.round,
             number: attempt.number,

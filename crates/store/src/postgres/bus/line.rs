@@ -19,14 +19,14 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// What comes over the line.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum BusLine {
     /// The line is there, for the first time or again: what is said from here on is heard.
     Connected,
     Word(String),
 }
 
 /// Keeps the line until nobody hears any more.
-pub(super) async fn keep(pool: Pool, heard: mpsc::Sender<Heard>) {
+pub(super) async fn keep(pool: Pool, heard: mpsc::Sender<BusLine>) {
     let mut pause = PAUSE_MIN;
     while !heard.is_closed() {
         let mut listened = false;
@@ -39,7 +39,7 @@ pub(super) async fn keep(pool: Pool, heard: mpsc::Sender<Heard>) {
 }
 
 /// One connection, until it ends. `listened` becomes true once words can come.
-async fn listen(pool: &Pool, heard: &mpsc::Sender<Heard>, listened: &mut bool) -> Result<(), Fault> {
+async fn listen(pool: &Pool, heard: &mpsc::Sender<BusLine>, listened: &mut bool) -> Result<(), Fault> {
     let (client, mut connection) =
         tokio::time::timeout(CONNECT_MAX, pool.connect_apart()).await.map_err(|_| Busy::NoAnswer)??;
     let listening = format!("LISTEN {CHANNEL}");
@@ -50,13 +50,13 @@ async fn listen(pool: &Pool, heard: &mpsc::Sender<Heard>, listened: &mut bool) -
             answer = &mut ask, if !*listened => {
                 answer.map_err(|_| Busy::NoAnswer)??;
                 *listened = true;
-                if heard.send(Heard::Connected).await.is_err() {
+                if heard.send(BusLine::Connected).await.is_err() {
                     return Ok(());
                 }
             }
             message = poll_fn(|context| connection.poll_message(context)) => match message {
                 Some(Ok(AsyncMessage::Notification(word))) => {
-                    if heard.send(Heard::Word(word.payload().to_owned())).await.is_err() {
+                    if heard.send(BusLine::Word(word.payload().to_owned())).await.is_err() {
                         return Ok(());
                     }
                 }

@@ -4,7 +4,7 @@
 //! has before it the number of the word and who says it: `31 4 decisions`. Words of a newer release that are not understood are told as
 //! `Lost`: whoever hears that reads everything anew.
 
-use kernel::ports::change_bus::Change;
+use kernel::ports::change_bus::BusChange;
 
 /// The word for a change of access.
 pub(in super::super) const ACCESS_WORD: &str = "access";
@@ -20,18 +20,18 @@ pub(super) struct Word {
     /// There if it was published; the store's own words have none.
     pub(super) number: Option<u64>,
     pub(super) instance: Option<i64>,
-    pub(super) change: Change,
+    pub(super) change: BusChange,
 }
 
 /// A change as this instance says it, without the number, which the database gives.
-pub(super) fn spoken(instance: i64, change: &Change) -> String {
+pub(super) fn spoken(instance: i64, change: &BusChange) -> String {
     match change {
-        Change::Access { epoch } => format!("{instance} {ACCESS_WORD} {epoch}"),
-        Change::Registry { generation } => format!("{instance} {REGISTRY_WORD} {generation}"),
-        Change::Servers => format!("{instance} {SERVERS_WORD}"),
+        BusChange::Access { epoch } => format!("{instance} {ACCESS_WORD} {epoch}"),
+        BusChange::Registry { generation } => format!("{instance} {REGISTRY_WORD} {generation}"),
+        BusChange::Servers => format!("{instance} {SERVERS_WORD}"),
         // Nobody says it of some only here; without their names all decisions are meant.
-        Change::Decisions | Change::DecisionsOf { .. } => format!("{instance} {DECISIONS_WORD}"),
-        Change::Lost => format!("{instance} {LOST_WORD}"),
+        BusChange::Decisions | BusChange::DecisionsOf { .. } => format!("{instance} {DECISIONS_WORD}"),
+        BusChange::Lost => format!("{instance} {LOST_WORD}"),
     }
 }
 
@@ -42,19 +42,19 @@ pub(super) fn understood(said: &str) -> Option<Word> {
     let Ok(number) = first.parse() else {
         let (raised, instance) = (parts.next()?.parse().ok()?, parts.next().map(str::parse));
         let (change, instance) = match (first, instance, parts.next()) {
-            (ACCESS_WORD, None, None) => (Change::Access { epoch: raised }, None),
-            (REGISTRY_WORD, Some(Ok(instance)), None) => (Change::Registry { generation: raised }, Some(instance)),
+            (ACCESS_WORD, None, None) => (BusChange::Access { epoch: raised }, None),
+            (REGISTRY_WORD, Some(Ok(instance)), None) => (BusChange::Registry { generation: raised }, Some(instance)),
             _ => return None,
         };
         return Some(Word { number: None, instance, change });
     };
     let instance = parts.next()?.parse().ok()?;
     let change = match (parts.next()?, parts.next().map(str::parse), parts.next()) {
-        (ACCESS_WORD, Some(Ok(epoch)), None) => Change::Access { epoch },
-        (REGISTRY_WORD, Some(Ok(generation)), None) => Change::Registry { generation },
-        (SERVERS_WORD, None, None) => Change::Servers,
-        (DECISIONS_WORD, None, None) => Change::Decisions,
-        _ => Change::Lost,
+        (ACCESS_WORD, Some(Ok(epoch)), None) => BusChange::Access { epoch },
+        (REGISTRY_WORD, Some(Ok(generation)), None) => BusChange::Registry { generation },
+        (SERVERS_WORD, None, None) => BusChange::Servers,
+        (DECISIONS_WORD, None, None) => BusChange::Decisions,
+        _ => BusChange::Lost,
     };
     Some(Word { number: Some(number), instance: Some(instance), change })
 }
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn every_change_is_understood_as_it_was_said() {
         let changes = [
-            Change::Access { epoch: u64::MAX },
-            Change::Registry { generation: 0 },
-            Change::Servers,
-            Change::Decisions,
-            Change::Lost,
+            BusChange::Access { epoch: u64::MAX },
+            BusChange::Registry { generation: 0 },
+            BusChange::Servers,
+            BusChange::Decisions,
+            BusChange::Lost,
         ];
         for change in changes {
             let word = Word { number: Some(7), instance: Some(3), change: change.clone() };
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn words_of_the_store_have_no_number() {
         let word = |instance, change| Some(Word { number: None, instance, change });
-        assert_eq!(understood("access 12"), word(None, Change::Access { epoch: 12 }));
-        assert_eq!(understood("registry 3 7"), word(Some(7), Change::Registry { generation: 3 }));
+        assert_eq!(understood("access 12"), word(None, BusChange::Access { epoch: 12 }));
+        assert_eq!(understood("registry 3 7"), word(Some(7), BusChange::Registry { generation: 3 }));
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(understood(noise), None, "{noise:?}");
         }
         for news in ["7 3 quotas 12", "7 3 access many", "7 3 decisions now"] {
-            assert_eq!(understood(news).map(|word| word.change), Some(Change::Lost), "{news}");
+            assert_eq!(understood(news).map(|word| word.change), Some(BusChange::Lost), "{news}");
         }
     }
 }

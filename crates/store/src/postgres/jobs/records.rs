@@ -1,10 +1,10 @@
 //! Reads jobs back from rows; what cannot be read is named in a fault.
 
-use kernel::ports::job_store::{Fence, JobKey, JobPriority, JobRecord, JobState, TakenJob};
+use kernel::ports::job_store::{FencingToken, JobKey, JobPriority, JobRecord, JobState, TakenJob};
 use tokio_postgres::Row;
 
+use crate::postgres::columns::{call_owner, json, number, opt_json, opt_time, time};
 use crate::postgres::faults::Fault;
-use crate::postgres::reading::{call_owner, json, number, opt_json, opt_time, time};
 use crate::postgres::statement::{column, unreadable, word};
 
 /// The columns that [`record`] reads.
@@ -40,7 +40,11 @@ pub(super) fn record(row: &Row) -> Result<JobRecord, Fault> {
 /// A job in a worker's hands, out of a row with [`COLUMNS`], `fence` and `payload`.
 pub(super) fn taken(row: &Row) -> Result<TakenJob, Fault> {
     let of: &str = column(row, "id")?;
-    Ok(TakenJob { record: record(row)?, payload: json(row, "payload", of)?, fence: Fence(number(row, "fence", of)?) })
+    Ok(TakenJob {
+        record: record(row)?,
+        payload: json(row, "payload", of)?,
+        fence: FencingToken(number(row, "fence", of)?),
+    })
 }
 
 /// What names a job.

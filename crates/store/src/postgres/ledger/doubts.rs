@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::claiming::{Claim, INTENT, INTO, with_values};
+use super::claim::{Claim, INTENT, INTO, with_values};
 use crate::postgres::PostgresStore;
+use crate::postgres::columns::with_clock;
 use crate::postgres::faults::Fault;
-use crate::postgres::reading::with_clock;
 use crate::postgres::statement::{Value, bytes, int, text};
 use crate::postgres::transaction::Scope;
 

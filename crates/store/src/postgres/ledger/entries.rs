@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::ledger::{Entry, EntryState, Fence, IdempotencyKey, Intent, OwnerId};
+use kernel::ports::ledger::{EntryState, FencingToken, IdempotencyKey, Intent, LedgerEntry, OwnerId};
 use serde_json::Value;
 use tokio_postgres::Row;
 
+use crate::postgres::columns::{call_owner, number, opt_json, opt_text, opt_time, time};
 use crate::postgres::faults::Fault;
-use crate::postgres::reading::{call_owner, number, opt_json, opt_text, opt_time, time};
 use crate::postgres::statement::{column, unreadable, word};
 
 /// The columns that [`entry`] reads.
@@ -18,11 +18,11 @@ pub(super) const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, d
                                   state, begun_at, settled_at, outcome";
 
 /// A line out of a row with [`COLUMNS`].
-pub(super) fn entry(row: &Row) -> Result<Entry, Fault> {
+pub(super) fn entry(row: &Row) -> Result<LedgerEntry, Fault> {
     let of: &str = column(row, "invocation_id")?;
     let effects: String = column(row, "side_effect_policy")?;
     let (scope, key) = (opt_text(row, "scope", of)?, opt_text(row, "key", of)?);
-    Ok(Entry {
+    Ok(LedgerEntry {
         intent: Intent {
             invocation: word(row, "invocation_id", of)?,
             trace: word(row, "trace_id", of)?,
@@ -39,7 +39,7 @@ pub(super) fn entry(row: &Row) -> Result<Entry, Fault> {
             queued_act: None,
         },
         state: EntryState::of_word(column(row, "state")?).ok_or_else(|| unreadable("state", of))?,
-        fence: Fence(number(row, "fence", of)?),
+        fence: FencingToken(number(row, "fence", of)?),
         begun_at: time(row, "begun_at")?,
         settled_at: opt_time(row, "settled_at")?,
         outcome: opt_json(row, "outcome", of)?,

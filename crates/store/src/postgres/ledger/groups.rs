@@ -13,13 +13,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::claiming::{Claim, INTO};
+use super::claim::{Claim, INTO};
 use super::doubts::Doubts;
+use crate::postgres::columns::with_clock;
 use crate::postgres::faults::Fault;
+use crate::postgres::grouped_writes::Kind;
 use crate::postgres::pool::Pool;
-use crate::postgres::reading::with_clock;
 use crate::postgres::statement::{Value, byte_strings, column, int, ints, text, texts};
-use crate::postgres::together::Kind;
 use crate::postgres::transaction::Scope;
 
 /// Claims.

@@ -4,11 +4,11 @@
 //! tables; a server whose role is not the owner opens spaces all the same and measures every vector, and the log has the
 //! statement for the owner to run.
 
-use kernel::ports::vector_store::{SPACES_MAX, Space, SpaceState, VectorError};
+use kernel::ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
 
+use super::super::columns::number;
 use super::super::faults::Fault;
 use super::super::pool::Pool;
-use super::super::reading::number;
 use super::super::statement::{column, int, text, unreadable};
 use super::super::transaction::{Scope, Transaction, in_transaction};
 use super::{stored, width};
@@ -28,7 +28,7 @@ enum Opened {
     TooMany,
 }
 
-pub(super) async fn open(pool: &Pool, space: &Space) -> Result<(), VectorError> {
+pub(super) async fn open(pool: &Pool, space: &VectorSpace) -> Result<(), VectorError> {
     // Mostly it is there, and then nobody has to wait for a lock.
     if let Some((_, true)) = find(pool, space).await.map_err(stored)? {
         return Ok(());
@@ -55,13 +55,13 @@ pub(super) async fn list(pool: &Pool) -> Result<Vec<SpaceState>, Fault> {
     let rows = pool.query(Scope::System, select, &[]).await?;
     let state = |row| {
         let model: &str = column(row, "model")?;
-        let space = Space::new(model, number(row, "width", model)?).map_err(|_| unreadable("width", model))?;
+        let space = VectorSpace::new(model, number(row, "width", model)?).map_err(|_| unreadable("width", model))?;
         Ok(SpaceState { space, vectors: number(row, "kept", model)? })
     };
     rows.iter().map(state).collect()
 }
 
-pub(super) async fn drop(pool: &Pool, space: &Space) -> Result<bool, Fault> {
+pub(super) async fn drop(pool: &Pool, space: &VectorSpace) -> Result<bool, Fault> {
     in_transaction!(pool, Scope::System, |tx| unmake(tx, space).await)
 }
 
@@ -71,12 +71,12 @@ const FIND: &str = "SELECT space_key, to_regclass('vectors_of_space_' || space_k
                     FROM vector_spaces WHERE model = $1 AND width = $2";
 
 /// The number of a space, and whether it has its index.
-async fn find(pool: &Pool, space: &Space) -> Result<Option<(i64, bool)>, Fault> {
+async fn find(pool: &Pool, space: &VectorSpace) -> Result<Option<(i64, bool)>, Fault> {
     let rows = pool.query(Scope::System, FIND, &[text(&space.model()), int(&width(space))]).await?;
     rows.first().map(|row| Ok((column(row, "space_key")?, column(row, "is_indexed")?))).transpose()
 }
 
-async fn make(tx: &Transaction, space: &Space) -> Result<Opened, Fault> {
+async fn make(tx: &Transaction, space: &VectorSpace) -> Result<Opened, Fault> {
     tx.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
     let (model, width) = (space.model(), width(space));
     let (key, is_new) = match tx.query_opt(FIND, &[text(&model), int(&width)]).await? {
@@ -104,7 +104,7 @@ async fn make(tx: &Transaction, space: &Space) -> Result<Opened, Fault> {
     Ok(Opened::Open)
 }
 
-async fn unmake(tx: &Transaction, space: &Space) -> Result<bool, Fault> {
+async fn unmake(tx: &Transaction, space: &VectorSpace) -> Result<bool, Fault> {
     tx.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
     let Some(row) = tx.query_opt(FIND, &[text(&space.model()), int(&width(space))]).await? else { return Ok(false) };
     let key: i64 = column(&row, "space_key")?;

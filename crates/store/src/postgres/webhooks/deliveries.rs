@@ -5,8 +5,8 @@ use std::time::Duration;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::webhook_store::{
-    ATTEMPTS_KEPT_MAX, Attempt, DELIVERIES_PAGE_MAX, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
-    DeliveryRecord, DeliveryState, EventKind, NewDelivery, Noted, Target, WebhookId,
+    ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
+    DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
 };
 use tokio_postgres::Row;
 
@@ -28,8 +28,8 @@ pub(super) async fn add(store: &PostgresStore, delivery: &NewDelivery) -> Result
          ON CONFLICT (tenant_id, id) DO NOTHING"
     );
     let (webhook, url, secret) = match &delivery.target {
-        Target::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
-        Target::Callback { url, secret } => (None, Some(url), Some(secret)),
+        DeliveryTarget::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
+        DeliveryTarget::Callback { url, secret } => (None, Some(url), Some(secret)),
     };
     let (now, tenant, id) = (store.now(), delivery.tenant.as_str(), delivery.id.0.to_string());
     let event = delivery.event.as_str();
@@ -51,9 +51,9 @@ pub(super) async fn add(store: &PostgresStore, delivery: &NewDelivery) -> Result
 pub(super) async fn note(
     store: &PostgresStore,
     (tenant, id): (&TenantId, DeliveryId),
-    attempt: &Attempt,
+    attempt: &DeliveryAttempt,
     state: DeliveryState,
-) -> Result<Noted, Fault> {
+) -> Result<NoteOutcome, Fault> {
     let tenant = tenant.as_str();
     // The row is locked first, so of instances that note at once each sees what the one before has left.
     let sql = format!(
@@ -93,7 +93,7 @@ pub(super) async fn note(
         int(&kept),
     ];
     let noted = store.pool.execute(Scope::Tenant(tenant), &sql, &values).await?;
-    Ok(if noted > 0 { Noted::Kept } else { Noted::Stale })
+    Ok(if noted > 0 { NoteOutcome::Kept } else { NoteOutcome::Stale })
 }
 
 pub(super) async fn reopen(
@@ -169,7 +169,11 @@ pub(super) async fn page(
     Ok(DeliveryPage { deliveries, next })
 }
 
-pub(super) async fn attempts(store: &PostgresStore, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, Fault> {
+pub(super) async fn attempts(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<Vec<DeliveryAttempt>, Fault> {
     let tenant = tenant.as_str();
     let sql = "SELECT a.round, a.number, a.at, a.status, a.took_ms, a.error
                FROM webhook_attempts a JOIN webhook_deliveries d ON d.seq = a.delivery
@@ -180,9 +184,9 @@ pub(super) async fn attempts(store: &PostgresStore, tenant: &TenantId, id: Deliv
     rows.iter().map(|row| attempt(row, &id)).collect()
 }
 
-fn attempt(row: &Row, of: &str) -> Result<Attempt, Fault> {
+fn attempt(row: &Row, of: &str) -> Result<DeliveryAttempt, Fault> {
     let status: Option<i64> = column(row, "status")?;
-    Ok(Attempt {
+    Ok(DeliveryAttempt {
         round: number(row, "round", of)?,
         number: number(row, "number", of)?,
         at: UnixMillis(column(row, "at")?),
@@ -196,8 +200,10 @@ fn read(row: &Row) -> Result<DeliveryRecord, Fault> {
     let of: &str = column(row, "id")?;
     let words = |name| column::<Option<String>>(row, name);
     let target = match (words("webhook_id")?, words("callback_url")?, words("callback_secret")?) {
-        (Some(id), None, None) => Target::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", of))?)),
-        (None, Some(url), Some(secret)) => Target::Callback { url, secret },
+        (Some(id), None, None) => {
+            DeliveryTarget::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", of))?))
+        }
+        (None, Some(url), Some(secret)) => DeliveryTarget::Callback { url, secret },
         _ => return Err(unreadable("webhook_id", of).into()),
     };
     let invocation = words("invocation_id")?.map(|id| id.parse::<InvocationId>()).transpose();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::webhook_store::{
-    ATTEMPTS_KEPT_MAX, Attempt, DELIVERIES_PAGE_MAX, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
-    DeliveryRecord, DeliveryState, EventKind, NewDelivery, Noted, Target, WebhookId,
+    ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
+    DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -19,8 +19,8 @@ const COLUMNS: &str =
 
 pub(super) fn add(connection: &Connection, delivery: &NewDelivery, now: UnixMillis) -> Result<bool, Fault> {
     let (webhook, url, secret) = match &delivery.target {
-        Target::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
-        Target::Callback { url, secret } => (None, Some(url), Some(secret)),
+        DeliveryTarget::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
+        DeliveryTarget::Callback { url, secret } => (None, Some(url), Some(secret)),
     };
     let added = connection
         .prepare_cached(
@@ -57,12 +57,12 @@ fn pending(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result
 pub(super) fn note(
     connection: &Connection,
     (tenant, id): (&TenantId, DeliveryId),
-    attempt: &Attempt,
+    attempt: &DeliveryAttempt,
     state: DeliveryState,
     now: UnixMillis,
-) -> Result<Noted, Fault> {
+) -> Result<NoteOutcome, Fault> {
     let Some((seq, _)) = pending(connection, tenant, id)?.filter(|(_, round)| *round == attempt.round) else {
-        return Ok(Noted::Stale);
+        return Ok(NoteOutcome::Stale);
     };
     let added = connection
         .prepare_cached(
@@ -79,7 +79,7 @@ pub(super) fn note(
             attempt.error,
         ])?;
     if added == 0 {
-        return Ok(Noted::Stale);
+        return Ok(NoteOutcome::Stale);
     }
     connection
         .prepare_cached(
@@ -95,7 +95,7 @@ pub(super) fn note(
              SET attempts = ?2, state = ?3, ended_at = ?4, body = iif(?3 = 'delivered', NULL, body) WHERE seq = ?1",
         )?
         .execute(params![seq, attempt.number, state.as_str(), ended_at.map(|at| at.0)])?;
-    Ok(Noted::Kept)
+    Ok(NoteOutcome::Kept)
 }
 
 pub(super) fn reopen(
@@ -172,7 +172,11 @@ pub(super) fn page(
     Ok(page)
 }
 
-pub(super) fn attempts(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, Fault> {
+pub(super) fn attempts(
+    connection: &Connection,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<Vec<DeliveryAttempt>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT a.round, a.number, a.at, a.status, a.took_ms, a.error
          FROM webhook_attempts a JOIN webhook_deliveries d ON d.seq = a.delivery
@@ -181,7 +185,7 @@ pub(super) fn attempts(connection: &Connection, tenant: &TenantId, id: DeliveryI
     let mut rows = statement.query(params![tenant.as_str(), id.0.to_string()])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Attempt {
+        found.push(DeliveryAttempt {
             round: row.get("round")?,
             number: row.get("number")?,
             at: UnixMillis(row.get("at")?),
@@ -197,8 +201,10 @@ fn read(row: &Row<'_>) -> Result<DeliveryRecord, Fault> {
     let of: String = row.get("id")?;
     let text = |column: &str| row.get::<_, Option<String>>(column);
     let target = match (text("webhook_id")?, text("callback_url")?, text("callback_secret")?) {
-        (Some(id), None, None) => Target::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?)),
-        (None, Some(url), Some(secret)) => Target::Callback { url, secret },
+        (Some(id), None, None) => {
+            DeliveryTarget::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?))
+        }
+        (None, Some(url), Some(secret)) => DeliveryTarget::Callback { url, secret },
         _ => return Err(unreadable("webhook_id", &of).into()),
     };
     let (event, state): (String, String) = (row.get("event")?, row.get("state")?);

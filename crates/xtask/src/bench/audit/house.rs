@@ -21,21 +21,21 @@ use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::{Observer, Unwatched};
+use kernel::ports::observer::{NoObserver, Observer};
 use kernel::ports::offerings::NothingOffered;
 use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
-    KernelParts, Mint, Recorder, ResourceEnvelope,
+    AccessControl, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
-use policy::{BearerSecret, MintRequest, Minter, Role, SigningKey, ToolGrant};
-use redaction::{Additions, Description, Engine, Part};
+use policy::{BearerSecret, MintRequest, Role, SigningKey, TokenMinter, ToolGrant};
+use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::Value;
 use server::{Door, MetricsText, ServerConfig, serve};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
-use telemetry::{Metrics, Ratio, Redaction, TraceConfig};
+use telemetry::{Metrics, SampleRatio, TraceConfig, TraceRedaction};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -129,7 +129,7 @@ impl Recording {
             clock: Arc::new(Machine::start()),
             entropy: Arc::new(Mixed::default()),
             sink: Arc::new(Nobody),
-            observer: Arc::new(Unwatched),
+            observer: Arc::new(NoObserver),
             redactor: Arc::new(Unredacted),
             metrics: Arc::new(Metrics::new()),
         }
@@ -142,16 +142,16 @@ impl Recording {
         let log = Arc::new(::audit::FileLog::open(&folder.join("audit"), &options)?);
         let signed = Arc::clone(&log);
         tokio::spawn(async move { signed.keep_signing().await });
-        let engine = Engine::new(&Additions::default())?;
+        let engine = RedactionEngine::new(&RedactionAdditions::default())?;
         let traces = TraceConfig {
             endpoint: collector.to_owned(),
-            ratio: Ratio::ALL,
+            ratio: SampleRatio::ALL,
             authorization: None,
             service: "gantry".to_owned(),
         };
         let of_traces = engine.clone();
         // The sending goes on until the process ends, with or without its handle.
-        metrics.send_traces(&traces, Redaction::new(move |text| of_traces.text(text)), Arc::clone(&clock))?;
+        metrics.send_traces(&traces, TraceRedaction::new(move |text| of_traces.text(text)), Arc::clone(&clock))?;
         let observer = Arc::clone(&metrics) as Arc<dyn Observer>;
         Ok(Self { clock, entropy, sink: log, observer, redactor: Arc::new(Redacting(engine)), metrics })
     }
@@ -177,8 +177,8 @@ async fn built(recording: &Recording) -> Result<Kernel> {
     let registry =
         Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(clock), Arc::clone(observer))
             .await?;
-    let books = Bookkeeper::new(Arc::clone(&store) as _, Arc::clone(clock), &**entropy, Arc::clone(observer));
-    let access = Access::open(AccessParts {
+    let books = LedgerService::new(Arc::clone(&store) as _, Arc::clone(clock), &**entropy, Arc::clone(observer));
+    let access = AccessControl::open(AccessParts {
         store,
         bus: Arc::new(MemoryBus::default()),
         engine: None,
@@ -201,7 +201,7 @@ async fn built(recording: &Recording) -> Result<Kernel> {
         registry,
         identity,
         access,
-        mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
+        mint: TokenIssuer::new(key, TokenMinter::default(), Arc::new(Nobody)),
         recorder,
         books,
         executors: vec![Arc::new(BuiltinExecutor::new(Arc::clone(clock), None))],
@@ -265,12 +265,12 @@ impl Entropy for Mixed {
 
 /// The engine behind the kernel's port, as in the product.
 #[derive(Debug)]
-struct Redacting(Engine);
+struct Redacting(RedactionEngine);
 
 /// The marks of a schema, as the engine asks for them.
 struct Described<'m>(PartMarks<'m>);
 
-impl Description for Described<'_> {
+impl ValueDescription for Described<'_> {
     fn is_sensitive(&self) -> Option<bool> {
         match self.0.says() {
             Sensitivity::Unsaid => None,
@@ -279,12 +279,12 @@ impl Description for Described<'_> {
         }
     }
 
-    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+    fn part(&self, part: ValuePart<'_>) -> Option<Box<dyn ValueDescription + '_>> {
         let part = match part {
-            Part::Member(name) => self.0.member(name),
-            Part::Item(index) => self.0.item(index),
-            Part::Content => self.0.content(),
-            Part::Names => self.0.names(),
+            ValuePart::Member(name) => self.0.member(name),
+            ValuePart::Item(index) => self.0.item(index),
+            ValuePart::Content => self.0.content(),
+            ValuePart::Names => self.0.names(),
         };
         (!part.is_silent()).then(|| Box::new(Self(part)) as _)
     }

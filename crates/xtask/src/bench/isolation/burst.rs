@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::peers::Program;
-use super::tools::{House, SHELL_TOOL};
+use super::tools::{SHELL_TOOL, ToolServer};
 use crate::bench::load::{Connection, Traffic};
 
 /// Calls that run at once.
@@ -32,7 +32,7 @@ pub(super) struct Burst {
 }
 
 /// `each` calls on every connection.
-pub(super) async fn measure(house: &House, each: usize) -> Result<Burst> {
+pub(super) async fn measure(house: &ToolServer, each: usize) -> Result<Burst> {
     let traffic = house.traffic(SHELL_TOOL, &json!({}));
     let address = house.server.address;
     let start = Instant::now();

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Times;
-use super::tools::{COLD_TOOL, GREETING, House, WARM_TOOLS};
+use super::tools::{COLD_TOOL, GREETING, ToolServer, WARM_TOOLS};
 use crate::bench::load::Connection;
 
 /// What the bare one is asked, and the tools too.
@@ -32,7 +32,7 @@ pub(super) struct Hello {
 }
 
 /// All rounds.
-pub(super) async fn measure(house: &House, rounds: usize) -> Result<Hello> {
+pub(super) async fn measure(house: &ToolServer, rounds: usize) -> Result<Hello> {
     let python = interpreter()?;
     let parameters = json!({ "name": NAME });
     let (cold, warm) = (house.traffic(COLD_TOOL, &parameters), house.traffic(WARM_TOOLS[0], &parameters));

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::hello::interpreter;
-use super::tools::{House, WARM_TOOLS};
+use super::tools::{ToolServer, WARM_TOOLS};
 use crate::bench::load::Connection;
 use crate::bench::machine;
 
@@ -48,7 +48,7 @@ pub(super) struct Memory {
 }
 
 /// Lets all warm tools be called at once and looks at what stays.
-pub(super) async fn measure(house: &House) -> Result<Memory> {
+pub(super) async fn measure(house: &ToolServer) -> Result<Memory> {
     let mut found = Found::default();
     for _ in 0..ATTEMPTS_MAX {
         call_all(house).await?;
@@ -83,7 +83,7 @@ pub(super) async fn measure(house: &House) -> Result<Memory> {
     })
 }
 
-async fn call_all(house: &House) -> Result<()> {
+async fn call_all(house: &ToolServer) -> Result<()> {
     let parameters = json!({ "name": "memory", "wait_ms": WAIT_MS });
     let mut tasks = JoinSet::new();
     for tool in WARM_TOOLS {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use sandbox::oci::{Kind, Platform, RUNTIME_DIRS, Runtime};
+use sandbox::oci::{GvisorPlatform, OciRuntime, RUNTIME_DIRS, RuntimeKind};
 use serde_json::{Value, json};
 
 /// The program that does nothing.
@@ -66,7 +66,7 @@ pub(super) fn bwrap() -> Option<Program> {
 }
 
 /// A container runtime by itself, on a bundle that is made here.
-pub(super) fn runtime(runtime: &Runtime, platform: Platform, folder: &Path) -> Result<Program> {
+pub(super) fn runtime(runtime: &OciRuntime, platform: GvisorPlatform, folder: &Path) -> Result<Program> {
     let name = runtime.kind().name();
     let bundle = folder.join(name);
     std::fs::create_dir_all(&bundle)?;
@@ -85,10 +85,10 @@ pub(super) fn runtime(runtime: &Runtime, platform: Platform, folder: &Path) -> R
         symlink(target, root.join(link))?;
     }
     let mut arguments: Vec<OsString> = vec!["--root".into(), folder.join(format!("{name}-state")).into()];
-    if runtime.kind() == Kind::Runsc {
+    if runtime.kind() == RuntimeKind::Runsc {
         let platform = match platform {
-            Platform::Systrap => "--platform=systrap",
-            Platform::Ptrace => "--platform=ptrace",
+            GvisorPlatform::Systrap => "--platform=systrap",
+            GvisorPlatform::Ptrace => "--platform=ptrace",
         };
         arguments.extend(["--network=none", "--ignore-cgroups", platform].map(OsString::from));
     }

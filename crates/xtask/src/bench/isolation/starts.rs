@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use sandbox::oci::{Kind, Root, Runtime};
-use sandbox::{Child, Exit, Launch, Sandbox, Spec};
+use sandbox::oci::{ContainerRoot, OciRuntime, RuntimeKind};
+use sandbox::{LauncherCommand, ProgramExit, Sandbox, SandboxChild, SandboxSpec};
 use serde::Serialize;
 
 use super::peers::{self, NOTHING, Program};
@@ -58,7 +58,7 @@ struct Contender {
 enum Way {
     Program(Program),
     Sandbox(Sandbox),
-    Container(Sandbox, Runtime),
+    Container(Sandbox, OciRuntime),
 }
 
 /// Places of those who are compared by name.
@@ -69,7 +69,7 @@ const BWRAP: usize = 2;
 /// All rounds.
 pub(super) async fn measure(gantry: &Path, scale: &Scale) -> Result<Starts> {
     let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().context("no temporary folder")?;
-    let launch = Launch { program: gantry.to_owned(), arguments: vec![LAUNCHER_ARGUMENT.into()] };
+    let launch = LauncherCommand { program: gantry.to_owned(), arguments: vec![LAUNCHER_ARGUMENT.into()] };
     let sandbox = Sandbox::new(launch.clone(), SANDBOXES_MAX);
     // A launcher prepares for more of what it was asked last; with one for both, containers would spoil the next start.
     let containers = Sandbox::new(launch, SANDBOXES_MAX);
@@ -100,10 +100,10 @@ pub(super) async fn measure(gantry: &Path, scale: &Scale) -> Result<Starts> {
 async fn runtimes(sandbox: &Sandbox, folder: &Path, every: usize) -> Vec<Contender> {
     let mut all = Vec::new();
     for (kind, alone, through_us) in [
-        (Kind::Runc, "`runc` by itself", "`runc` by our sandbox"),
-        (Kind::Runsc, "`runsc` (gVisor) by itself", "`runsc` (gVisor) by our sandbox"),
+        (RuntimeKind::Runc, "`runc` by itself", "`runc` by our sandbox"),
+        (RuntimeKind::Runsc, "`runsc` (gVisor) by itself", "`runsc` (gVisor) by our sandbox"),
     ] {
-        let found = Runtime::find(kind).ok_or_else(not_installed);
+        let found = OciRuntime::find(kind).ok_or_else(not_installed);
         let own = match &found {
             Ok(runtime) => by_itself(runtime, sandbox, folder).await.map_err(|error| format!("{error:#}")),
             Err(why) => Err(why.clone()),
@@ -119,7 +119,7 @@ fn not_installed() -> String {
     "not installed".to_owned()
 }
 
-async fn by_itself(runtime: &Runtime, sandbox: &Sandbox, folder: &Path) -> Result<Way> {
+async fn by_itself(runtime: &OciRuntime, sandbox: &Sandbox, folder: &Path) -> Result<Way> {
     let platform = runtime.proved(sandbox).await.map_err(|unusable| anyhow::anyhow!(unusable.reason))?.platform;
     Ok(Way::Program(peers::runtime(runtime, platform, folder)?))
 }
@@ -212,23 +212,23 @@ impl Way {
             }
             Self::Container(sandbox, runtime) => {
                 let start = Instant::now();
-                let child = runtime.spawn(sandbox, nothing(), Root::HostSystem).await?;
+                let child = runtime.spawn(sandbox, nothing(), ContainerRoot::HostSystem).await?;
                 gone(child, start).await
             }
         }
     }
 }
 
-fn nothing() -> Spec {
-    let mut spec = Spec::new([NOTHING]);
+fn nothing() -> SandboxSpec {
+    let mut spec = SandboxSpec::new([NOTHING]);
     spec.limits.cpu_millicores = MILLICORES;
     spec
 }
 
-async fn gone(mut child: Child, start: Instant) -> Result<Duration> {
+async fn gone(mut child: SandboxChild, start: Instant) -> Result<Duration> {
     let ended = child.wait().await;
     let taken = start.elapsed();
-    ensure!(ended.exit == Exit::Code(0), "it ended with {:?}", ended.exit);
+    ensure!(ended.exit == ProgramExit::Code(0), "it ended with {:?}", ended.exit);
     Ok(taken)
 }
 

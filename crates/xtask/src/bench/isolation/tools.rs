@@ -41,13 +41,13 @@ pub(super) const COLD_TOOL: &str = "bench.cold";
 pub(super) const SHELL_TOOL: &str = "bench.shell";
 
 /// A server with the tools, and an agent that may call them.
-pub(super) struct House {
+pub(super) struct ToolServer {
     pub(super) server: Product,
     agent: String,
     folder: TempDir,
 }
 
-impl House {
+impl ToolServer {
     pub(super) async fn open(gantry: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().context("no temporary folder")?;
         // Tools run as nobody, who has to be able to come here.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use contract::error::Refusal;
-use executors::{Confinement, Homes, Reach, WasmConfig, WasmExecutor};
+use executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
 use kernel::ports::secret_source::NoSecrets;
 use sandbox::egress::SystemResolver;
 use serde::Serialize;
@@ -42,8 +42,8 @@ pub(super) async fn measure(scale: &Scale) -> Result<Vec<Component>> {
     let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().context("no temporary folder")?;
     let cache = folder.path().join("cache");
     let config = WasmConfig { cache_dir: Some(cache.clone()), ..WasmConfig::default() };
-    let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
-    let executor = WasmExecutor::open(config, Homes::default(), confinement)?;
+    let confinement = ToolConfinement::new(OperatorReach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+    let executor = WasmExecutor::open(config, ToolDirectories::default(), confinement)?;
     let mut table = Vec::new();
     for (home, name, language) in COMPONENTS {
         let source = workspace::root().join(home);
@@ -76,7 +76,11 @@ pub(super) async fn measure(scale: &Scale) -> Result<Vec<Component>> {
     Ok(table)
 }
 
-async fn load(executor: &WasmExecutor, folder: &Path, name: &str) -> Result<(Duration, Arc<executors::wasm::Loaded>)> {
+async fn load(
+    executor: &WasmExecutor,
+    folder: &Path,
+    name: &str,
+) -> Result<(Duration, Arc<executors::wasm::LoadedComponent>)> {
     let start = Instant::now();
     let loaded = executor.load(folder, name).await.map_err(|refusal| said(&refusal))?;
     Ok((start.elapsed(), loaded))

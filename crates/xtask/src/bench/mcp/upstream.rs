@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::bench::neighbour::Neighbour;
-use crate::conformance::fixture::wire::{Era, Fault, Handler, Line, META_SERVER, NEWEST, OLD, Request};
+use crate::conformance::fixture::wire::{
+    FixtureFault, FixtureHandler, FixtureRequest, META_SERVER, NEWEST, OLD, ReplyLine, RequestEra,
+};
 use crate::conformance::fixture::{http, stdio};
 
 /// Tools of the server that has many.
@@ -21,7 +23,7 @@ struct Echo {
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    let handler: Arc<dyn Handler> = Arc::new(Echo { tools: tools(if has("--many") { TOOLS_MANY } else { 1 }) });
+    let handler: Arc<dyn FixtureHandler> = Arc::new(Echo { tools: tools(if has("--many") { TOOLS_MANY } else { 1 }) });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(async {
         if !has("--http") {
@@ -44,8 +46,8 @@ fn tools(count: usize) -> Value {
 }
 
 #[async_trait]
-impl Handler for Echo {
-    async fn handle(&self, request: &Request, _line: &Line) -> Result<Value, Fault> {
+impl FixtureHandler for Echo {
+    async fn handle(&self, request: &FixtureRequest, _line: &ReplyLine) -> Result<Value, FixtureFault> {
         let about = || json!({ "name": "bench", "version": "1.0.0" });
         let mut result = match request.method.as_str() {
             "initialize" => json!({ "protocolVersion": request.agreed_revision(), "capabilities": { "tools": {} },
@@ -57,9 +59,9 @@ impl Handler for Echo {
                 let text = request.params.get("arguments").and_then(|arguments| arguments.get("text"));
                 json!({ "content": [{ "type": "text", "text": text.unwrap_or(&Value::Null) }] })
             }
-            method => return Err(Fault::no_method(method)),
+            method => return Err(FixtureFault::no_method(method)),
         };
-        if let (Era::New, Value::Object(members)) = (request.era(), &mut result) {
+        if let (RequestEra::New, Value::Object(members)) = (request.era(), &mut result) {
             members.insert("resultType".into(), json!("complete"));
             if request.method != "tools/call" {
                 members.insert("ttlMs".into(), json!(60_000));

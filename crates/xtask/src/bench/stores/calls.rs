@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::setup::{Crew, EFFECTFUL, PURE, Place, Services};
+use super::setup::{EFFECTFUL, InstanceGroup, PURE, Place, Services};
 use super::{Scale, spread};
 use crate::bench::load::Measured;
 use crate::bench::progress;
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    async fn start(self, gantry: &Path, folder: &Path, services: &Services) -> Result<Crew> {
+    async fn start(self, gantry: &Path, folder: &Path, services: &Services) -> Result<InstanceGroup> {
         let store = if self == Self::Embedded { None } else { Some(services.postgres.database()?) };
         let shared = matches!(self, Self::PostgresRedis | Self::ThreeInstances).then(|| services.redis(0));
         let place = Place { store: store.as_deref(), shared: shared.as_deref() };
@@ -58,7 +58,7 @@ impl Store {
             Self::PostgresRedis => ("redis", 1),
             Self::ThreeInstances => ("three", 3),
         };
-        Crew::start(gantry, folder, name, place, count).await
+        InstanceGroup::start(gantry, folder, name, place, count).await
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::setup::{Crew, GUARDED, Place, Services};
+use super::setup::{GUARDED, InstanceGroup, Place, Services};
 use crate::bench::load::Connection;
 use crate::bench::scenarios::median;
 
@@ -29,8 +29,8 @@ const WARM_UP: usize = 50;
 pub(super) async fn measure(gantry: &Path, folder: &Path, services: &Services, pairs: usize) -> Result<Cost> {
     let address = services.redis(0);
     let (in_memory, in_redis) = (Place { store: None, shared: None }, Place { store: None, shared: Some(&address) });
-    let memory = Crew::start(gantry, folder, "guarded-memory", in_memory, 1).await?;
-    let redis = Crew::start(gantry, folder, "guarded-redis", in_redis, 1).await?;
+    let memory = InstanceGroup::start(gantry, folder, "guarded-memory", in_memory, 1).await?;
+    let redis = InstanceGroup::start(gantry, folder, "guarded-redis", in_redis, 1).await?;
     let (mut times, mut added) = ([Vec::new(), Vec::new()], Vec::new());
     let mut lines = Vec::new();
     for crew in [&memory, &redis] {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use store::measure::{postgres_history, sqlite_history};
 
-use super::setup::{Crew, EFFECTFUL, PURE, Place, Services};
+use super::setup::{EFFECTFUL, InstanceGroup, PURE, Place, Services};
 use super::{Scale, spread};
 use crate::bench::catalogue::Catalogue;
 use crate::bench::load::{self, Measured, Traffic};
@@ -65,11 +65,11 @@ pub(super) async fn measure(gantry: &Path, folder: &Path, services: &Services, s
     Ok(table)
 }
 
-async fn start(gantry: &Path, folder: &Path, name: &str, store: Option<&str>) -> Result<Crew> {
-    Crew::start(gantry, folder, name, Place { store, shared: None }, 1).await
+async fn start(gantry: &Path, folder: &Path, name: &str, store: Option<&str>) -> Result<InstanceGroup> {
+    InstanceGroup::start(gantry, folder, name, Place { store, shared: None }, 1).await
 }
 
-async fn register_tools(crew: &Crew, tools: usize) -> Result<()> {
+async fn register_tools(crew: &InstanceGroup, tools: usize) -> Result<()> {
     let (catalogue, (address, admin)) = (Catalogue::read()?, crew.first()?);
     let register =
         |manifest: Value| load::request("POST", "/v1/tools/register", Some(admin), Some(&manifest.to_string()));
@@ -82,7 +82,7 @@ async fn register_tools(crew: &Crew, tools: usize) -> Result<()> {
 async fn compared(
     store: &'static str,
     effects: bool,
-    (new, old): (&Crew, &Crew),
+    (new, old): (&InstanceGroup, &InstanceGroup),
     tool: &'static str,
     scale: &Scale,
 ) -> Result<Row> {

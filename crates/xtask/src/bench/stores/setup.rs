@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use test_servers::{Postgres, Redis};
+use test_servers::{PostgresServer, RedisServer};
 
 use super::spread::Target;
 use crate::bench::load::{self, Fresh};
@@ -28,8 +28,8 @@ const ANSWER: &str = r#""cached":false"#;
 
 /// The servers beside the product.
 pub(super) struct Services {
-    pub(super) postgres: Postgres,
-    redis: Redis,
+    pub(super) postgres: PostgresServer,
+    redis: RedisServer,
 }
 
 /// Where a product keeps what it keeps.
@@ -42,7 +42,7 @@ pub(super) struct Place<'a> {
 }
 
 /// Instances that work as one, with the tools that are called.
-pub(super) struct Crew {
+pub(super) struct InstanceGroup {
     instances: Vec<Instance>,
 }
 
@@ -57,7 +57,7 @@ struct Instance {
 impl Services {
     /// Starts both.
     pub(super) fn start() -> Result<Self> {
-        Ok(Self { postgres: Postgres::start_with(&DURABLE)?, redis: Redis::start()? })
+        Ok(Self { postgres: PostgresServer::start_with(&DURABLE)?, redis: RedisServer::start()? })
     }
 
     /// The address of Redis, for an installation that no other has the name of.
@@ -68,7 +68,7 @@ impl Services {
 
 // ------------------------------------------------------------------------------------------------------------ Crew
 
-impl Crew {
+impl InstanceGroup {
     /// Starts so many instances in one place and publishes the tools. `name` becomes a folder and the name in Redis.
     pub(super) async fn start(
         gantry: &Path,

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::Template;
-use crate::failure::Failure;
+use super::ToolTemplate;
+use crate::failure::CommandFailure;
 
 /// Where the sandbox looks for programs.
 const SANDBOX_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The first Node.js that runs TypeScript without being told to.
 const NODE_MIN: (u32, u32) = (22, 18);
 
-impl Template {
+impl ToolTemplate {
     /// Can what it makes run here, as it is made?
-    pub(super) fn is_possible(self) -> Result<(), Failure> {
+    pub(super) fn is_possible(self) -> Result<(), CommandFailure> {
         match self {
-            Self::Http => Err(Failure::usage("there are no tools yet that are nothing but an HTTP API")
+            Self::Http => Err(CommandFailure::usage("there are no tools yet that are nothing but an HTTP API")
                 .hint("write a tool that calls the API, with `network:https://…` in its `required_permissions`: --template python")),
             Self::TypeScript => runs_typescript(node_version()),
             Self::Python | Self::Node | Self::Bash | Self::Rust | Self::Session => Ok(()),
@@ -122,12 +122,12 @@ fn node_version() -> Option<String> {
     Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
-fn runs_typescript(version: Option<String>) -> Result<(), Failure> {
+fn runs_typescript(version: Option<String>) -> Result<(), CommandFailure> {
     let (major, minor) = NODE_MIN;
     let wanted = format!("TypeScript is run by Node.js {major}.{minor} or later, as it is written");
     let hint = "install a newer Node.js in /usr or /usr/local, where the sandbox finds it, or take --template node";
     let Some(version) = version else {
-        return Err(Failure::new(format!("{wanted}, and this machine has none")).hint(hint));
+        return Err(CommandFailure::new(format!("{wanted}, and this machine has none")).hint(hint));
     };
     let mut parts = version.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -135,7 +135,7 @@ fn runs_typescript(version: Option<String>) -> Result<(), Failure> {
     if found >= NODE_MIN && (found.0 != 23 || found.1 >= 6) {
         return Ok(());
     }
-    Err(Failure::new(format!("{wanted}, and this machine has {version}")).hint(hint))
+    Err(CommandFailure::new(format!("{wanted}, and this machine has {version}")).hint(hint))
 }
 
 #[cfg(test)]

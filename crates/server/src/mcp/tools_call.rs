@@ -1,0 +1,343 @@
+//! `tools/call`: from a name and arguments to one call through the kernel, and back.
+//!
+//! Not here: staying with the call while it runs (`rounds`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use affordances::CounterName;
+use contract::envelope::{CallLimits, ExecutionOptions, InvokeRequest, InvokeResponse};
+use contract::error::{ErrorCode, Refusal, RefusalReason};
+use kernel::FailedCall;
+use rmcp::model::{
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ErrorCode as WireCode, JsonObject,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde_json::Value;
+
+use super::call_meta::{CallMeta, IDEMPOTENCY_KEY};
+use super::config::McpMode;
+use super::handler::McpHandler;
+use super::offering_relay::OfferingRelay;
+use super::result_fit::{ResultBudget, ResultOutline, ResultParking};
+use super::results::ResultOwner;
+use super::rounds::{CallRound, RoundEnd, RoundSubject, trace_of};
+use super::running_call::{CallTask, RunOutcome};
+use super::tasks::TaskMode;
+use super::tool_list::{ListedTool, ToolListing, is_in};
+use super::{McpVisit, addresses, call_status, lazy, names, seal, tasks, to_wire};
+
+/// What is to be called.
+struct Target {
+    tool_id: String,
+    tool: Option<Arc<ListedTool>>,
+    arguments: JsonObject,
+}
+
+impl McpHandler {
+    /// Answers `tools/call`.
+    pub(super) async fn call(
+        &self,
+        visit: McpVisit,
+        mut request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mcp = self.door.mcp();
+        let listing = mcp.listing(self.door.kernel(), &visit);
+        // A published tool may have the name of one that looks, and is a tool all the same.
+        if mcp.config.mode == McpMode::Discovery && !(listing.meta.is_some() && is_looking(&request.name)) {
+            return Err(ErrorData::method_not_found::<CallToolRequestMethod>());
+        }
+        let trace_id = trace_of(&visit, &context);
+        let arguments = request.arguments.take().unwrap_or_default();
+        let binding = seal::binding(visit.caller.caller(), &request.name, &Value::Object(arguments.clone()));
+        let round = CallRound { handler: self, visit: &visit, context: &context, trace_id, binding };
+        if let Some(state) = &request.request_state {
+            let turn = round.rejoin(state, request.input_responses.unwrap_or_default()).await?;
+            return round.tool_response(turn).await;
+        }
+        let target = match self.target(&visit, &listing, &request.name, arguments).await {
+            Ok(Aim::Call(target)) => target,
+            Ok(Aim::Answer(result)) => return Ok((*result).into()),
+            Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
+        };
+        let support = target.tool.as_ref().map_or(TaskMode::Optional, |tool| TaskMode::of(&mcp.config, &tool.version));
+        let keeper = round.task_keeper();
+        if support == TaskMode::Required && keeper.is_none() && self.task_keeper().is_some() {
+            return Err(tasks::task_wanted(round.is_modern()));
+        }
+        let (invoke, wait) = match round.invocation(target.tool_id, target.arguments) {
+            Ok(invoke) => invoke,
+            Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
+        };
+        let given = request.input_responses;
+        let errand = match keeper {
+            // Who says how long it waits can be told of a job.
+            None => match (wait, self.task_keeper()) {
+                (Some(wait), Some(jobs)) => CallTask::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
+                _ => CallTask::Call(Box::new(invoke)),
+            },
+            Some(jobs) if support == TaskMode::Optional => {
+                CallTask::Promotable(Box::new(invoke), Arc::clone(jobs), wait)
+            }
+            Some(jobs) => {
+                return match round.start(jobs, invoke, round.ears(), given.unwrap_or_default()).await {
+                    Ok(accepted) => Ok(round.created(&accepted).await),
+                    Err(refusal) => {
+                        round.note_missing_scope(&refusal);
+                        to_wire::refused(&refusal, trace_id, None).map(Into::into)
+                    }
+                };
+            }
+        };
+        let turn = round.begin(errand, RoundSubject::Tool(target.tool), given).await?;
+        round.tool_response(turn).await
+    }
+
+    /// What is to be called for a client that has asked for a task itself.
+    pub(super) async fn prepared<'a>(
+        &'a self,
+        visit: &'a McpVisit,
+        mut request: CallToolRequestParams,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Result<(CallRound<'a>, InvokeRequest), ErrorData> {
+        let trace_id = trace_of(visit, context);
+        let arguments = request.arguments.take().unwrap_or_default();
+        let binding = seal::binding(visit.caller.caller(), &request.name, &Value::Object(arguments.clone()));
+        let round = CallRound { handler: self, visit, context, trace_id, binding };
+        let listing = self.door.mcp().listing(self.door.kernel(), visit);
+        match self.target(visit, &listing, &request.name, arguments).await {
+            Ok(Aim::Call(target)) => {
+                let invoke = round.invocation(target.tool_id, target.arguments);
+                let (invoke, _) = invoke.map_err(|refusal| to_wire::error(&refusal, trace_id))?;
+                Ok((round, invoke))
+            }
+            Ok(Aim::Answer(_)) => {
+                Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool cannot be called as a task", None))
+            }
+            Err(refusal) => Err(to_wire::error(&refusal, trace_id)),
+        }
+    }
+
+    /// What a name means: a tool, or one of the three that find and describe tools.
+    async fn target(
+        &self,
+        visit: &McpVisit,
+        listing: &ToolListing,
+        name: &str,
+        arguments: JsonObject,
+    ) -> Result<Aim, Refusal> {
+        if listing.meta.is_some() {
+            match name {
+                lazy::SEARCH => return self.search(visit, listing, &arguments).await.map(Aim::Answer),
+                lazy::DESCRIBE => {
+                    let asked = lazy::describe_asked(&arguments)?;
+                    let found = listing.named_in_any_way(asked).ok_or_else(|| lazy::not_there(listing, asked))?;
+                    return Ok(Aim::Answer(Box::new(lazy::described(found))));
+                }
+                lazy::CALL => {
+                    let (name, inner) = lazy::call_asked(arguments)?;
+                    if let Some(tool) = listing.named_in_any_way(&name) {
+                        return Ok(Aim::at(tool, inner));
+                    }
+                    return self.direct(visit, listing, &name, inner);
+                }
+                _ => {}
+            }
+        }
+        self.direct(visit, listing, name, arguments)
+    }
+
+    fn direct(
+        &self,
+        visit: &McpVisit,
+        listing: &ToolListing,
+        name: &str,
+        arguments: JsonObject,
+    ) -> Result<Aim, Refusal> {
+        if let Some(tool) = listing.named(name) {
+            return Ok(Aim::at(tool, arguments));
+        }
+        // What is not offered is still asked for by its id: the kernel knows why it is not to be had, and notes that
+        // somebody wanted it.
+        let toolset = visit.toolset.as_ref().map(|name| self.door.mcp().config.toolsets.get(&**name));
+        let patterns = toolset.map(|patterns| patterns.map_or(&[][..], Vec::as_slice));
+        let id =
+            names::plain_id(name).filter(|id| is_in(patterns, id)).ok_or_else(|| lazy::not_there(listing, name))?;
+        Ok(Aim::Call(Target { tool_id: id.to_string(), tool: None, arguments }))
+    }
+
+    async fn search(
+        &self,
+        visit: &McpVisit,
+        listing: &ToolListing,
+        arguments: &JsonObject,
+    ) -> Result<Box<CallToolResult>, Refusal> {
+        let (query, limit) = lazy::search_asked(arguments)?;
+        let _place = self.door.request_place(&visit.caller).await?;
+        // More than asked for: what is found but not offered here falls away.
+        let hits = self.door.kernel().search_tools(visit.who.actor(), query, lazy::HITS_MAX).await?;
+        let offered = hits.iter().filter_map(|hit| {
+            let tool = listing.named_in_any_way(hit.current.id.as_str())?;
+            Some((Arc::clone(tool), hit.score.unwrap_or_default()))
+        });
+        let offered: Vec<lazy::RankedTool> = offered.take(limit).collect();
+        let (tokens_max, counters) = (self.door.mcp().config.search_tokens_max, self.door.counters());
+        let packing = move || lazy::packed(&offered, tokens_max, counters.counting(CounterName::O200kBase));
+        let packed = tokio::task::spawn_blocking(packing).await.map_err(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "what was found could not be packed");
+            Refusal::new(ErrorCode::E3000, "what was found could not be packed").caused_by(error)
+        })?;
+        Ok(Box::new(lazy::found(&packed)))
+    }
+}
+
+enum Aim {
+    Call(Target),
+    Answer(Box<CallToolResult>),
+}
+
+impl Aim {
+    fn at(tool: &Arc<ListedTool>, arguments: JsonObject) -> Self {
+        Self::Call(Target { tool_id: tool.version.id.to_string(), tool: Some(Arc::clone(tool)), arguments })
+    }
+}
+
+/// A key that is missing is asked for where this protocol has a place for it.
+fn say_where_keys_go(refusal: &mut Refusal) {
+    if matches!(refusal.reason.as_deref(), Some(RefusalReason::MissingKey)) {
+        refusal.hint = Some(format!(
+            "set `_meta[\"{IDEMPOTENCY_KEY}\"]` of the call to something that is the same whenever you mean the same act; \
+             nothing was run"
+        ));
+    }
+}
+
+fn is_looking(name: &str) -> bool {
+    matches!(name, lazy::SEARCH | lazy::DESCRIBE)
+}
+
+impl CallRound<'_> {
+    /// The call as the kernel wants it, and how long the client says that it waits.
+    fn invocation(
+        &self,
+        tool_id: String,
+        parameters: JsonObject,
+    ) -> Result<(InvokeRequest, Option<Duration>), Refusal> {
+        let CallMeta { idempotency_key, timeout_seconds, wait, result_bytes: _ } =
+            CallMeta::of(&self.context.meta.0.0)?;
+        if wait.is_some() && self.handler.task_keeper().is_none() {
+            return Err(Refusal::new(ErrorCode::E3010, "this server has no background in which a call could go on")
+                .hint("leave `dev.gantry/wait_seconds` out; nothing was run"));
+        }
+        let invoke = InvokeRequest {
+            tool_id,
+            tool_version: None,
+            parameters,
+            invocation_id: None,
+            agent_context: None,
+            execution_options: ExecutionOptions { idempotency_key, ..ExecutionOptions::default() },
+            resource_limits: CallLimits { timeout_seconds, ..CallLimits::default() },
+            document_context: None,
+            checkpoint_config: None,
+            execution_mode: None,
+        };
+        Ok((invoke, wait))
+    }
+
+    /// What a client hears of a call.
+    async fn tool_response(&self, turn: RoundEnd) -> Result<CallToolResponse, ErrorData> {
+        match turn {
+            RoundEnd::Promoted(accepted, running, _, subject) if self.task_keeper().is_none() => {
+                // What it asks from here on nobody answers: this client has no way to.
+                drop(running.let_go());
+                Ok(call_status::goes_on(&accepted, &subject).into())
+            }
+            RoundEnd::Promoted(accepted, running, given, _) => {
+                self.hear(accepted.invocation_id, running.let_go(), given);
+                Ok(self.created(&accepted).await)
+            }
+            RoundEnd::Asked(question) => Ok(question.into()),
+            RoundEnd::Refused(refusal) => to_wire::refused(&refusal, self.trace_id, None).map(Into::into),
+            RoundEnd::Ended(RunOutcome::Call(outcome), RoundSubject::Tool(tool)) => {
+                self.render(*outcome, tool.as_deref()).map(Into::into)
+            }
+            // A seal binds an answer to the method it was asked by.
+            RoundEnd::Ended(..) => Err(ErrorData::internal_error("the answer belongs to another request", None)),
+        }
+    }
+
+    fn render(
+        &self,
+        outcome: Result<InvokeResponse, Box<FailedCall>>,
+        tool: Option<&ListedTool>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let response = match outcome {
+            Ok(response) => response,
+            Err(mut failed) => {
+                self.note_missing_scope(&failed.refusal);
+                say_where_keys_go(&mut failed.refusal);
+                if self.is_modern()
+                    && let Some(error) = to_wire::missing_capability(&failed.refusal)
+                {
+                    return Err(error);
+                }
+                let mut result = to_wire::failure(&failed)?;
+                self.handler.readdress(self.visit, &mut result, tool);
+                return Ok(result);
+            }
+        };
+        let relayed = tool.is_some_and(ListedTool::is_relayed);
+        let tool_id = response.tool_id.clone();
+        // What was refused when the call began is not asked about again at its end.
+        let asked = CallMeta::of(&self.context.meta.0.0).ok().and_then(|said| said.result_bytes);
+        let result = to_wire::result(response, relayed);
+        Ok(self.handler.dressed(self.visit, result, tool, &tool_id, asked))
+    }
+
+    /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
+    fn note_missing_scope(&self, refusal: &Refusal) {
+        if let Some(RefusalReason::MissingScope(scope)) = refusal.reason.as_deref() {
+            drop(self.visit.lacks.set(scope.clone()));
+        }
+    }
+}
+
+impl McpHandler {
+    /// A result as this caller may have it: with addresses it can read, and not too large. `asked` is how much of it the caller
+    /// says that it takes.
+    pub(super) fn dressed(
+        &self,
+        visit: &McpVisit,
+        mut result: CallToolResult,
+        tool: Option<&ListedTool>,
+        tool_id: &str,
+        asked: Option<usize>,
+    ) -> CallToolResult {
+        let (mcp, kernel) = (self.door.mcp(), self.door.kernel());
+        self.readdress(visit, &mut result, tool);
+        let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
+        let text_is_copy = !tool.is_some_and(ListedTool::is_relayed);
+        let shape = ResultOutline { tool_id, structured_promised: promised, text_is_copy };
+        let owner = ResultOwner::of(visit.caller.caller());
+        let (results, config, now_ms) = (&mcp.results, &mcp.config, kernel.clock().now().0);
+        let desk = ResultParking { results, owner: &owner, config, entropy: kernel.entropy(), now_ms };
+        desk.fit(result, shape, ResultBudget::of(config, asked))
+    }
+
+    /// Resources that a server's tool speaks of get the address under which this caller can read them.
+    fn readdress(&self, visit: &McpVisit, result: &mut CallToolResult, tool: Option<&ListedTool>) {
+        let Some((version, server)) = tool.and_then(|tool| Some((&tool.version, tool.server()?))) else { return };
+        let names_resources =
+            |block: &ContentBlock| matches!(block, ContentBlock::ResourceLink(_) | ContentBlock::Resource(_));
+        if !result.content.iter().any(names_resources) {
+            return;
+        }
+        let relay = OfferingRelay::of(self, visit);
+        if let Some(server) = relay.readable(server, &version.tenant) {
+            result.content.iter_mut().for_each(|block| addresses::readdress(block, &server));
+        }
+    }
+}
