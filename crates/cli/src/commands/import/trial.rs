@@ -165,7 +165,15 @@ impl ServerTrial {
         if remedy.is_none()
             && let Some(hint) = answer.pointer("/status/last_hint").and_then(Value::as_str)
         {
-            let (what, command) = (format!("{what}; {hint}"), advised(hint, name));
+            // The command says it all; without one, the words do.
+            let command = advised(hint, name);
+            let what = match (program_that_is_nowhere(answer), &command) {
+                (Some(program), _) => {
+                    format!("there is no program `{program}` for it: check how it is written, and that it is installed")
+                }
+                (None, Some(_)) => what,
+                (None, None) => format!("{what}; {hint}"),
+            };
             return Self { what: Some(what), command, ..Self::of(TrialResult::Fails) };
         }
         let command = remedy.map(|remedy| command(&remedy, name));
@@ -213,6 +221,14 @@ pub(crate) fn command(remedy: &StartRemedy, server: &str) -> String {
 fn advised(hint: &str, name: &str) -> Option<String> {
     let command = hint.strip_prefix('`')?.split('`').next().filter(|command| command.starts_with("touch "))?;
     Some(format!("{command} && gantry server restart {name}"))
+}
+
+/// The program of a server that could not be started because there is none of that name.
+fn program_that_is_nowhere(answer: &Value) -> Option<&str> {
+    let is_nowhere = last_error(answer)?.contains("could not be started: No such file or directory");
+    // One that is there has to be let in, which is another matter.
+    let is_here = |program: &&str| program.contains('/') && Path::new(program).try_exists().unwrap_or(false);
+    answer.pointer("/spec/reach/command").and_then(Value::as_str).filter(|program| is_nowhere && !is_here(program))
 }
 
 /// Variables that it wants: those that it has already are not what is missing.
@@ -337,10 +353,14 @@ mod tests {
         let status = json!({ "last_error": "who may write to `/p` could …", "last_hint": "`touch /p/gantry.toml` makes an empty one" });
         let trial = ServerTrial::fails("files", &json!({ "status": status }), &[]);
         assert_eq!(trial.command.as_deref(), Some("touch /p/gantry.toml && gantry server restart files"));
-        assert!(trial.sentence().ends_with("could …; `touch /p/gantry.toml` makes an empty one"), "{trial:?}");
+        assert!(trial.sentence().ends_with("could …"), "{trial:?}");
         let status = json!({ "last_error": "no", "last_hint": "give it another folder" });
         let trial = ServerTrial::fails("files", &json!({ "status": status }), &[]);
         assert_eq!((trial.sentence().as_str(), trial.command), ("does not work: no; give it another folder", None));
+        let status = json!({ "last_error": "the server's program could not be started: No such file or directory (os error 2)",
+            "last_hint": "let the operator check `command`" });
+        let answer = json!({ "status": status, "spec": { "reach": { "command": "pyhton" } } });
+        assert!(ServerTrial::fails("x", &answer, &[]).sentence().contains("there is no program `pyhton`"));
     }
 
     #[test]
