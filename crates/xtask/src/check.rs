@@ -5,6 +5,7 @@
 //!
 //! Not here: what rustc and clippy can say themselves (the lint table of the root `Cargo.toml`).
 
+mod architecture;
 mod clients;
 mod codes;
 mod decisions;
@@ -32,8 +33,9 @@ struct World {
 /// A rule's name and its function; findings are sentences.
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     ("layers", |world| layers::findings(&world.files, &world.metadata)),
+    ("architecture", |world| architecture::findings(&world.files)),
     ("headers", |world| Ok(headers::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
