@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
 use tokio::sync::watch;
 
 use crate::head::SignedHead;

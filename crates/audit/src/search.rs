@@ -6,8 +6,8 @@
 use std::io;
 
 use async_trait::async_trait;
-use kernel::ports::audit_log::{AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
-use kernel::ports::audit_sink::AuditError;
+use ports::audit_log::{AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
+use ports::audit_sink::AuditError;
 use serde_json::Value;
 
 use crate::file_log::FileLog;

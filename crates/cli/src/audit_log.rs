@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use audit::{CheckpointWitness, FileLog, FileWitness, LogOptions, WitnessGroup};
 use kernel::RecorderHandle;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::observer::Observer;
 use outbound::{ClientOptions, operators_client};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::observer::Observer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

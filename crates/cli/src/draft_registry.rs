@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::registry_store::{
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::registry::Lifecycle;
 
 /// Versions that were replaced at once; a folder has one tool, and its author a few numbers.
 const DRAFTS_MAX: usize = 1_000;

@@ -19,8 +19,8 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use policy::{SigningKey, VerifyingKey};
+use ports::key_vault::{KeyVault, KeyVaultError};
 use serde_json::Value;
 
 use crate::data_dir::DataDir;

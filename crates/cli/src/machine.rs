@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
 
 use crate::failure::CommandFailure;
 

@@ -27,9 +27,9 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::registry::ToolVersion;
+use ports::clock::Clock;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::tool_version::ToolVersion;
 
 use self::prepared::PreparedSandbox;
 use self::process_run::ProcessRun;

@@ -18,7 +18,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Execution, Manifest, ManifestError};
 use contract::version::Version;
-use kernel::registry::ToolVersion;
+use ports::tool_version::ToolVersion;
 
 /// By tenant, id and written version.
 type Folders = HashMap<(TenantId, ToolId, String), ToolFolder>;

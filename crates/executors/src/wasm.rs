@@ -24,10 +24,10 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::executor::{Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
-use kernel::registry::ToolVersion;
-use kernel::{FairPermit, FairPlaces, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceUsage};
+use ports::executor::{Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
+use ports::permissions::DeclaredPermissions;
+use ports::tool_version::ToolVersion;
 use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use contract::ids::{TenantId, ToolId};
 pub use policy::WhyUnavailable;
+use ports::registry_store::ToolQuarantine;
 use tokio::sync::watch;
 
-use crate::ports::registry_store::ToolQuarantine;
 use crate::registry::RegisteredTool;
 
 /// Whose tool: the tenant it was published by, and its id.
@@ -152,7 +152,7 @@ mod tests {
             reason: "it lies".into(),
             by: "admin".parse().unwrap(),
             by_tenant: home.clone(),
-            at: crate::ports::clock::UnixMillis(1),
+            at: ports::clock::UnixMillis(1),
         };
         availability.set_quarantined(&Arc::new([(key("demo.echo"), Arc::new(held))].into()));
         availability.set([(key("demo.echo"), None)]);

@@ -13,19 +13,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
+use ports::call_deadline::CallDeadline;
+use ports::clock::Clock;
+use ports::observer::{Observer, SpokenWords, ToolSpeech};
+use ports::redactor::Redactor;
+use ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress,
+    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents, nobody_to_ask,
+};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::checkpoints::CheckpointKeeper;
 use crate::phases::ShownWords;
-use crate::ports::call_deadline::CallDeadline;
-use crate::ports::clock::Clock;
-use crate::ports::observer::{Observer, SpokenWords, ToolSpeech};
-use crate::ports::redactor::Redactor;
-use crate::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress,
-    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents, nobody_to_ask,
-};
-use crate::registry::ToolVersion;
 
 /// Things a tool may say at once.
 const BURST: u32 = 64;

@@ -10,14 +10,15 @@ use contract::compat::{self, Comparison, Negotiation, SchemaDirection};
 use contract::error::{ErrorCode, Refusal};
 use contract::version::{Version, VersionSpec};
 use policy::{Action, Caller};
+use ports::actor::Actor;
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::access::{AccessSnapshot, AgentAccess};
-use crate::administration::Actor;
 use crate::availability::ToolAvailability;
 use crate::invoke::Kernel;
-use crate::ports::clock::UnixMillis;
-use crate::registry::{ListFilter, ListingEntry, RegisteredTool, RegistrySnapshot, ToolPage, ToolVersion};
+use crate::registry::{ListFilter, ListingEntry, RegisteredTool, RegistrySnapshot, ToolPage};
 
 /// Tools that a search finds and the caller lacks, of which the need is noted: the best ones.
 const LACKING_MAX: usize = 3;

@@ -34,6 +34,7 @@ use std::time::Duration;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 pub use acts::CheckpointPage;
 pub(crate) use call_checkpoints::{CHECKPOINT_REF, CallCheckpoints};
@@ -41,7 +42,6 @@ pub(crate) use keeper::{CheckpointKeeper, tend};
 use resume::ResumedState;
 
 use crate::invocation_ids::taken;
-use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 /// How long each kind is kept (CKPT-015).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,13 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use fair_places::{ComputationPermits, NotComputed};
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
+use ports::clock::Clock;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use crate::computation::{ComputationPermits, NotComputed};
-use crate::fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
-use crate::ports::clock::Clock;
 
 /// Calls at once, and calls that wait, unless the server's configuration says otherwise.
 const CALLS_MAX: usize = 1024;

@@ -27,14 +27,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
-use contract::version::Version;
+use ports::clock::UnixMillis;
+use ports::health_store::{AlertRule, HealthRecord};
+use ports::tool_version::{ToolVersion, VersionKey};
 
-use crate::ports::clock::UnixMillis;
-use crate::ports::health_store::HealthRecord;
-use crate::registry::ToolVersion;
-use alerts::{Alert, AlertChange, AlertHold, AlertReading, AlertRule, AlertState, Reclassify, next};
+use alerts::{Alert, AlertChange, AlertHold, AlertReading, AlertState, Reclassify, next};
 use baseline::Baseline;
 use score::{HealthCondition, implied_class};
 use window::{HealthCounts, HealthOutcome, HealthWindow, WINDOW};
@@ -82,21 +80,6 @@ impl Default for HealthSettings {
             approvals_pending_max: 50,
             approvals_pending_for: Duration::from_secs(900),
         }
-    }
-}
-
-/// One version of a tool, by whose it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VersionKey {
-    pub tenant: TenantId,
-    pub tool: ToolId,
-    pub version: Version,
-}
-
-impl VersionKey {
-    /// The key of a version.
-    pub fn of(tool: &ToolVersion) -> Self {
-        Self { tenant: tool.tenant.clone(), tool: tool.id.clone(), version: tool.version.clone() }
     }
 }
 

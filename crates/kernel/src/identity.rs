@@ -25,15 +25,15 @@ use policy::{
     AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, CallerRecord, TokenError, VerifyingKey,
     did_of_subject,
 };
+use ports::audit_sink::{DelegationLink, RecordedActor};
+use ports::clock::UnixMillis;
+use ports::did_resolver::DidError;
+use ports::observer::Observer;
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use crate::access::AccessControl;
 use crate::jobs::CallRecordKey;
-use crate::ports::audit_sink::{DelegationLink, RecordedActor};
-use crate::ports::clock::UnixMillis;
-use crate::ports::did_resolver::DidError;
-use crate::ports::observer::Observer;
 
 mod failures;
 mod verification_keys;
@@ -322,7 +322,7 @@ impl Identity {
     }
 
     /// Fetches the external issuer's keys at the start and then now and then. Never ends.
-    pub async fn keep_keys_fresh(&self, clock: &dyn crate::ports::clock::Clock) {
+    pub async fn keep_keys_fresh(&self, clock: &dyn ports::clock::Clock) {
         let Some(pause) = self.keyring.refresh_every() else { return std::future::pending().await };
         loop {
             self.fetch_keys(None).await;

@@ -20,12 +20,12 @@ use contract::canonical::{self, Digest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use policy::CallOwner;
+use ports::job_store::{JobDetail, JobKey, JobStore};
+use ports::ledger::{IdempotencyKey, Intent};
+use ports::redactor::Redactor;
 use serde_json::{Value, json};
 
 use crate::ledger::CallKey;
-use crate::ports::job_store::{JobDetail, JobKey, JobStore};
-use crate::ports::ledger::{IdempotencyKey, Intent};
-use crate::ports::redactor::Redactor;
 
 /// What makes two calls under one id the same call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,20 +34,20 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::version::Version;
 use policy::Caller;
+use ports::clock::Clock;
+use ports::entropy::{Entropy, new_token_id};
+use ports::executor::{CallDispatch, ExecutionReach};
+use ports::ledger::{
+    BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
+};
+use ports::observer::{LedgerEvent, Observer};
+use ports::registry_store::StoreError;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::invocation_ids::{job_digest, taken};
 use crate::jobs::TOOL_CALL;
-use crate::ports::clock::Clock;
-use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::executor::{CallDispatch, ExecutionReach};
-use crate::ports::ledger::{
-    BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
-};
-use crate::ports::observer::{LedgerEvent, Observer};
-use crate::ports::registry_store::StoreError;
-use crate::registry::ToolVersion;
 
 pub(crate) use brief::NotedKey;
 use brief::{Brief, Look};
@@ -299,7 +299,7 @@ impl LedgerService {
                 // One of ours makes room.
                 BeginOutcome::IdTaken if ids_tried < IDS_TRIED_MAX => {
                     ids_tried += 1;
-                    wish.intent.invocation = crate::ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
+                    wish.intent.invocation = ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
                 }
                 BeginOutcome::IdTaken => {
                     return Err(Refusal::new(ErrorCode::E3000, "no free invocation id was found").retryable(true));

@@ -14,10 +14,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ports::clock::{Clock, UnixMillis};
+use ports::presence::{Presence, PresenceError, PresentReplica};
 use serde::{Deserialize, Serialize};
-
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::presence::{Presence, PresenceError, PresentReplica};
 
 /// How often an instance says that it is there.
 pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);

@@ -22,12 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::Observer;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use tokio::task::JoinHandle;
-
-use crate::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::observer::Observer;
 
 /// Records that may wait at least. Where more calls are let in, there is room for all of them: a call holds its place from its
 /// beginning to its end. At the limit callers wait [`SLOT_WAIT`], then get E3803.

@@ -17,9 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId};
 use contract::version::Version;
+use ports::clock::UnixMillis;
 use tokio::sync::watch;
-
-use crate::ports::clock::UnixMillis;
 
 /// Calls of one tool that are kept.
 pub const CALLS_MAX: usize = 50;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use kernel::PlaceUsage;
+use fair_places::PlaceUsage;
 
 use crate::door::Door;
 

@@ -23,17 +23,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::Observer;
-use kernel::ports::shared_state::{
+use ports::clock::Clock;
+use ports::observer::Observer;
+use ports::resilience::window::WindowTotals;
+use ports::resilience::{
+    BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot, IllegalMove,
+    ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
+};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, Limit, PastTransition,
     PresentReplica, RateLimits, ReplaceMode, ReserveOutcome, SharedBreakers, SharedHealth, SharedState,
     SharedStateError, SharedValues,
-};
-use kernel::resilience::window::WindowTotals;
-use kernel::resilience::{
-    BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot, IllegalMove,
-    ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
 };
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;

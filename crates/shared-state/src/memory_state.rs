@@ -17,9 +17,9 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{NoObserver, Observer};
-use kernel::ports::shared_state::BreakerTransition;
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::{NoObserver, Observer};
+use ports::shared_state::BreakerTransition;
 use tokio::sync::broadcast;
 
 use breakers::Kept;
@@ -45,7 +45,7 @@ const TRANSITIONS_WAITING_MAX: usize = 256;
 pub struct MemoryState {
     time: SteadyTime,
     observer: Arc<dyn Observer>,
-    breakers: Shards<kernel::ports::shared_state::BreakerKey, Kept>,
+    breakers: Shards<ports::shared_state::BreakerKey, Kept>,
     transitions: broadcast::Sender<BreakerTransition>,
     /// When each limit that was taken from would be even again, in microseconds.
     limits: Shards<Box<str>, u64>,
@@ -106,7 +106,7 @@ fn millis(span: Duration) -> u64 {
 }
 
 /// Names are bounded before they are kept.
-fn fits(key: &str) -> Result<(), kernel::ports::shared_state::SharedStateError> {
-    use kernel::ports::shared_state::{KEY_BYTES_MAX, SharedStateError};
+fn fits(key: &str) -> Result<(), ports::shared_state::SharedStateError> {
+    use ports::shared_state::{KEY_BYTES_MAX, SharedStateError};
     if key.len() > KEY_BYTES_MAX { Err(SharedStateError::TooLarge) } else { Ok(()) }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use gantry_shared_state::MemoryState;
 use gantry_shared_state::conformance::StateAdapter;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
-use kernel::ports::shared_state::{
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::{FinishedCall, Observer, ToolSpeech};
+use ports::resilience::{BreakerSettings, ManualMove, RateQuota};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedState,
     SharedStateError, SharedValues as _,
 };
-use kernel::resilience::{BreakerSettings, ManualMove, RateQuota};
 
 /// Stands still until it is moved. Nobody sleeps by it.
 #[derive(Debug, Default)]

@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 
 pub use address::{password_has_raw_signs, root_certificates, with_root_certificates, without_password};
 pub use bus::PostgresBus;

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use ports::clock::Clock;
+use ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -31,10 +31,10 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Execution;
 use contract::nearest::nearest;
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::server_administration::ToolProblem;
-use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 use kernel::{Kernel, ToolKey, WhyUnavailable};
+use ports::change_bus::ChangeBus;
+use ports::server_administration::ToolProblem;
+use ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 
 use crate::admission::ServerAdmission;
 use crate::pins;

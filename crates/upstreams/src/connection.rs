@@ -30,9 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::CallDispatch;
-use kernel::ports::tool_companion::{LogSeverity, ToolCompanion};
+use ports::clock::Clock;
+use ports::executor::CallDispatch;
+use ports::tool_companion::{LogSeverity, ToolCompanion};
 use serde_json::{Map, Value, json};
 
 use crate::fault::UpstreamFault;

@@ -15,12 +15,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest};
 use contract::trace_context::TraceContext;
-use kernel::PlaceUsage;
-use kernel::call_trace::OutwardCall;
-use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
-use kernel::ports::redactor::GivenCredentials;
-use kernel::ports::tool_origin::ToolOrigin;
-use kernel::registry::ToolVersion;
+use fair_places::PlaceUsage;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
+use ports::redactor::GivenCredentials;
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
+use ports::upstream_spans::OutwardCall;
 use serde_json::{Map, Value, json};
 
 use crate::connection::{CallMeter, CallTraffic};

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use executors::process::key_block::KeyBlock;
 use executors::process::scrub::SecretScrubber;
-use kernel::ports::clock::Clock;
-use kernel::ports::redactor::Redactor;
+use ports::clock::Clock;
+use ports::redactor::Redactor;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -233,8 +233,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::schema::PartMarks;
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::redactor::RedactError;
+    use ports::clock::UnixMillis;
+    use ports::redactor::RedactError;
     use serde_json::Value;
 
     use super::*;

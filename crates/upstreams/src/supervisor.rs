@@ -35,10 +35,10 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::offerings::OfferingChange;
-use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::offerings::OfferingChange;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

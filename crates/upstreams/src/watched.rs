@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::{OfferingChange, OfferingNotice, ResourceWatch};
+use ports::offerings::{OfferingChange, OfferingNotice, ResourceWatch};
 use serde_json::json;
 use tokio::sync::{Notify, broadcast, watch};
 

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 
 use super::{RecordSink, SinkError, SinkEvent};
 

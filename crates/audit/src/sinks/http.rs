@@ -15,9 +15,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use jiff::fmt::rfc2822;
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::SecretSource;
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::clock::Clock;
+use ports::secret_source::SecretSource;
 
 use super::{BatchVerdict, RecordSink, SinkError, SinkEvent};
 

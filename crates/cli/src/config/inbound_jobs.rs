@@ -2,8 +2,8 @@
 
 use contract::ids::TenantId;
 use kernel::inbound_jobs::CallOutUrls;
-use kernel::ports::secret_source::SecretValue;
 use policy::QstashReceiver;
+use ports::secret_source::SecretValue;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};

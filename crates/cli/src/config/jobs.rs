@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kernel::jobs::JobsSettings;
-use kernel::ports::job_store::QueueBounds;
+use ports::job_store::QueueBounds;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::EffectiveSettings;

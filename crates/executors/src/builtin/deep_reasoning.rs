@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::{ExecutorError, ToolOutput};
+use ports::clock::Clock;
+use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::ToolArguments;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ResourceUsage, ToolCall};
+use ports::executor::{ExecutionReach, ExecutorError, ResourceUsage, ToolCall};
 use sandbox::oci::ContainerError;
 use sandbox::{BuildStep, SandboxEnd, SpawnError, StepFailure};
 

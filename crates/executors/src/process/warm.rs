@@ -28,7 +28,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 
 /// Whose process it is, and what it was made for. Equal keys may share processes, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

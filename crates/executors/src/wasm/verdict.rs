@@ -12,7 +12,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
+use ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
 use serde_json::Value;
 use wasmtime::Trap;
 

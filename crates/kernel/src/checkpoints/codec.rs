@@ -29,11 +29,11 @@ use contract::error::{ErrorCode, Refusal};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use ports::checkpoint_store::{CHAIN_MAX, CheckpointHead, CheckpointId, SealedCheckpoint};
 use serde_json::json;
 
 use super::delta::{self, DeltaError};
-use super::record::{CheckpointRecord, SCHEMA_VERSION};
-use crate::ports::checkpoint_store::{CHAIN_MAX, CheckpointHead, CheckpointId, SealedCheckpoint};
+use super::record::{CheckpointRecord, SCHEMA_VERSION, checked_size};
 
 /// Bytes of one checkpoint's content, decoded.
 pub const CONTENT_BYTES_MAX: usize = 8 << 20;
@@ -93,7 +93,7 @@ pub fn seal(
     base: Option<&DeltaBase>,
     gzip_from: usize,
 ) -> Result<(SealedCheckpoint, DeltaBase), CodecError> {
-    record.state.check()?;
+    checked_size(&record.state)?;
     let content: Arc<[u8]> = record.content()?.into();
     if content.len() > CONTENT_BYTES_MAX {
         return Err(CodecError::TooLarge { what: "content", max: CONTENT_BYTES_MAX });

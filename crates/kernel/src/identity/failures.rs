@@ -7,9 +7,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::error::{ErrorCode, Refusal};
+use ports::clock::UnixMillis;
 use quick_cache::sync::Cache;
-
-use crate::ports::clock::UnixMillis;
 
 /// Addresses that are watched; the least seen make room.
 const SOURCES_MAX: usize = 10_000;

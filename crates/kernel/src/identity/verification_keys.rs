@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use policy::{KeyError, KeySet, Role, TokenIssuerKeys, TokenTrust, VerifyingKey};
-
-use crate::ports::clock::Clock;
-use crate::ports::key_source::KeySource;
+use ports::clock::Clock;
+use ports::key_source::KeySource;
 
 /// Unknown key ids make the key set be fetched at most this often.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(5);

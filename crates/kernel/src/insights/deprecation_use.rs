@@ -25,17 +25,19 @@ use contract::event_name::EventName;
 use contract::ids::ToolId;
 use contract::manifest::LifecycleState;
 use contract::version::Version;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::clock::UnixMillis;
+use ports::lifecycle::LifecycleNotice;
+use ports::registry_store::StoreError;
+use ports::tool_version::ToolVersion;
+use ports::tool_version::VersionKey;
+use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 
 use super::{Insights, VersionEvent};
-use crate::administration::Actor;
-use crate::health::VersionKey;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::clock::UnixMillis;
-use crate::ports::registry_store::StoreError;
-use crate::ports::version_use::{Hour, HourOfUse, VersionUse};
-use crate::registry::{LifecycleNotice, RegistrySnapshot, ToolVersion};
+use crate::registry::RegistrySnapshot;
 use contract::error::Refusal;
 use policy::Action;
 
@@ -254,7 +256,7 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::health::tests::version;
-    use crate::registry::{Lifecycle, LifecycleAction};
+    use ports::lifecycle::{Lifecycle, LifecycleAction};
     use std::sync::Arc;
 
     const BEGIN: UnixMillis = UnixMillis(1_800_000_000_000);

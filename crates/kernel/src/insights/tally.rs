@@ -15,10 +15,9 @@ use std::time::Duration;
 use contract::cost::{CostComponent, Costs};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
+use ports::latency::Latencies;
+use ports::usage_store::{CostLine, Day, UsageBatch, UsageKey, UsageSum};
 use uuid::Uuid;
-
-use crate::latency::Latencies;
-use crate::ports::usage_store::{CostLine, Day, UsageBatch, UsageKey, UsageSum};
 
 /// Locks among which agents are spread.
 const SHARDS: usize = 16;

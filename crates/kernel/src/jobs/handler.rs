@@ -8,13 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use ports::clock::UnixMillis;
+use ports::job_store::{FencingToken, JobRecord};
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::progress_report::Reporter;
-use crate::ports::clock::UnixMillis;
-use crate::ports::job_store::{FencingToken, JobRecord};
-use crate::ports::registry_store::StoreError;
 
 /// One attempt at a job.
 #[derive(Debug)]

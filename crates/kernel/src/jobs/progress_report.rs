@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
+use ports::job_store::{FencingToken, JobKey, WriteOutcome};
+use ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
+    nobody_to_ask,
+};
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::Jobs;
-use crate::ports::job_store::{FencingToken, JobKey, WriteOutcome};
-use crate::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
-    nobody_to_ask,
-};
 
 /// Reports of one job are written no more often.
 const REPORT_EVERY: Duration = Duration::from_millis(250);

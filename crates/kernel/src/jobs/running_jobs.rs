@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use ports::job_store::JobKey;
 use tokio_util::sync::CancellationToken;
-
-use crate::ports::job_store::JobKey;
 
 /// Why a job was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use contract::manifest::Manifest;
-
-use crate::fair_places::shares;
-use crate::ports::job_store::{QueueBounds, TakeRules};
+use fair_places::shares;
+use ports::job_store::{QueueBounds, TakeRules};
 
 /// Shortest window in which an idempotency key means the same call.
 const DEDUPE_WINDOW_MIN: Duration = Duration::from_secs(24 * 60 * 60);

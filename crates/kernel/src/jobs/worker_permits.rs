@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::error::Refusal;
+use fair_places::{FairPermit, PlaceBounds, PlaceUsage};
+use ports::tool_version::ToolVersion;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
-use crate::fair_places::{FairPermit, PlaceBounds, PlaceUsage};
 use crate::identity::Principal;
-use crate::registry::ToolVersion;
 
 /// How long a job waits on the bench before others of its tenant have their turn.
 const ON_BENCH_MAX: Duration = Duration::from_secs(5);

@@ -12,6 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::entropy::new_trace_id;
+use ports::job_store::{
+    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
+};
+use ports::registry_store::StoreError;
+use ports::tool_companion::CallListener;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -25,13 +32,6 @@ use super::submission::system_subject;
 use super::worker_permits::WorkerPermit;
 use super::{Jobs, TOOL_CALL, backoff, call_record};
 use crate::ledger::{INTERRUPTED, cause};
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{
-    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
-};
-use crate::ports::registry_store::StoreError;
-use crate::ports::tool_companion::CallListener;
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.

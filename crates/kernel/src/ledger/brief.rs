@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
+use ports::ledger::{IdempotencyKey, Intent};
 use tokio::sync::watch;
 
 use super::{FirstCall, KeptResult};
-use crate::ports::ledger::{IdempotencyKey, Intent};
 
 /// Outcomes that are remembered.
 const ENTRIES_MAX: usize = 10_000;
@@ -171,8 +171,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::clock::UnixMillis;
-    use crate::ports::ledger::OwnerId;
+    use ports::clock::UnixMillis;
+    use ports::ledger::OwnerId;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 

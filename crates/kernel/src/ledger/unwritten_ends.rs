@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::ids::InvocationId;
+use ports::ledger::{FencingToken, SettleOutcome, Settlement};
+use ports::observer::{LedgerEvent, Observer};
+use ports::registry_store::StoreError;
 use tokio::sync::Notify;
 
 use super::LedgerService;
 use super::duplicate_waiters::WaiterSlot;
-use crate::ports::ledger::{FencingToken, SettleOutcome, Settlement};
-use crate::ports::observer::{LedgerEvent, Observer};
-use crate::ports::registry_store::StoreError;
 
 /// Most ends that are kept, and the most room they take. No call with effects begins while the store is away, so there are
 /// never more than ran when it went.

@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use ports::clock::Clock;
+use ports::observer::Observer;
+use ports::offerings::{OfferingChange, OfferingKind, OfferingNotice, OfferingServer, Offerings};
+use ports::tool_origin::ToolOrigin;
 use serde_json::Value;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::{PATIENCE, too_slow};
-use crate::ports::clock::Clock;
-use crate::ports::observer::Observer;
-use crate::ports::offerings::{OfferingChange, OfferingKind, OfferingNotice, OfferingServer, Offerings};
-use crate::ports::tool_origin::ToolOrigin;
 
 /// How long an answer is good for.
 const KEPT_FOR: Duration = Duration::from_secs(5);

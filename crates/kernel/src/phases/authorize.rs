@@ -13,6 +13,8 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::CoercionNote;
 use policy::{ArgumentLimit, Caller};
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::conditions::Conditions;
@@ -24,8 +26,7 @@ use crate::identity::Principal;
 use crate::invocation_ids::CallIdentity;
 use crate::invoke::Kernel;
 use crate::ledger::{self, CallKey};
-use crate::ports::tool_origin::ToolOrigin;
-use crate::registry::ToolVersion;
+use crate::resilience::guard::guard_of;
 
 /// The server behind a tool, if there is one; or why nobody can say. Then nothing is decided.
 pub(super) type OriginFound = Result<Option<Arc<ToolOrigin>>, Refusal>;
@@ -101,7 +102,7 @@ async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound
     // it was submitted.
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
-        resilience.count(caller, tool, tool.guard(&resilience.settings)).await?;
+        resilience.count(caller, tool, guard_of(tool, &resilience.settings)).await?;
     }
     Ok(authorized)
 }
@@ -116,7 +117,7 @@ pub(crate) async fn authorize_in_theory(
     let authorized = authorize_uncounted(kernel, validated, origin).await?;
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = &kernel.resilience {
-        resilience.would_count(caller, tool, tool.guard(&resilience.settings)).await?;
+        resilience.would_count(caller, tool, guard_of(tool, &resilience.settings)).await?;
     }
     would_spend(kernel, caller).await?;
     Ok((Arc::clone(&authorized.decision), authorized.estimate()))

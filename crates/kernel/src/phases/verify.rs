@@ -8,6 +8,9 @@ use contract::event_name::EventName;
 use contract::ids::TenantId;
 use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
+use ports::executor::ResourceUsage;
+use ports::redactor::Redactor;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::conditions::Conditions;
@@ -18,9 +21,6 @@ use super::summary::{is_long, redactor_of_tool, unredactable};
 use super::validate::CHECK_WORK_INLINE_MAX;
 use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
-use crate::ports::executor::ResourceUsage;
-use crate::ports::redactor::Redactor;
-use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
 
 /// Under the strict policy, longer strings are cut.

@@ -13,9 +13,10 @@ use std::time::Duration;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::LifecycleState;
 use contract::version::{Version, VersionSpec};
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 
-use super::{RegisteredTool, Registry, ToolVersion};
-use crate::ports::clock::UnixMillis;
+use super::{RegisteredTool, Registry};
 
 /// How often the same is told.
 const TOLD_EVERY: Duration = Duration::from_secs(3_600);

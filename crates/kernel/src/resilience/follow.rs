@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ports::breaker_history::BreakerHistory;
+use ports::clock::{Clock, UnixMillis};
+use ports::resilience::BreakerMode;
+use ports::shared_state::{BreakerKey, BreakerQuery, BreakerTransition, INSPECTED_MAX};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::breaker::BreakerMode;
 use super::service::Resilience;
-use crate::ports::breaker_history::BreakerHistory;
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::shared_state::{BreakerKey, BreakerQuery, BreakerTransition, INSPECTED_MAX};
 
 /// Transitions that are written at once.
 const KEPT_AT_ONCE: usize = 256;

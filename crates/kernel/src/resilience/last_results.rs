@@ -21,12 +21,11 @@ use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use policy::Caller;
+use ports::observer::{Observer, StaleAnswer};
+use ports::tool_version::ToolVersion;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::Value;
-
-use crate::ports::observer::{Observer, StaleAnswer};
-use crate::registry::ToolVersion;
 
 /// What is kept altogether, in bytes of memory, more or less.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -157,7 +156,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::observer::NoObserver;
+    use ports::observer::NoObserver;
 
     const HOUR: Duration = Duration::from_hours(1);
 

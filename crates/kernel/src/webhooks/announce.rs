@@ -8,6 +8,8 @@ use std::time::Duration;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use ports::clock::UnixMillis;
+use ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -16,8 +18,6 @@ use super::Webhooks;
 use super::deliver::DeliveryTurn;
 use crate::health::alerts::Alert;
 use crate::insights::VersionEvent;
-use crate::ports::clock::UnixMillis;
-use crate::ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 
 /// Longest body. A longer result is left out of it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;

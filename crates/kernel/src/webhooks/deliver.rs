@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use ports::call_out::CallOut;
+use ports::job_entrance::EnteringJob;
+use ports::secret_source::SecretValue;
+use ports::webhook_store::{
+    DeliveryAttempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NoteOutcome,
+};
 use serde_json::{Value, json};
 
 use super::Webhooks;
 use super::schedule::pause_after;
 use super::signature::{SIGNATURE_HEADER, sign};
-use crate::ports::call_out::CallOut;
-use crate::ports::job_entrance::EnteringJob;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::webhook_store::{
-    DeliveryAttempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NoteOutcome,
-};
 
 /// The kind of job that delivers.
 pub const DELIVERY_JOB: &str = "webhook";
@@ -231,12 +231,7 @@ fn flow_of(target: &DeliveryTarget, agent: Option<&str>) -> String {
     }
 }
 
-pub(super) fn attempt_of(
-    outcome: &Outcome,
-    round: u32,
-    number: u32,
-    at: crate::ports::clock::UnixMillis,
-) -> DeliveryAttempt {
+pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: ports::clock::UnixMillis) -> DeliveryAttempt {
     DeliveryAttempt {
         round,
         number,

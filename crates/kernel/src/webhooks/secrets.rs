@@ -8,15 +8,15 @@
 //! preceded by its length.
 
 use contract::hex::lower_hex;
+use ports::clock::UnixMillis;
+use ports::secret_source::SecretValue;
+use ports::webhook_store::{SigningSecret, WebhookId, WebhookRecord};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::message_code;
 
 use super::Webhooks;
-use crate::ports::clock::UnixMillis;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::webhook_store::{SigningSecret, WebhookId, WebhookRecord};
 
 /// What every derived secret begins with, so that scanners of repositories can recognise one.
 const PREFIX: &str = "whsec_";
@@ -61,7 +61,7 @@ impl Webhooks {
             let trimmed = secret.expose().trim_ascii();
             SecretValue::new(trimmed)
                 .filter(|secret| !secret.expose().is_empty())
-                .ok_or(crate::ports::secret_source::SecretError::Missing)
+                .ok_or(ports::secret_source::SecretError::Missing)
         });
         found.map_err(|error| error.refusal(name))
     }

@@ -8,7 +8,7 @@
 //! - FIT-2: nothing is counted twice: structure and the text that repeats it are one part.
 //! - FIT-3: an answer has at most [`PARTS_PARKED_MAX`] previews. A result with more large parts is one part, as JSON.
 
-use kernel::ports::entropy::Entropy;
+use ports::entropy::Entropy;
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 use serde_json::{Value, json};
 

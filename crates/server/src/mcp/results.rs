@@ -11,8 +11,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kernel::ports::entropy::{Entropy, new_token_id};
 use policy::Caller;
+use ports::entropy::{Entropy, new_token_id};
 use rmcp::model::ResourceContents;
 use serde_json::json;
 

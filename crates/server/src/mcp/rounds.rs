@@ -16,8 +16,8 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use kernel::jobs::AcceptedCall;
-use kernel::ports::entropy::new_token_id;
-use kernel::ports::tool_companion::{
+use ports::entropy::new_token_id;
+use ports::tool_companion::{
     CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
 };
 use rmcp::model::{

@@ -11,8 +11,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fair_places::{FairPermit, PlaceUsage};
 use futures_util::{Stream, StreamExt as _};
-use kernel::{FairPermit, PlaceUsage};
 use policy::Caller;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};

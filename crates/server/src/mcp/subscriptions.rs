@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::{OfferingChange, OfferingNotice, OfferingServer, ResourceWatch};
+use ports::offerings::{OfferingChange, OfferingNotice, OfferingServer, ResourceWatch};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::offering_relay::OfferingRelay;

@@ -31,8 +31,8 @@ use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
 use kernel::IncomingCall;
 use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
-use kernel::ports::job_store::JobState;
-use kernel::registry::ToolVersion;
+use ports::job_store::JobState;
+use ports::tool_version::ToolVersion;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResponse, ClientCapabilities, CreateTaskResult, DetailedTask, ErrorCode as WireCode, InputResponses,

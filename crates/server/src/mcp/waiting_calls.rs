@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::ports::tool_companion::{CallerAnswer, ToolQuestion};
+use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use tokio::sync::oneshot;
 
 use super::rounds::RoundSubject;

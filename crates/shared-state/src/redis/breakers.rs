@@ -1,4 +1,4 @@
-//! Breakers in Redis: each step is `scripts/breaker.lua`, which is the machine of `kernel::resilience::breaker`. (RES-001…011)
+//! Breakers in Redis: each step is `scripts/breaker.lua`, which is the machine of `ports::resilience::breaker`. (RES-001…011)
 //!
 //! A breaker is five keys with one hash tag, `cb:{tenant:service:endpoint}:state`, `:calls`, `:seconds`, `:probes` and
 //! `:history`. The names of all breakers are in a list of its own that is only good for listing: it lies on another node of a
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use kernel::ports::shared_state::{
-    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition, SharedBreakers,
-    SharedStateError,
-};
-use kernel::resilience::window::WindowTotals;
-use kernel::resilience::{
+use ports::resilience::window::WindowTotals;
+use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerSnapshot, BreakerVerdict, IllegalMove,
     ManualMove, PermittedOutcome, WindowKind,
+};
+use ports::shared_state::{
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition, SharedBreakers,
+    SharedStateError,
 };
 use tokio::sync::broadcast;
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 use tokio::sync::watch;
 
 /// Stands still until it is moved; sleepers wake when their time has come.

@@ -5,11 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 

@@ -7,13 +7,13 @@ use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, AppendOutcome, ArchivePage, ArchivePlace, ArchiveQuery, ArchiveRecord,
     ArchiveStats, ArchiveTable, ArchivedRecord, InvocationPage, InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month,
     MonthOf, RecordArchive, Retention,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition};
+use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::shared_state::{BreakerKey, BreakerTransition};
 
 use super::MemoryStore;
 

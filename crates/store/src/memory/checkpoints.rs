@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{
+use policy::CallOwner;
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointEnding, CheckpointId, CheckpointStore, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome,
     SaveOutcome, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 

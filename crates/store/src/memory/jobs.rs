@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
     JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX,
     PROGRESS_KEPT_MAX, RenewOutcome, TakeOutcome, TakeRules, TakenJob, WriteOutcome, rank,
 };
-use kernel::ports::ledger::Intent;
-use kernel::ports::registry_store::StoreError;
+use ports::ledger::Intent;
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::MemoryStore;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::NewJob;
-use kernel::ports::ledger::{
+use ports::clock::UnixMillis;
+use ports::job_store::NewJob;
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
     SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 

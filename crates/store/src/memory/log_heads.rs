@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use async_trait::async_trait;
-use kernel::ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
-use kernel::ports::registry_store::StoreError;
+use ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 

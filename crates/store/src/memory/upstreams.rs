@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{
+use ports::registry_store::StoreError;
+use ports::upstream_store::{
     PinChange, PinRecord, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore,
 };
 

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use contract::cost::CostComponent;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
-use kernel::health::VersionKey;
-use kernel::latency::Latencies;
-use kernel::ports::health_store::{HealthRecord, HealthStore};
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
+use ports::health_store::{HealthRecord, HealthStore};
+use ports::latency::Latencies;
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
+use ports::usage_store::{
     ANALYTICS_MAX, CostLine, Day, Days, ToolPair, ToolUsage, USAGE_PAGE_MAX, UnmetNeed, UsageBatch, UsageGroup,
     UsageKey, UsagePage, UsageQuery, UsageStore, UsageSum,
 };

@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };

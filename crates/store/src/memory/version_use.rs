@@ -5,10 +5,10 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::health::VersionKey;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
+use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
 
 use super::MemoryStore;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, AddOutcome, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId,
     DeliveryPage, DeliveryRecord, DeliveryState, DeliveryTarget, FormerSecret, NewDelivery, NoteOutcome, SigningSecret,
     WebhookId, WebhookRecord, WebhookStore,
 };
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 
 use super::MemoryStore;
 

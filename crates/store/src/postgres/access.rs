@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;

@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     AppendOutcome, ArchivePage, ArchiveQuery, ArchiveRecord, ArchiveStats, ArchiveTable, InvocationPage,
     InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month, MonthOf, RecordArchive, Retention,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
 
 use super::PostgresStore;

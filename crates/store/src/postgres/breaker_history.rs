@@ -1,11 +1,11 @@
 //! `BreakerHistory` on PostgreSQL: one row per transition, written once though every instance writes it. (RES-011)
 
 use async_trait::async_trait;
-use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use kernel::resilience::BreakerMode;
+use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::resilience::BreakerMode;
+use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
 use tokio_postgres::Row;
 
 use super::PostgresStore;

@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::registry_store::StoreError;
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::registry_store::StoreError;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::UnixMillis;
 use policy::CallOwner;
+use ports::clock::UnixMillis;
 use serde_json::Value;
 use tokio_postgres::Row;
 

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::ledger::{
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
     SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 pub(super) use doubts::Doubts;
 use entries::{COLUMNS, entry};

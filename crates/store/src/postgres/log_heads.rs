@@ -1,8 +1,8 @@
 //! `LogHeads` on PostgreSQL: one row per log, which only grows.
 
 use async_trait::async_trait;
-use kernel::ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
-use kernel::ports::registry_store::StoreError;
+use ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
+use ports::registry_store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;

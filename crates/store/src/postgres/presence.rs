@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
+use ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -52,5 +52,5 @@ fn present(row: &Row) -> Result<PresentReplica, Fault> {
 }
 
 fn unanswered(fault: impl Into<Fault>) -> PresenceError {
-    PresenceError(Box::new(kernel::ports::registry_store::StoreError::from(fault.into())))
+    PresenceError(Box::new(ports::registry_store::StoreError::from(fault.into())))
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use contract::ids::{HOME_TENANT, TenantId};
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::tool_search::{SearchHit, ToolSearch};
+use ports::registry_store::StoreError;
+use ports::tool_search::{SearchHit, ToolSearch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 

@@ -10,10 +10,8 @@ mod reads;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
-    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
-};
+use ports::registry_store::StoreError;
+use ports::usage_store::{Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore};
 
 use super::PostgresStore;
 use super::statement::int;

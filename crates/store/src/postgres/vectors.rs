@@ -16,7 +16,7 @@ mod spaces;
 use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };

@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::LedgerAct;
-use kernel::ports::ledger::{
+use ports::clock::UnixMillis;
+use ports::job_store::LedgerAct;
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, LedgerEntry, OwnerId,
     ResolveOutcome, SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 

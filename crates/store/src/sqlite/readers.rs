@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use contract::version::Version;
-use kernel::health::VersionKey;
-use kernel::health::alerts::AlertRule;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::health_store::{HealthRecord, HealthStore};
-use kernel::ports::registry_store::StoreError;
+use ports::clock::UnixMillis;
+use ports::health_store::AlertRule;
+use ports::health_store::{HealthRecord, HealthStore};
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 

@@ -6,11 +6,9 @@ mod reads;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
-    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
-};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::usage_store::{Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;

@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
     DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
     WebhookStore,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 

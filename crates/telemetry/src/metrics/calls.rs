@@ -19,7 +19,7 @@ use contract::ids::{TenantId, TraceId};
 use contract::manifest::{Execution, MutationClass, TimeoutClass};
 use contract::money::Currency;
 use contract::version::Version;
-use kernel::ports::observer::FinishedCall;
+use ports::observer::FinishedCall;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;

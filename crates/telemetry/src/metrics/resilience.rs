@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kernel::ports::observer::StaleAnswer;
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use ports::observer::StaleAnswer;
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -196,7 +196,7 @@ impl ResilienceMetrics {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::observer::Observer as _;
+    use ports::observer::Observer as _;
 
     use super::*;
     use crate::Metrics;

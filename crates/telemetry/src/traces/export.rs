@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::TracedCall;
 use outbound::ClientOptions;
+use ports::clock::Clock;
+use ports::observer::TracedCall;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use tokio::sync::mpsc;

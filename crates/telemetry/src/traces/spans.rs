@@ -12,8 +12,8 @@ use std::time::Duration;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::trace_context::SpanId;
-use kernel::call_trace::{OutwardCall, OutwardSpan};
-use kernel::ports::observer::{PhaseSpan, TracedCall};
+use ports::observer::{PhaseSpan, TracedCall};
+use ports::upstream_spans::{OutwardCall, OutwardSpan};
 
 use super::TraceRedaction;
 use super::otlp::{AttributesWriter, Head, SpanKind, SpansWriter, Status};
@@ -228,8 +228,8 @@ mod tests {
     use super::super::otlp::export_request;
     use super::*;
     use contract::trace_context::{SpanIds, TraceContext};
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::observer::Phase;
+    use ports::clock::UnixMillis;
+    use ports::observer::Phase;
 
     /// The request below, written by the protocol's own implementation for Python (opentelemetry-proto 1.45).
     const THEIRS: &[u8] = include_bytes!("../../../../testdata/vectors/otlp_export.bin");

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf as _, BytesMut};
-use kernel::FairPermit;
-use kernel::ports::clock::Clock;
+use fair_places::FairPermit;
+use ports::clock::Clock;
 use sandbox::egress::{EgressGate, EgressProxy};
 use sandbox::{ProgramExit, SandboxChild};
 use serde_json::Value;
@@ -440,7 +440,7 @@ mod tests {
     #[derive(Debug)]
     struct Deaf;
     impl crate::connection::router::ServerListener for Deaf {
-        fn offering_changed(&self, _: kernel::ports::offerings::OfferingChange) {}
+        fn offering_changed(&self, _: ports::offerings::OfferingChange) {}
         fn tools_changed(&self) {}
         fn line(&self, _: &str) {}
         fn happened(&self, _: crate::observer::UpstreamEvent) {}

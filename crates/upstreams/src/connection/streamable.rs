@@ -17,8 +17,8 @@ use ::outbound::OriginClient;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::ExecutorError;
+use ports::clock::Clock;
+use ports::executor::ExecutorError;
 use reqwest::{Method, RequestBuilder, Response};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID, JSON_MIME_TYPE,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use executors::process::scrub::SecretScrubber;
 use executors::process::session::ScrubbedCompanion;
-use kernel::ports::clock::Clock;
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::clock::Clock;
+use ports::tool_companion::ToolCompanion;
 use tokio::sync::Notify;
 
 use crate::connection::{ServerConnection, StopGrace, within};

@@ -11,18 +11,19 @@ use async_trait::async_trait;
 use contract::envelope::InvokeRequest;
 use contract::error::Refusal;
 use contract::ids::TraceId;
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::NoObserver;
-use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, ActivationWish, Actor, Identity, IdentitySettings, IncomingCall,
+    AccessControl, AccessParts, AccessSettings, ActivationWish, Identity, IdentitySettings, IncomingCall,
     IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, PolicyOverrides, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::NoObserver;
+use ports::offerings::NothingOffered;
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
@@ -101,7 +102,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(NoObserver),
-        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
+        redactor: Arc::new(ports::redactor::WithholdingRedactor),
     });
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     let manifest = json!({

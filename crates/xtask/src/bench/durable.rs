@@ -9,6 +9,7 @@
 //! Not here: whether any of it holds (the crash tests), and how the store measures itself (`store::measure`).
 
 mod calls;
+mod checkpoints;
 mod jobs;
 mod page;
 
@@ -17,8 +18,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use store::measure::{CheckpointCost, DrainCost, StoreMeasureError, checkpoint_cost, drain};
+use store::measure::{DrainCost, StoreMeasureError, drain};
 
+use self::checkpoints::{CheckpointCost, checkpoint_cost};
 use super::product::{self, Product};
 use super::{Scale as Rounds, machine, progress};
 

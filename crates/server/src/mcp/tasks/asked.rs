@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::ids::InvocationId;
-use kernel::ports::tool_companion::{CallerAnswer, ToolQuestion};
+use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use rmcp::model::{InputRequest, InputRequests, InputResponses};
 use tokio::sync::{mpsc, oneshot};
 
@@ -155,7 +155,7 @@ impl TaskQuestions {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::tool_companion::QuestionKind;
+    use ports::tool_companion::QuestionKind;
     use serde_json::json;
 
     use super::*;

@@ -5,8 +5,8 @@
 
 use contract::ids::{InvocationId, TenantId};
 use contract::money::Amount;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, ArchivePage, ArchivePlace, ArchiveQuery, ArchivedRecord, EndedCall,
     InvocationPage, InvocationQuery, InvocationRecord,
 };

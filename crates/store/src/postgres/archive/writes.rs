@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kernel::ports::record_archive::{AppendOutcome, ArchiveRecord};
+use ports::record_archive::{AppendOutcome, ArchiveRecord};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;

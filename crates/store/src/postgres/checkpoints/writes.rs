@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint};
 use policy::CallOwner;
+use ports::checkpoint_store::{CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;

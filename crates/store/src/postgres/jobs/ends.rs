@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{
+use ports::job_store::{
     AttemptEnd, CancelAsked, DedupeKey, FencingToken, FoundResult, JobKey, JobState, PROGRESS_KEPT_MAX, WriteOutcome,
 };
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@
 //! overshot by as many jobs as different tenants enter at the same moment; locking all of them would make one queue of all.
 
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{JobState, NewJob, OwnerId, rank};
+use ports::clock::UnixMillis;
+use ports::job_store::{JobState, NewJob, OwnerId, rank};
 use serde_json::json;
 
 use crate::postgres::PostgresStore;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, LedgerEntry};
+use ports::clock::UnixMillis;
+use ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, LedgerEntry};
 use tokio_postgres::Row;
 
 use super::entries::{COLUMNS, entry};

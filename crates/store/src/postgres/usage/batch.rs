@@ -2,7 +2,7 @@
 //!
 //! What has one key twice is added up first: a statement may write a row only once.
 
-use kernel::ports::usage_store::UsageBatch;
+use ports::usage_store::UsageBatch;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use contract::cost::CostComponent;
 use contract::ids::TenantId;
 use contract::money::Amount;
-use kernel::latency::Latencies;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::usage_store::{
+use ports::clock::UnixMillis;
+use ports::latency::Latencies;
+use ports::usage_store::{
     ANALYTICS_MAX, CostLine, Day, Days, ToolPair, ToolUsage, USAGE_PAGE_MAX, UnmetNeed, UsageGroup, UsagePage,
     UsageQuery, UsageSum,
 };

@@ -4,7 +4,7 @@
 //! tables; a server whose role is not the owner opens spaces all the same and measures every vector, and the log has the
 //! statement for the owner to run.
 
-use kernel::ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
+use ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
 
 use super::super::columns::number;
 use super::super::faults::Fault;

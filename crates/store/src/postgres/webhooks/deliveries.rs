@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
     DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
 };

@@ -4,11 +4,11 @@
 //! Every function here runs inside a transaction the readers began, so what it answers is of one moment, epoch included.
 
 use contract::ids::TenantId;
-use kernel::ports::access_store::{
+use policy::VisibilityDefault;
+use ports::access_store::{
     AccessState, Activation, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
-use kernel::ports::clock::UnixMillis;
-use policy::VisibilityDefault;
+use ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::super::faults::{Fault, Unreadable};

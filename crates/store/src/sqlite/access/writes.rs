@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens, TenantRecord,
 };
 use rusqlite::{Connection, OptionalExtension, params};

@@ -1,9 +1,9 @@
 //! The statements that change checkpoints. Each function runs in one savepoint of the writer.
 
-use kernel::ports::checkpoint_store::{
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointEnding, CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::faults::Fault;

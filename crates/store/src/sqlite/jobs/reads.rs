@@ -1,11 +1,11 @@
 //! Reads jobs, their bodies and their events back from rows; what cannot be read is named in a fault.
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::job_store::{
     JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobPriority, JobRecord, JobState, PAGE_MAX,
 };
-use policy::CallOwner;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 

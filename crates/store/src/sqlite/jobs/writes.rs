@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobKey, JobState,
     NewJob, OwnerId, PROGRESS_KEPT_MAX, WriteOutcome, rank,
 };

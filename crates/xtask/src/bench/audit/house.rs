@@ -17,19 +17,20 @@ use async_trait::async_trait;
 use contract::ids::TraceId;
 use contract::schema::{PartMarks, Sensitivity};
 use executors::BuiltinExecutor;
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::{NoObserver, Observer};
-use kernel::ports::offerings::NothingOffered;
-use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::registry::Registry;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel,
-    KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
+    LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, MintRequest, Role, SigningKey, TokenMinter, ToolGrant};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::{NoObserver, Observer};
+use ports::offerings::NothingOffered;
+use ports::redactor::{RedactError, Redactor};
 use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::Value;
 use server::{Door, MetricsText, ServerConfig, serve};

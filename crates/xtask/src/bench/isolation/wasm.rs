@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use contract::error::Refusal;
 use executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
-use kernel::ports::secret_source::NoSecrets;
+use ports::secret_source::NoSecrets;
 use sandbox::egress::SystemResolver;
 use serde::Serialize;
 
