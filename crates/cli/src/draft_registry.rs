@@ -6,9 +6,10 @@
 //! every other server a published version never changes, whatever anybody asks for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use ports::lifecycle::Lifecycle;
@@ -36,7 +37,7 @@ impl DraftRegistry {
     }
 
     fn drafts(&self) -> MutexGuard<'_, Drafts> {
-        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drafts.lock_unpoisoned()
     }
 }
 

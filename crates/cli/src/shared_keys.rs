@@ -214,8 +214,9 @@ impl KeyVault for SharedKeys {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
+    use base::MutexExt as _;
     use ports::registry_store::StoreError;
 
     use super::*;
@@ -227,7 +228,7 @@ pub(crate) mod tests {
 
     impl KeyShelf {
         fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
-            act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+            act(&mut self.0.lock_unpoisoned())
         }
     }
 

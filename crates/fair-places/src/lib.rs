@@ -10,8 +10,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::MutexExt as _;
 use contract::ids::TenantId;
 use tokio::sync::oneshot;
 
@@ -144,7 +145,7 @@ impl FairPlaces {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_unpoisoned()
     }
 
     /// Tells those who have a place now. Not under the lock: a waiter that has gone gives its place back at once.

@@ -7,10 +7,11 @@
 //! Not here: keeping checkpoints (`checkpoints::keeper`) and finding documents, which no part of this server does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use ports::call_deadline::CallDeadline;
@@ -113,7 +114,7 @@ impl CallCompanion {
     }
 
     fn admitted(&self) -> bool {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = self.pace.lock_unpoisoned();
         let admitted = pace.admits(self.clock.monotonic());
         drop(pace);
         if !admitted {

@@ -28,9 +28,10 @@ pub mod record;
 mod resume;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
@@ -166,12 +167,12 @@ struct Running(Mutex<HashSet<(TenantId, InvocationId)>>);
 impl Running {
     fn begin(self: &Arc<Self>, tenant: &TenantId, invocation: InvocationId) -> RunningResume {
         let key = (tenant.clone(), invocation);
-        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        let is_first = self.0.lock_unpoisoned().insert(key.clone());
         RunningResume { running: Arc::clone(self), key: is_first.then_some(key) }
     }
 
     fn has(&self, tenant: &TenantId, invocation: InvocationId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(tenant.clone(), invocation))
+        self.0.lock_unpoisoned().contains(&(tenant.clone(), invocation))
     }
 }
 
@@ -192,7 +193,7 @@ impl RunningResume {
 impl Drop for RunningResume {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.running.0.lock_unpoisoned().remove(key);
         }
     }
 }

@@ -20,6 +20,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use fair_places::{ComputationPermits, NotComputed};
 use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
@@ -194,7 +195,7 @@ impl CallConcurrency {
 }
 
 fn sandboxed(most: usize, per_agent: u32) -> PlaceBounds {
-    let per_flow = usize::try_from(per_agent).unwrap_or(usize::MAX);
+    let per_flow = usize::saturating_from(per_agent);
     PlaceBounds { capacity: most, per_flow, waiting: most.saturating_mul(SANDBOXED_WAITING) }
 }
 

@@ -23,9 +23,10 @@ pub mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::TimeoutClass;
 use ports::clock::UnixMillis;
@@ -224,7 +225,7 @@ impl HealthMonitor {
     pub fn reports(&self, now: Duration, wanted: impl Fn(&VersionKey) -> bool) -> Vec<HealthReport> {
         let mut reports = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock_unpoisoned();
             reports.extend(
                 shard.iter().filter(|(key, _)| wanted(key)).map(|(key, watched)| self.report(now, key, watched)),
             );
@@ -236,7 +237,7 @@ impl HealthMonitor {
     pub fn evaluate(&self, now: Duration, wall: UnixMillis) -> Vec<Alert> {
         let mut news = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock_unpoisoned();
             for (key, watched) in shard.iter_mut() {
                 self.evaluate_one(now, wall, key, watched, &mut news);
             }
@@ -248,7 +249,7 @@ impl HealthMonitor {
     pub fn to_keep(&self, now: Duration, wall: UnixMillis) -> Vec<HealthRecord> {
         let mut records = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock_unpoisoned();
             for (key, watched) in shard.iter() {
                 let report = self.report(now, key, watched);
                 let (baseline_p99_ms, baseline_windows) = watched.baseline.to_keep();
@@ -271,7 +272,7 @@ impl HealthMonitor {
         let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
         // INVARIANT: the index is below the number of shards.
         let [first, ..] = &self.shards;
-        self.shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.get(index).unwrap_or(first).lock_unpoisoned()
     }
 
     fn report(&self, now: Duration, key: &VersionKey, watched: &Watched) -> HealthReport {

@@ -15,10 +15,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
 use policy::{
@@ -346,7 +347,7 @@ impl Identity {
 
     /// Changes the keys in force; tokens remembered under the former ones are verified anew (ID-2).
     fn swap(&self, change: impl FnOnce(&mut Ring)) -> Result<(), Refusal> {
-        let _one_at_a_time = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.swapping.lock_unpoisoned();
         let ring = self.keyring.changed(change);
         let unusable = |error: IdentityError| Refusal::new(ErrorCode::E3000, error.to_string());
         let trust = self.keyring.trust(&ring).map_err(unusable)?;

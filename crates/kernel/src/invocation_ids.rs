@@ -14,8 +14,9 @@
 //! A call that brought no id is asked nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use base::MutexExt as _;
 use contract::canonical::{self, Digest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
@@ -112,7 +113,7 @@ impl Drop for IdHold {
 }
 
 fn lock(running: &Mutex<HashMap<JobKey, CallIdentity>>) -> MutexGuard<'_, HashMap<JobKey, CallIdentity>> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+    running.lock_unpoisoned()
 }
 
 /// What tells the jobs of two calls apart besides their keys.

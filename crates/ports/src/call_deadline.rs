@@ -3,8 +3,10 @@
 //! A tool that reports progress is at work. Each report gives the call its time anew, up to the most that its manifest, its caller,
 //! its token and the server allow; a tool that says nothing has its time once. (LIFE-024, LIFE-025)
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use base::MutexExt as _;
 
 use crate::clock::Clock;
 
@@ -30,7 +32,7 @@ impl CallDeadline {
     /// The tool says that it is at work.
     pub fn progressed(&self) {
         let later = (self.clock.monotonic() + self.again).min(self.latest);
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = self.at.lock_unpoisoned();
         *at = later.max(*at);
     }
 
@@ -61,7 +63,7 @@ impl CallDeadline {
     }
 
     fn at(&self) -> Duration {
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.at.lock_unpoisoned()
     }
 }
 

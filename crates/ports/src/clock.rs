@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+
 /// Milliseconds since the Unix epoch, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixMillis(pub i64);
@@ -13,12 +15,12 @@ impl UnixMillis {
     /// This instant plus a span; saturates at the end of time.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+        Self(self.0.saturating_add(i64::saturating_from(span.as_millis())))
     }
 
     /// The span from `earlier` to this instant; zero if it lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+        Duration::from_millis(u64::saturating_from(self.0.saturating_sub(earlier.0)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TraceId};
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ pub trait Entropy: Send + Sync + fmt::Debug {
 pub fn new_invocation_id(entropy: &dyn Entropy, now: UnixMillis) -> InvocationId {
     let mut random = [0u8; 10];
     entropy.fill(&mut random);
-    let millis = u64::try_from(now.0).unwrap_or(0);
+    let millis = u64::saturating_from(now.0);
     InvocationId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
 }
 
@@ -34,4 +35,11 @@ pub fn new_token_id(entropy: &dyn Entropy) -> Uuid {
     let mut random = [0u8; 16];
     entropy.fill(&mut random);
     uuid::Builder::from_random_bytes(random).into_uuid()
+}
+
+/// A number from 0 to 1, for waits that are spread (`base::backoff`).
+pub fn chance(entropy: &dyn Entropy) -> f64 {
+    let mut random = [0_u8; 4];
+    entropy.fill(&mut random);
+    f64::from(u32::from_be_bytes(random)) / f64::from(u32::MAX)
 }

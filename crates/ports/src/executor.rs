@@ -14,10 +14,11 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
@@ -134,7 +135,7 @@ impl UsageAtEnd {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<UsageReading>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -31,6 +31,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::CallOwner;
@@ -493,7 +494,7 @@ pub trait JobStore: Send + Sync + fmt::Debug {
 /// The key by which jobs of a flow are ordered, smallest first (JOB-5): waiting since `due`, each level of priority as if
 /// it had waited [`AGEING_PER_LEVEL`] longer. It does not change while a job waits, so an index can hold it.
 pub fn rank(due: UnixMillis, priority: JobPriority) -> i64 {
-    let step = i64::try_from(AGEING_PER_LEVEL.as_millis()).unwrap_or(i64::MAX);
+    let step = i64::saturating_from(AGEING_PER_LEVEL.as_millis());
     due.0.saturating_sub(step.saturating_mul(i64::from(priority.level())))
 }
 

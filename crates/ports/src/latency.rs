@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+
 /// How many buckets there are.
 pub const BUCKETS: usize = 128;
 /// Everything below is one bucket.
@@ -75,7 +77,7 @@ impl Latencies {
 
 /// The bucket of a duration.
 pub fn bucket_of(took: Duration) -> usize {
-    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let micros = u64::saturating_from(took.as_micros());
     let scaled = micros / (FIRST_MICROS / STEPS);
     // The first bucket with a doubling of its own begins at FIRST_MICROS, which is STEPS in this scale.
     let Some(octave) = scaled.checked_ilog2().and_then(|bits| bits.checked_sub(STEPS.ilog2())) else { return 0 };
@@ -86,7 +88,7 @@ pub fn bucket_of(took: Duration) -> usize {
 /// Where a bucket begins.
 fn lower_micros(bucket: usize) -> u64 {
     let Some(above) = bucket.checked_sub(1) else { return 0 };
-    let above = u64::try_from(above).unwrap_or(u64::MAX);
+    let above = u64::saturating_from(above);
     let (octave, step) = (above / STEPS, above % STEPS);
     (FIRST_MICROS * (STEPS + step) / STEPS) << octave.min(40)
 }

@@ -6,7 +6,9 @@
 //! kernel redacts it.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use base::MutexExt as _;
 
 /// Reads the end of a log, once.
 type LogReading = Box<dyn FnOnce() -> String + Send>;
@@ -36,7 +38,7 @@ impl ProgramLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LogReading>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

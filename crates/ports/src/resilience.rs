@@ -1,4 +1,4 @@
-//! The machines that keep a failing service from taking everybody down with it: breakers, limits, the waits between attempts.
+//! The machines that keep a failing service from taking everybody down with it: breakers and limits.
 //! (RES-001…020, DESIGN §8.10, §8.11)
 //!
 //! They are pure: state, event and time go in, the next state and what came of it come out. They know no clock, no lock and no
@@ -7,12 +7,10 @@
 //!
 //! - [`breaker`] with its [`settings`] and the [`window`] it judges by;
 //! - [`limiter`]: the generic cell rate algorithm;
-//! - [`backoff`]: the waits between attempts;
 //! - [`guard`]: what stands around the calls of one version of a tool.
 //!
-//! Not here: which tool has which, when in a call they are asked, and what counts as a failure (`kernel::resilience`).
+//! Not here: the waits between attempts (`base::backoff`), which tool has which, when in a call they are asked, and what counts as a failure (`kernel::resilience`).
 
-pub mod backoff;
 pub mod breaker;
 pub mod guard;
 pub mod limiter;

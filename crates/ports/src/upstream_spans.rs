@@ -5,9 +5,10 @@
 //! Not here: the spans of the call itself and of its phases (`kernel::call_trace`), and what a span looks like (`telemetry`).
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::ErrorCode;
 use contract::ids::TraceId;
 use contract::trace_context::{SpanId, SpanIds, TraceContext};
@@ -91,7 +92,7 @@ impl UpstreamSpans {
 
     /// Everything that was called so far.
     pub fn take(&self) -> Vec<OutwardSpan> {
-        let spans = self.book.as_ref().map(|book| book.spans.lock().unwrap_or_else(PoisonError::into_inner));
+        let spans = self.book.as_ref().map(|book| book.spans.lock_unpoisoned());
         spans.map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default()
     }
 }
@@ -133,6 +134,6 @@ impl Drop for OpenSpan {
         let ended = book.clock.monotonic();
         let (failed, cut_off) = (self.failed, !self.ended);
         let span = OutwardSpan { id: self.id, parent, what, started, ended, failed, cut_off };
-        book.spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+        book.spans.lock_unpoisoned().push(span);
     }
 }

@@ -17,6 +17,7 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use ports::clock::{Clock, UnixMillis};
 use ports::observer::{NoObserver, Observer};
 use ports::shared_state::BreakerTransition;
@@ -91,8 +92,8 @@ impl SteadyTime {
 
     fn micros(&self) -> u64 {
         let passed = self.clock.monotonic().saturating_sub(self.began);
-        let began = u64::try_from(self.began_at.0).unwrap_or(0).saturating_mul(1000);
-        began.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
+        let began = u64::saturating_from(self.began_at.0).saturating_mul(1000);
+        began.saturating_add(u64::saturating_from(passed.as_micros()))
     }
 
     fn millis(&self) -> u64 {
@@ -102,7 +103,7 @@ impl SteadyTime {
 
 /// A span in milliseconds, as instants count them.
 fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+    u64::saturating_from(span.as_millis())
 }
 
 /// Names are bounded before they are kept.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use gantry_shared_state::MemoryState;
 use gantry_shared_state::conformance::StateAdapter;
 use ports::clock::{Clock, UnixMillis};
@@ -50,7 +51,7 @@ impl StateAdapter for InMemory {
     }
 
     async fn pass(&self, span: Duration) {
-        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::saturating_from(span.as_millis());
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
     }
 }

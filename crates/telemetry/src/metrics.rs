@@ -13,6 +13,7 @@ mod resilience;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
 use ports::clock::Clock;
@@ -282,12 +283,12 @@ impl Observer for Metrics {
     }
 
     fn registry_swapped(&self, tools: usize, versions: usize) {
-        self.tools.set(i64::try_from(tools).unwrap_or(i64::MAX));
-        self.versions.set(i64::try_from(versions).unwrap_or(i64::MAX));
+        self.tools.set(i64::saturating_from(tools));
+        self.versions.set(i64::saturating_from(versions));
     }
 
     fn audit_queue(&self, waiting: usize) {
-        self.audit_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.audit_waiting.set(i64::saturating_from(waiting));
     }
 
     fn audit_append_failed(&self) {
@@ -371,7 +372,7 @@ impl Observer for Metrics {
     }
 
     fn ledger_owed(&self, ends: usize) {
-        self.ledger_owed.set(i64::try_from(ends).unwrap_or(i64::MAX));
+        self.ledger_owed.set(i64::saturating_from(ends));
     }
 
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {

@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::trace_context::TraceContext;
 use ports::clock::Clock;
 use ports::observer::TracedCall;
@@ -99,7 +100,7 @@ impl TraceCounts {
     }
 
     fn add(&self, outcome: &'static str, calls: usize) {
-        self.0.get_or_create(&OutcomeLabel { outcome }).inc_by(u64::try_from(calls).unwrap_or(u64::MAX));
+        self.0.get_or_create(&OutcomeLabel { outcome }).inc_by(u64::saturating_from(calls));
     }
 }
 

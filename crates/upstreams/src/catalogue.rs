@@ -24,9 +24,10 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Execution;
@@ -292,5 +293,5 @@ impl ServerCatalogue {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::cost::ReportedCost;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
@@ -238,7 +239,7 @@ impl Counts {
         let Some(meter) = self.meter else { return usage };
         let used = meter.end().await;
         ResourceUsage {
-            cpu_millicore_seconds: u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX),
+            cpu_millicore_seconds: u64::saturating_from(used.cpu.as_millis()),
             memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
             ..usage
         }

@@ -13,9 +13,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use executors::process::key_block::KeyBlock;
 use executors::process::scrub::SecretScrubber;
 use ports::clock::Clock;
@@ -99,7 +100,7 @@ impl ServerLog {
 
     /// One more line that the server has written. Never waits.
     pub(crate) fn written(&self, line: &str) {
-        let shown = self.key_block.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+        let shown = self.key_block.lock_unpoisoned().line(line);
         if let Some(shown) = shown {
             self.line(&shown);
         }

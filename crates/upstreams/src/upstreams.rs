@@ -14,9 +14,10 @@ mod lists;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::{SandboxProvider, ToolConfinement};
@@ -497,7 +498,7 @@ impl UpstreamServers {
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        self.units.lock_unpoisoned()
     }
 }
 

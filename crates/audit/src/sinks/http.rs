@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use jiff::fmt::rfc2822;
 use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
@@ -160,7 +161,7 @@ impl HttpSink {
         }
         let until = rfc2822::parse(text).ok()?.timestamp().as_millisecond();
         let millis = until.saturating_sub(self.clock.now().0);
-        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+        Some(Duration::from_millis(u64::saturating_from(millis)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use kernel::resilience::ResilienceSettings;
 use ports::resilience::{RateQuota, SettingsDraft};
 
@@ -164,7 +165,7 @@ pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProble
         ports::resilience::BreakerSettings::default()
     });
     let mut quota = |key: &ConfigKey, period: Duration| {
-        let limit = u32::try_from(settings.integer_if_set(key)?).unwrap_or(u32::MAX);
+        let limit = u32::saturating_from(settings.integer_if_set(key)?);
         RateQuota::new(limit, period)
             .map_err(|error| problems.push(ConfigProblem::new(key.title(), error.to_string())))
             .ok()

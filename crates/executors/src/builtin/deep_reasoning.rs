@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use ports::clock::Clock;
 use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub(super) async fn run(
         "reasoning": answer.text,
         "model": answer.model,
         "tokensUsed": answer.tokens.unwrap_or(0),
-        "durationMs": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        "durationMs": u64::saturating_from(duration.as_millis()),
     });
     Ok(ToolOutput { value, usage: answer.usage() })
 }

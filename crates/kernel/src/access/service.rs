@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base::SaturatingFrom as _;
 use contract::ids::{Subject, TenantId};
 use fair_places::ComputationPermits;
 use fair_places::PlaceUsage;
@@ -86,7 +87,7 @@ impl AccessControl {
     pub async fn open(parts: AccessParts) -> Result<Self, StoreError> {
         let state = parts.store.load().await?;
         let snapshot = AccessSnapshot::new(state, parts.settings.visibility, None);
-        let ttl_ms = i64::try_from(parts.settings.decision_ttl.as_millis()).unwrap_or(i64::MAX);
+        let ttl_ms = i64::saturating_from(parts.settings.decision_ttl.as_millis());
         Ok(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             decisions: Decisions::new(ttl_ms),

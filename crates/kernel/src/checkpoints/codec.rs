@@ -23,6 +23,7 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
@@ -218,7 +219,7 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
 
 fn gunzip(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, CodecError> {
     let mut out = Vec::with_capacity(bytes_max.min(bytes.len().saturating_mul(8)));
-    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::saturating_from(bytes_max).saturating_add(1);
     GzDecoder::new(bytes).take(most).read_to_end(&mut out).map_err(|_| CodecError::Corrupt)?;
     if out.len() > bytes_max {
         return Err(CodecError::TooLarge { what: "content", max: bytes_max });

@@ -15,9 +15,10 @@
 //! Not here: whose checkpoints may be gone on from (`resuming`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::envelope::{CheckpointKind, CheckpointNote};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
@@ -196,7 +197,7 @@ impl CheckpointKeeper {
 
     /// The tool has come this far; the next checkpoint says so.
     pub(crate) fn progress(&self, progress: &ToolProgress) {
-        let mut known = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.progress.lock_unpoisoned();
         let (percent, phase) = &mut *known;
         *percent = progress.percent.or(*percent);
         if progress.phase.is_some() {
@@ -207,7 +208,7 @@ impl CheckpointKeeper {
     /// Keeps a state, now or soon.
     pub(crate) async fn save(&self, snapshot: ToolSnapshot) -> Result<CheckpointId, Refusal> {
         let ToolSnapshot { name, state, counters, binaries, document_versions } = snapshot;
-        let (progress_percent, phase) = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (progress_percent, phase) = self.progress.lock_unpoisoned().clone();
         let state = SavedState { progress_percent, phase, counters, custom_state: state, binaries, document_versions };
         let bytes = checked_size(&state).map_err(|error| error.refusal())?;
         let kind = self.plan.kind(name.as_deref());

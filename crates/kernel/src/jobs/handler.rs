@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use ports::clock::UnixMillis;
@@ -51,7 +52,7 @@ impl Handling {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

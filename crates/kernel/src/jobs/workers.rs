@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use ports::audit_sink::{AuditAction, AuditRecord};
 use ports::entropy::new_trace_id;
@@ -355,7 +356,7 @@ impl Jobs {
     /// not leafed through all the time.
     fn put_back(&self, record: &JobRecord, fence: FencingToken, failure: JobFailure) -> AttemptEnd {
         let in_vain = fence.0.saturating_sub(u64::from(record.attempts)).saturating_add(1);
-        let in_vain = u32::try_from(in_vain).unwrap_or(u32::MAX);
+        let in_vain = u32::saturating_from(in_vain);
         let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
         // A place may become free at any time, and nobody says when.
         let max = if failure.after.is_some() { max } else { max.min(PLACE_PAUSE_MAX) };

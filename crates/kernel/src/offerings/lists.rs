@@ -13,9 +13,10 @@
 //! Not here: who may see what of a list (`offerings`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use ports::clock::Clock;
@@ -160,7 +161,7 @@ impl OfferedLists {
     }
 
     fn kept(&self) -> MutexGuard<'_, CachedLists> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock_unpoisoned()
     }
 }
 

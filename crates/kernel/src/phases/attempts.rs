@@ -25,12 +25,12 @@ use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
 use ports::call_deadline::CallDeadline;
+use ports::entropy::chance;
 use ports::executor::{
     CallDispatch, ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput, UsageAtEnd,
 };
 use ports::observer::EffectStep;
 use ports::program_log::ProgramLog;
-use ports::resilience::backoff::chance;
 use ports::resilience::guard::{GuardedService, ResilienceGuard, RetryGuard};
 use ports::tool_version::ToolVersion;
 use serde_json::json;

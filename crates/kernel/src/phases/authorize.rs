@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::cost::{self, CostEstimate};
 use contract::envelope::{AgentContext, CallLimits};
@@ -71,7 +72,7 @@ impl Authorized {
     /// What it will probably cost, and how long it may take.
     fn estimate(&self) -> CostEstimate {
         let prices = self.tool.manifest.cost_config.as_ref();
-        let timeout_ms = u64::try_from(self.time_allowed.usual.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = u64::saturating_from(self.time_allowed.usual.as_millis());
         cost::estimate(prices, &self.parameters, Some(timeout_ms))
     }
 

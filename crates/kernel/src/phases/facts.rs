@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::cost::Costs;
 use contract::envelope::{InvocationStatus, StaleNotice};
@@ -301,7 +302,7 @@ pub(super) fn recorded_until(is_change: bool) -> RecordDurability {
 }
 
 pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+    u64::saturating_from(span.as_millis())
 }
 
 /// The status word for a failed call.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::envelope::{CutPlace, Truncation};
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
@@ -198,7 +199,7 @@ struct ByteCounter {
 
 impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let count = u64::saturating_from(bytes.len());
         self.left = self.left.checked_sub(count).ok_or(std::io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())
     }

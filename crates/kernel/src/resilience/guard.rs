@@ -14,9 +14,9 @@
 
 use std::time::Duration;
 
+use base::backoff::BackoffInterval;
 use contract::manifest::{Execution, RateLimit, RetryPolicy};
 use ports::resilience::RateQuota;
-use ports::resilience::backoff::BackoffInterval;
 use ports::resilience::guard::{GuardedService, ResilienceGuard, RetryGuard, RetryPlan};
 use ports::shared_state::BreakerKey;
 use ports::tool_version::ToolVersion;

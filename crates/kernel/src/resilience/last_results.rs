@@ -17,6 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
@@ -136,7 +137,7 @@ impl Weighter<ResultKey, Arc<LastResult>> for ByBytes {
 
 /// What a value takes, more or less. Values are not deep: the reader of JSON sees to that.
 fn bytes_of(value: &Value) -> u64 {
-    let of = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    let of = |length: usize| u64::saturating_from(length);
     let inside = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => of(text.len()),

@@ -8,11 +8,11 @@
 //! - RTY-2: an error the judge calls final is handed on as it came, at once.
 //! - RTY-3: what the other side asked for is the least that is waited; if that is more than there is time for, nothing is.
 //!
-//! Not here: intervals and chance (`ports::resilience::backoff`), the shared budget (the judge's or the caller's business).
+//! Not here: intervals and chance (`base::backoff`), the shared budget (the judge's or the caller's business).
 
 use std::time::Duration;
 
-use ports::resilience::backoff::full_jitter;
+use base::backoff::full_jitter;
 use ports::resilience::guard::RetryPlan;
 
 /// What the judge says of an attempt.

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::Caller;
@@ -384,7 +385,7 @@ impl Scope {
             .hint("nothing was run; send the call again after `retry_after_ms`")
             .details(json!({ "limit": self.as_str() }))
             .retryable(true);
-        let wait = retry_after.map(|wait| u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX).max(1));
+        let wait = retry_after.map(|wait| u64::saturating_from(wait.as_micros().div_ceil(1000)).max(1));
         Refusal { retry_after_ms: wait, ..refusal }
     }
 }

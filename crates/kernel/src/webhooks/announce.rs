@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
@@ -239,7 +240,7 @@ pub(super) fn body(
 fn named(parts: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
     for part in parts {
-        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(u64::saturating_from(part.len()).to_be_bytes());
         hash.update(part);
     }
     let mut bytes = [0; 16];

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::Refusal;
 use contract::ids::TenantId;
 use ports::call_out::CallOut;
@@ -237,7 +238,7 @@ pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: ports::
         number,
         at,
         status: outcome.status,
-        took_ms: u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: u64::saturating_from(outcome.took.as_millis()),
         error: outcome.error.clone(),
     }
 }

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::time::Duration;
 
+use base::backoff::BackoffInterval;
 use gantry_kernel::resilience::retry::{JudgedAttempt, NextAttempt, RetryAttempts, RetryStop, spread};
-use ports::resilience::backoff::BackoffInterval;
 use ports::resilience::guard::{PlanError, RetryPlan};
 
 const WAIT: Duration = Duration::from_millis(500);

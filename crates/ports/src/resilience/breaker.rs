@@ -30,6 +30,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base::SaturatingFrom as _;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode, WindowKind};
@@ -517,7 +518,7 @@ impl Breaker {
             failure_percent: enough.then(|| totals.failure_percent()),
             slow_percent: enough.then(|| totals.slow_percent()),
             refused: self.refused,
-            probes: u32::try_from(self.slots.len()).unwrap_or(u32::MAX),
+            probes: u32::saturating_from(self.slots.len()),
             canary_percent: self.share(settings).filter(|_| self.mode == BreakerMode::HalfOpen),
             opened_by: self.opened_by,
         }
@@ -537,7 +538,7 @@ impl Breaker {
 
     /// BRK-2: one of the places, if one is free.
     fn probe(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> BreakerAdmission {
-        let out = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let out = u32::saturating_from(self.slots.len());
         let used = match settings.half_open_rule {
             HalfOpenRule::OneFailure { .. } => out,
             HalfOpenRule::Rates => out.saturating_add(self.probed.calls),

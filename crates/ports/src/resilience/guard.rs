@@ -5,7 +5,8 @@
 //!
 //! Not here: working it out, and asking it (`kernel::resilience`).
 
-use super::backoff::BackoffInterval;
+use base::backoff::BackoffInterval;
+
 use super::limiter::RateQuota;
 use super::settings::BreakerSettings;
 use crate::shared_state::BreakerKey;

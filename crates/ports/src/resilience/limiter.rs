@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use serde::{Deserialize, Serialize};
 
 /// Most per second that a quota can express within one percent.
@@ -104,7 +105,7 @@ pub fn take(arrival_us: u64, quota: RateQuota, count: u32, now_us: u64) -> (u64,
         return (arrival_us, QuotaOutcome::Refused { retry_after });
     }
     let remaining = (tolerance - ahead) / quota.interval_us.max(1);
-    let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
+    let remaining = u32::saturating_from(remaining);
     (next, QuotaOutcome::Allowed { remaining, reset: Duration::from_micros(ahead) })
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: which tool has which (`guard`), the configuration's words (`cli`).
 
+use base::backoff::grown_ms;
 use contract::manifest::BreakerConfig;
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +44,7 @@ impl OpenWait {
     pub fn ms(self, opening: u32) -> u64 {
         match self {
             Self::Fixed { ms } => ms,
-            Self::Exponential { first_ms, factor, max_ms } => {
-                super::backoff::grown_ms(first_ms, factor, opening).min(max_ms)
-            }
+            Self::Exponential { first_ms, factor, max_ms } => grown_ms(first_ms, factor, opening).min(max_ms),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use base::SaturatingFrom as _;
 use serde::{Deserialize, Serialize};
 
 use super::settings::WindowKind;
@@ -92,7 +93,7 @@ impl CallWindow {
     pub fn record(&mut self, kind: WindowKind, call: CountedCall, now_ms: u64) {
         match kind {
             WindowKind::Count { calls } => {
-                while self.calls.len() >= usize::try_from(calls).unwrap_or(usize::MAX) {
+                while self.calls.len() >= usize::saturating_from(calls) {
                     let Some(oldest) = self.calls.pop_front() else { break };
                     let mut gone = WindowTotals::default();
                     gone.add(oldest);

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use ports::breaker_history::{HISTORY_PAGE_MAX, HistoryPlace, HistoryPlaceError, HistoryQuery};
 use ports::clock::UnixMillis;
@@ -265,7 +266,7 @@ impl TransitionView {
 }
 
 fn instant(millis: u64) -> String {
-    UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
+    UnixMillis(i64::saturating_from(millis)).to_string()
 }
 
 async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {

@@ -5,10 +5,11 @@
 //! cluster, so it is written beside the step and not in it, by every replica once for each breaker and connection.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use futures_util::future::try_join_all;
 use ports::resilience::window::WindowTotals;
 use ports::resilience::{
@@ -37,7 +38,7 @@ pub(super) struct Listed(Mutex<(u64, HashSet<BreakerKey>)>);
 
 impl Listed {
     fn knows(&self, key: &BreakerKey, connection: u64) -> bool {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.0.lock_unpoisoned();
         if listed.0 != connection {
             // The server may have forgotten everything in between.
             *listed = (connection, HashSet::new());
@@ -46,7 +47,7 @@ impl Listed {
     }
 
     fn note(&self, key: &BreakerKey, connection: u64) {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.0.lock_unpoisoned();
         if listed.1.len() >= LISTED_MAX {
             listed.1.clear();
         }

@@ -1,10 +1,11 @@
 //! `Ledger` without durability: one map under one lock. Passes the same suite as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
 use ports::job_store::NewJob;
@@ -73,7 +74,7 @@ impl Lines {
 
 impl MemoryStore {
     pub(super) fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock_unpoisoned()
     }
 }
 

@@ -16,6 +16,7 @@ mod take;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use policy::CallOwner;
 use ports::clock::UnixMillis;
 use ports::job_store::{
@@ -179,7 +180,7 @@ impl JobStore for PostgresStore {
         let statement = "SELECT number, at, job_events.kind, data
                          FROM jobs JOIN job_events USING (seq)
                          WHERE jobs.tenant_id = $1 AND id = $2 AND number > $3 ORDER BY number LIMIT $4";
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let after = i64::saturating_from(after);
         let rows = self
             .pool
             .query(

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
 use tokio_postgres::Row;
 
@@ -47,7 +48,7 @@ impl Presence for PostgresStore {
 }
 
 fn present(row: &Row) -> Result<PresentReplica, Fault> {
-    let seen_ms = u64::try_from(time(row, "seen_at")?.0).unwrap_or(0);
+    let seen_ms = u64::saturating_from(time(row, "seen_at")?.0);
     Ok(PresentReplica { replica: column(row, "instance")?, word: column(row, "word")?, seen_ms })
 }
 

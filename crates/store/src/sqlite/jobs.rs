@@ -13,6 +13,7 @@ mod writes;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
@@ -140,10 +141,10 @@ impl JobStore for SqliteStore {
 
 /// A moment so long ago.
 fn ago(now: UnixMillis, span: Duration) -> i64 {
-    now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+    now.0.saturating_sub(i64::saturating_from(span.as_millis()))
 }
 
 /// A count as SQLite has it.
 fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
@@ -465,13 +466,13 @@ fn entry(row: &Row<'_>) -> Result<LedgerEntry, Fault> {
 }
 
 fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
+    i64::saturating_from(most)
 }
 
 pub(super) fn seconds(span: Duration) -> i64 {
-    u32::try_from(span.as_secs()).unwrap_or(u32::MAX).into()
+    u32::saturating_from(span.as_secs()).into()
 }
 
 fn number(fence: FencingToken) -> i64 {
-    i64::try_from(fence.0).unwrap_or(i64::MAX)
+    i64::saturating_from(fence.0)
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base::SaturatingFrom as _;
 use ports::observer::StaleAnswer;
 use ports::resilience::BreakerMode;
 use ports::shared_state::BreakerKey;
@@ -174,7 +175,7 @@ impl ResilienceMetrics {
     }
 
     pub(super) fn evicted(&self, kind: &'static str, count: usize) {
-        self.evicted.get_or_create(&EvictedLabel { kind }).inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        self.evicted.get_or_create(&EvictedLabel { kind }).inc_by(u64::saturating_from(count));
     }
 }
 
@@ -185,7 +186,7 @@ impl ResilienceMetrics {
     }
 
     pub(super) fn last_results_kept(&self, bytes: u64) {
-        self.last_results.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.last_results.set(i64::saturating_from(bytes));
     }
 
     /// RES-020.

@@ -14,8 +14,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use ports::offerings::OfferingChange;
 use ports::tool_companion::{
@@ -382,7 +383,7 @@ impl MessageRouter {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock_unpoisoned()
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base::SaturatingFrom as _;
 use serde::Serialize;
 use serde_json::json;
 
@@ -239,7 +240,7 @@ async fn catalogues(server: &Product, admin: &str, agent: &str, scale: &Scale) -
             load::request("POST", "/v1/tools/register", Some(admin), Some(&json!(manifest).to_string()))
         };
         let registrations: Vec<Vec<u8>> = manifests.map(register).collect();
-        let count = u32::try_from(registrations.len()).unwrap_or(u32::MAX);
+        let count = u32::saturating_from(registrations.len());
         let traffic = Traffic { requests: Arc::from(registrations), status: 201, contains: "" };
         let taken = load::each_once(server.address, &traffic, REGISTRARS).await?;
         registered = tools;

@@ -9,9 +9,10 @@
 //! number, and a question is known outside by both.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::ids::InvocationId;
 use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use rmcp::model::{InputRequest, InputRequests, InputResponses};
@@ -149,7 +150,7 @@ impl TaskQuestions {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<InvocationId, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Every function here runs inside a transaction the readers began, so what it answers is of one moment, epoch included.
 
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use policy::VisibilityDefault;
 use ports::access_store::{
@@ -71,7 +72,7 @@ pub(super) fn policy_history(
         connection,
         "SELECT tenant_id, version, text, added_at, added_by FROM access_policies WHERE tenant_id = ?1
          ORDER BY version DESC LIMIT ?2",
-        params![policy_owner(tenant), i64::try_from(limit).unwrap_or(i64::MAX)],
+        params![policy_owner(tenant), i64::saturating_from(limit)],
         policies,
     )
 }

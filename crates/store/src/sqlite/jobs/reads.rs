@@ -1,5 +1,6 @@
 //! Reads jobs, their bodies and their events back from rows; what cannot be read is named in a fault.
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
 use policy::CallOwner;
 use ports::clock::UnixMillis;
@@ -83,7 +84,7 @@ pub(super) fn events(connection: &Connection, key: &JobKey, after: u64, most: us
     let mut statement = connection.prepare_cached(
         "SELECT number, at, kind, data FROM job_events WHERE seq = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
     )?;
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let after = i64::saturating_from(after);
     let mut rows = statement.query(params![seq, after, count(most.min(PAGE_MAX))])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use base::SaturatingFrom as _;
 use contract::cost::CostComponent;
 use contract::ids::TenantId;
 use contract::money::Amount;
@@ -250,5 +251,5 @@ fn number(row: &Row<'_>, column: &'static str) -> Result<u64, Fault> {
 }
 
 fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

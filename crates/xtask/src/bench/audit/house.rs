@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TraceId;
 use contract::schema::{PartMarks, Sensitivity};
 use executors::BuiltinExecutor;
@@ -238,7 +239,7 @@ impl Machine {
 impl Clock for Machine {
     fn now(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        UnixMillis(i64::saturating_from(since.as_millis()))
     }
     fn monotonic(&self) -> Duration {
         self.0.elapsed()
