@@ -46,6 +46,7 @@ const ALL: &[&str] = &[
     "upstreams",
     "server",
     "cli",
+    "bench",
     "xtask",
 ];
 
@@ -78,13 +79,14 @@ const ROOMS: &[Room] = &[
     Room { name: "upstreams", may: &["contract", "policy", "fair-places", "ports", "kernel", "sandbox", "outbound", "executors", "scan", "redaction"], may_in_tests: &["store", "shared-state", "policy"] },
     Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "telemetry", "affordances"], may_in_tests: &["store", "shared-state"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
+    Room { name: "bench", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },
     Room { name: "tests", may: &[], may_in_tests: ALL },
 ];
 
 /// Third parties that stop at a seam: outside the rooms named here their types do not exist. Tests are free.
 const SEAMS: &[(&str, &[&str])] = &[
-    ("anyhow", &["cli", "test-servers", "xtask"]),
+    ("anyhow", &["bench", "cli", "test-servers", "xtask"]),
     ("axum", &["server"]),
     ("bs58", &["policy"]),
     ("cedar-policy", &["policy"]),
@@ -92,8 +94,8 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("ed25519-dalek", &["audit", "policy"]),
     ("getrandom", &["cli"]),
     ("httparse", &["sandbox"]),
-    ("hyper", &["server", "executors", "xtask"]),
-    ("hyper-util", &["server", "xtask"]),
+    ("hyper", &["server", "executors", "bench", "test-servers"]),
+    ("hyper-util", &["server", "bench", "test-servers"]),
     ("landlock", &["sandbox"]),
     ("libc", &["sandbox"]),
     ("notify", &["cli"]),
