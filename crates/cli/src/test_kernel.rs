@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_executor};
-use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
     LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{SigningKey, TokenMinter};
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_executor};
+use ports::offerings::NothingOffered;
 use shared_state::MemoryBus;
 use store::sqlite::{SqliteOptions, SqliteStore};
 use telemetry::Metrics;
@@ -70,6 +70,6 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         clock,
         entropy,
         observer: metrics,
-        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
+        redactor: Arc::new(ports::redactor::WithholdingRedactor),
     }))
 }

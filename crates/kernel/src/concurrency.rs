@@ -20,15 +20,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use fair_places::{ComputationPermits, FairPermit, FairPlaces, NotComputed, PlaceBounds, PlaceUsage};
 use policy::Caller;
+use ports::clock::Clock;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use crate::computation::{ComputationPermits, NotComputed};
-use crate::fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
-use crate::ports::clock::Clock;
 
 /// Calls at once, and calls that wait, unless the server's configuration says otherwise.
 const CALLS_MAX: usize = 1024;
@@ -202,7 +201,7 @@ impl CallConcurrency {
 }
 
 fn sandboxed(most: usize, per_agent: u32) -> PlaceBounds {
-    let per_flow = usize::try_from(per_agent).unwrap_or(usize::MAX);
+    let per_flow = usize::saturating_from(per_agent);
     PlaceBounds { capacity: most, per_flow, waiting: most.saturating_mul(SANDBOXED_WAITING) }
 }
 

@@ -14,18 +14,19 @@
 //! A call that brought no id is asked nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use base::MutexExt as _;
 use contract::canonical::{self, Digest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use policy::CallOwner;
+use ports::job_store::{JobDetail, JobKey, JobStore};
+use ports::ledger::{IdempotencyKey, Intent};
+use ports::redactor::Redactor;
 use serde_json::{Value, json};
 
 use crate::ledger::CallKey;
-use crate::ports::job_store::{JobDetail, JobKey, JobStore};
-use crate::ports::ledger::{IdempotencyKey, Intent};
-use crate::ports::redactor::Redactor;
 
 /// What makes two calls under one id the same call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl Drop for IdHold {
 }
 
 fn lock(running: &Mutex<HashMap<JobKey, CallIdentity>>) -> MutexGuard<'_, HashMap<JobKey, CallIdentity>> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+    running.lock_unpoisoned()
 }
 
 /// What tells the jobs of two calls apart besides their keys.

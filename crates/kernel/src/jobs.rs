@@ -52,14 +52,14 @@ use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
+use ports::entropy::new_invocation_id;
+use ports::job_store::{JobCounts, JobDedupe, JobKey, JobPriority, JobStore, OwnerId};
 use serde_json::Value;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::task::TaskTracker;
 
-use crate::fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
 use crate::invoke::Kernel;
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{JobCounts, JobDedupe, JobKey, JobPriority, JobStore, OwnerId};
 use crate::webhooks::Webhooks;
 
 pub(crate) use call_record::CallRecordKey;
@@ -126,7 +126,7 @@ pub struct SystemJob {
     pub delay: Duration,
     pub attempts_max: u32,
     pub dedupe: Option<JobDedupe>,
-    /// Does it follow from work that was let in? See [`crate::ports::job_entrance::EnteringJob::is_follow_up`].
+    /// Does it follow from work that was let in? See [`ports::job_entrance::EnteringJob::is_follow_up`].
     pub is_follow_up: bool,
 }
 
@@ -168,7 +168,7 @@ impl Jobs {
     }
 
     /// How much waits and runs.
-    pub async fn counts(&self) -> Result<JobCounts, crate::ports::registry_store::StoreError> {
+    pub async fn counts(&self) -> Result<JobCounts, ports::registry_store::StoreError> {
         self.store.counts().await
     }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use serde::{Deserialize, Serialize};
 
 /// Most names in `allowed_hosts`.
@@ -120,7 +121,7 @@ impl ServerConfig {
 
     /// Checks every key against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let wide = |size: usize| u64::saturating_from(size);
         let ranges = [
             ("connections_max", wide(self.connections_max), 1, 1_000_000),
             ("calls_max", wide(self.calls_max), 1, 1_000_000),

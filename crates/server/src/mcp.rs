@@ -26,7 +26,8 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
-use kernel::{Kernel, PlaceUsage, Principal};
+use fair_places::PlaceUsage;
+use kernel::{Kernel, Principal};
 use tokio_util::sync::CancellationToken;
 
 use crate::incoming_request::CallerCredential;

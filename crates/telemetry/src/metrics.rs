@@ -13,12 +13,13 @@ mod resilience;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use ports::clock::Clock;
+use ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -282,12 +283,12 @@ impl Observer for Metrics {
     }
 
     fn registry_swapped(&self, tools: usize, versions: usize) {
-        self.tools.set(i64::try_from(tools).unwrap_or(i64::MAX));
-        self.versions.set(i64::try_from(versions).unwrap_or(i64::MAX));
+        self.tools.set(i64::saturating_from(tools));
+        self.versions.set(i64::saturating_from(versions));
     }
 
     fn audit_queue(&self, waiting: usize) {
-        self.audit_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.audit_waiting.set(i64::saturating_from(waiting));
     }
 
     fn audit_append_failed(&self) {
@@ -371,7 +372,7 @@ impl Observer for Metrics {
     }
 
     fn ledger_owed(&self, ends: usize) {
-        self.ledger_owed.set(i64::try_from(ends).unwrap_or(i64::MAX));
+        self.ledger_owed.set(i64::saturating_from(ends));
     }
 
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {

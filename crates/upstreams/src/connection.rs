@@ -26,13 +26,14 @@ pub(crate) mod stdio;
 pub(crate) mod streamable;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::CallDispatch;
-use kernel::ports::tool_companion::{LogSeverity, ToolCompanion};
+use base::MutexExt as _;
+use ports::clock::Clock;
+use ports::executor::CallDispatch;
+use ports::tool_companion::{LogSeverity, ToolCompanion};
 use serde_json::{Map, Value, json};
 
 use crate::fault::UpstreamFault;
@@ -194,7 +195,7 @@ impl ServerConnection {
     async fn lower_log(&self, wanted: LogSeverity) {
         let level = wanted.min(OPERATORS_LOG);
         {
-            let mut asked = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.log.lock_unpoisoned();
             if !self.met.lets_set_log() || asked.is_some_and(|asked| asked <= level) {
                 return;
             }

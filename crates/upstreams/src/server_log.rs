@@ -14,13 +14,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use executors::process::key_block::KeyBlock;
 use executors::process::scrub::SecretScrubber;
-use kernel::ports::clock::Clock;
-use kernel::ports::redactor::Redactor;
+use ports::clock::Clock;
+use ports::redactor::Redactor;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -100,7 +101,7 @@ impl ServerLog {
 
     /// One more line that the server has written. Never waits.
     pub(crate) fn written(&self, line: &str) {
-        let shown = self.key_block.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+        let shown = self.key_block.lock_unpoisoned().line(line);
         if let Some(shown) = shown {
             self.line(&shown);
         }
@@ -247,8 +248,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::schema::PartMarks;
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::redactor::RedactError;
+    use ports::clock::UnixMillis;
+    use ports::redactor::RedactError;
     use serde_json::Value;
 
     use super::*;

@@ -14,10 +14,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::process::scrub::SecretScrubber;
 use executors::{SandboxProvider, ToolConfinement};
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::{SecretSource, SecretValue};
-use kernel::{FairPermit, FairPlaces, ResolvedLimits};
+use fair_places::{FairPermit, FairPlaces};
+use ports::clock::Clock;
+use ports::permissions::DeclaredPermissions;
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::{SecretSource, SecretValue};
 use sandbox::{BuildStep, MountAccess, SandboxMount, SpawnError};
 
 use crate::admission::ServerAdmission;

@@ -6,11 +6,11 @@
 use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde_json::{Map, Value, json};
 
 use super::Insights;
-use crate::ports::clock::UnixMillis;
-use crate::registry::ToolVersion;
 
 /// What happened, to which version, when.
 #[derive(Debug, Clone, PartialEq)]

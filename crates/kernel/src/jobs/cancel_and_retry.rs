@@ -8,6 +8,11 @@ use contract::ids::{InvocationId, TenantId};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::entropy::new_invocation_id;
+use ports::job_store::{CancelAsked, EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobRecord, JobState, NewJob};
+use ports::ledger::{EntryState, LedgerEntry};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,15 +21,11 @@ use super::queries::unknown;
 use super::submission::{Call, dedupe_of, other_call, queue_full};
 use super::view::{self, AcceptedCall};
 use super::{Jobs, TOOL_CALL, call_record};
-use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::IncomingCall;
 use crate::ledger::{CallKey, KeptOutcome, other_parameters};
 use crate::phases::{may_manage, no_longer_fit, prepared};
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{CancelAsked, EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobRecord, JobState, NewJob};
-use crate::ports::ledger::{EntryState, LedgerEntry};
+use crate::resilience::guard::guard_of;
 
 /// Longest reason for a cancellation that is kept.
 const REASON_CHARS_MAX: usize = 500;
@@ -227,7 +228,7 @@ impl Jobs {
         // Boxed: it is seldom asked, and every retry would carry the room.
         Box::pin(may_manage(&self.kernel, manager, tool, &arguments, needs_approval)).await?;
         if let Some(resilience) = &self.kernel.resilience {
-            resilience.count(&caller, tool, tool.guard(&resilience.settings)).await?;
+            resilience.count(&caller, tool, guard_of(tool, &resilience.settings)).await?;
         }
         let mut key = CallKey::of_request(&errand.request);
         key.hide(&*self.kernel.parts.redactor);

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use contract::envelope::{Callback, InvokeRequest};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use serde_json::Value;
 
 use super::call_record::CallRecord;
 use super::{Jobs, TOOL_CALL, view};
 use crate::identity::Principal;
-use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use crate::webhooks::{CompletedCall, Webhooks};
 
 /// How far back ends are told once more at start-up, and how many at most.

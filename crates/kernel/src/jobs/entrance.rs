@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use ports::job_store::{EnqueueOutcome, JobDedupe, JobKey, JobPriority};
 use serde_json::Value;
 
 use super::submission::queue_full;
 use super::{Jobs, SystemJob};
-use crate::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
-use crate::ports::job_store::{EnqueueOutcome, JobDedupe, JobKey, JobPriority};
 
 /// Leads to the queue once that is there. Does not keep it alive.
 #[derive(Debug, Default)]

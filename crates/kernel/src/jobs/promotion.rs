@@ -13,7 +13,12 @@ use contract::envelope::InvokeRequest;
 use contract::ids::{InvocationId, TenantId};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
+use fair_places::FairPermit;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_invocation_id;
+use ports::job_store::{AdoptOutcome, FencingToken, JobKey, JobRecord};
+use ports::tool_companion::CallListener;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -23,15 +28,10 @@ use super::progress_report::{Reporter, heard_by};
 use super::submission::{Call, foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::AcceptedCall;
-use crate::administration::Actor;
-use crate::fair_places::FairPermit;
 use crate::identity::Principal;
 use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::ledger::CallKey;
 use crate::phases::{Returned, note_spent_by_job, prepared};
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{AdoptOutcome, FencingToken, JobKey, JobRecord};
-use crate::ports::tool_companion::CallListener;
 
 /// What became of a call while its caller waited.
 #[derive(Debug)]

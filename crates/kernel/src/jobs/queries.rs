@@ -3,17 +3,18 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
+use ports::ledger::{EntryState, LedgerEntry};
 use serde_json::Value;
 
 use super::handler::WaitingOutside;
 use super::view::{InvocationView, JobListing};
 use super::{Jobs, TOOL_CALL};
-use crate::administration::{Actor, elsewhere};
+use crate::administration::elsewhere;
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
 use crate::phases::ReaderMask;
-use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
-use crate::ports::ledger::{EntryState, LedgerEntry};
 
 impl Jobs {
     /// What is known of a job, if the caller may look at it (API-007).

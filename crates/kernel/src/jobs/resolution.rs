@@ -12,18 +12,18 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, WriteOutcome};
+use ports::ledger::{EntryState, LedgerEntry};
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::call_record::CallRecord;
 use super::queries::key_for;
 use super::{Jobs, TOOL_CALL, call_record};
-use crate::administration::Actor;
 use crate::ledger::{KeptOutcome, did_not_happen};
 use crate::phases::ReaderMask;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, WriteOutcome};
-use crate::ports::ledger::{EntryState, LedgerEntry};
-use crate::ports::registry_store::StoreError;
 
 /// What stands in place of a result of which nothing may be shown.
 const WITHHELD: &str = "[REDACTED]";

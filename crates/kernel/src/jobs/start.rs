@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use contract::envelope::InvocationStatus;
 use contract::ids::InvocationId;
+use ports::job_store::{AdoptOutcome, AttemptEnd, JobKey, TakenJob};
 
 use super::Jobs;
 use super::call_record::CallRecord;
@@ -24,7 +25,6 @@ use crate::invocation_ids::taken;
 use crate::invoke::{FailedCall, IncomingCall};
 use crate::ledger::other_parameters;
 use crate::phases::CallFacts;
-use crate::ports::job_store::{AdoptOutcome, AttemptEnd, JobKey, TakenJob};
 
 impl Jobs {
     /// Lets a call in, keeps it as a running job, begins it, and answers. Its audience hears it to its end; its cancellation

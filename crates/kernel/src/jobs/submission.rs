@@ -6,21 +6,21 @@ use contract::canonical;
 use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
+use ports::actor::Actor;
+use ports::entropy::{new_invocation_id, new_trace_id};
+use ports::job_store::{EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobPriority, LedgerAct, NewJob};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::call_record::CallRecord;
 use super::view::{self, AcceptedCall};
 use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
-use crate::administration::Actor;
 use crate::discovery::CallExplanation;
 use crate::identity::Principal;
 use crate::invocation_ids::{IdHold, is_same_job, job_digest, taken};
 use crate::invoke::{FailedCall, IncomingCall};
 use crate::ledger::{self, CallKey};
 use crate::phases::{Authorized, CallFacts};
-use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::job_store::{EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobPriority, LedgerAct, NewJob};
-use crate::registry::ToolVersion;
 
 impl Jobs {
     /// Does the request want to be done in the background?

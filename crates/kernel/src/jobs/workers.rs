@@ -11,7 +11,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::entropy::new_trace_id;
+use ports::job_store::{
+    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
+};
+use ports::registry_store::StoreError;
+use ports::tool_companion::CallListener;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -25,13 +33,6 @@ use super::submission::system_subject;
 use super::worker_permits::WorkerPermit;
 use super::{Jobs, TOOL_CALL, backoff, call_record};
 use crate::ledger::{INTERRUPTED, cause};
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{
-    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
-};
-use crate::ports::registry_store::StoreError;
-use crate::ports::tool_companion::CallListener;
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -355,7 +356,7 @@ impl Jobs {
     /// not leafed through all the time.
     fn put_back(&self, record: &JobRecord, fence: FencingToken, failure: JobFailure) -> AttemptEnd {
         let in_vain = fence.0.saturating_sub(u64::from(record.attempts)).saturating_add(1);
-        let in_vain = u32::try_from(in_vain).unwrap_or(u32::MAX);
+        let in_vain = u32::saturating_from(in_vain);
         let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
         // A place may become free at any time, and nobody says when.
         let max = if failure.after.is_some() { max } else { max.min(PLACE_PAUSE_MAX) };

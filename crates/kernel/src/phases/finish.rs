@@ -12,16 +12,16 @@ use contract::envelope::{
 };
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
+use ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
+use ports::clock::UnixMillis;
+use ports::observer::{FinishedCall, Phase, TracedCall};
+use ports::tool_version::ToolVersion;
 
 use super::facts::{CALLS, CallFacts, denied, millis, recorded_until, status_of};
 use super::settle::SettledCall;
 use super::verify::Verified;
 use crate::insights::{CallEnding, Insights};
 use crate::invoke::{FailedCall, Kernel};
-use crate::ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
-use crate::ports::clock::UnixMillis;
-use crate::ports::observer::{FinishedCall, Phase, TracedCall};
-use crate::registry::ToolVersion;
 use crate::tool_logs::LoggedCall;
 
 /// Most names in the note of a record.
@@ -176,7 +176,7 @@ pub async fn finish(kernel: &Kernel, mut facts: CallFacts, settled: SettledCall)
             network_bytes_sent: verified.usage.network_bytes_sent,
             network_bytes_received: verified.usage.network_bytes_received,
             coercions: verified.coercions,
-            deprecation: notice.map(crate::registry::LifecycleNotice::on_the_wire),
+            deprecation: notice.map(ports::lifecycle::LifecycleNotice::on_the_wire),
             stale: facts.stale.map(|(_, notice)| notice),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,

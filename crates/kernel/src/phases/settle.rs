@@ -4,16 +4,16 @@
 //! caller hears that its outcome is unknown, which is the truth about what a restart would find.
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use ports::ledger::EntryState;
+use ports::observer::EffectStep;
+use ports::redactor::redacted;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::facts::{CallFacts, millis};
 use super::verify::Verified;
 use crate::invoke::Kernel;
 use crate::ledger::{self, KeptResult, UnwrittenReason};
-use crate::ports::ledger::EntryState;
-use crate::ports::observer::EffectStep;
-use crate::ports::redactor::redacted;
-use crate::registry::ToolVersion;
 use crate::resilience::last_results::LastResult;
 
 /// The end of a call, in the ledger if it belongs there.

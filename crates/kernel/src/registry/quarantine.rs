@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
+use ports::registry_store::{QuarantineChange, StoreError, ToolQuarantine};
 
 use super::service::shared;
 use super::{RegisteredTool, Registry};
 use crate::availability::{QuarantinedTools, ToolAvailability};
-use crate::ports::registry_store::{QuarantineChange, StoreError, ToolQuarantine};
 
 impl Registry {
     /// Has quarantines shown where calls and listings ask. Once, when the kernel is made.

@@ -12,20 +12,20 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::{AdmissionFinding, LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
+use ports::clock::{Clock, UnixMillis};
+use ports::lifecycle::{Lifecycle, LifecycleAction};
+use ports::observer::Observer;
+use ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore, StoreError, StoredVersion};
+use ports::tool_search::ToolSearch;
+use ports::tool_version::ToolVersion;
 use serde_json::json;
 
-use super::lifecycle::{Lifecycle, LifecycleAction};
 use super::match_warnings::MatchWarnings;
 use super::quarantine;
 use super::rules::{self, Seen};
 use super::snapshot::{RegisteredTool, RegistrySnapshot};
 use super::turns::Turns;
-use super::version::ToolVersion;
 use crate::availability::{QuarantinedTools, ToolAvailability};
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::observer::Observer;
-use crate::ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore, StoreError, StoredVersion};
-use crate::ports::tool_search::ToolSearch;
 
 /// Largest page of a listing (API-006).
 pub const PAGE_SIZE_MAX: usize = 200;

@@ -11,16 +11,15 @@ use gantry_kernel::jobs::{
     AcceptedCall, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers,
 };
 use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::job_store::{
-    EnqueueOutcome, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
-};
-use gantry_kernel::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion,
-};
-use gantry_kernel::resilience::{ManualMove, ResilienceSettings};
+use gantry_kernel::resilience::ResilienceSettings;
 use gantry_kernel::{DelegationRequest, FailedCall, IncomingCall, ResourceEnvelope, RevocationRequest};
 use policy::BearerSecret;
+use ports::audit_sink::AuditAction;
+use ports::job_store::{
+    EnqueueOutcome, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
+};
+use ports::resilience::ManualMove;
+use ports::tool_companion::{CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 use tokio::sync::Notify;

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use gantry_kernel::DelegationRequest;
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::offerings::{
+use ports::audit_sink::AuditAction;
+use ports::offerings::{
     NothingOffered, OfferingCaller, OfferingChange, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer,
     Offerings, ResourceWatch,
 };
-use gantry_kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, broadcast};
 

@@ -14,32 +14,35 @@ use contract::manifest::Isolation;
 use contract::schema::{PartMarks, Sensitivity};
 use gantry_kernel::health::HealthSettings;
 use gantry_kernel::insights::{InsightParts, Insights};
-use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
-use gantry_kernel::ports::checkpoint_store::CheckpointStore;
-use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
-use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
-use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
-use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::ledger::{
+use gantry_kernel::registry::Registry;
+use gantry_kernel::resilience::{Resilience, ResilienceSettings};
+use gantry_kernel::{
+    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, FailedCall, Identity,
+    IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, RecorderHandle,
+    ResourceEnvelope, TokenIssuer,
+};
+use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use ports::checkpoint_store::CheckpointStore;
+use ports::clock::{Clock, UnixMillis};
+use ports::did_resolver::{DidError, DidResolver};
+use ports::entropy::Entropy;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
+use ports::key_source::{KeySource, KeySourceError};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::ledger::{
     BeginOutcome, EntryFilter, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome, SettleOutcome,
     Settlement,
 };
-use gantry_kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
-use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
-use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use gantry_kernel::ports::redactor::{RedactError, Redactor};
-use gantry_kernel::ports::registry_store::StoreError;
-use gantry_kernel::ports::tool_companion::{self, LogLevel, ToolProgress};
-use gantry_kernel::registry::{Registry, ToolVersion};
-use gantry_kernel::resilience::{Resilience, ResilienceSettings};
-use gantry_kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, FailedCall,
-    Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder,
-    RecorderHandle, ResolvedLimits, ResourceEnvelope, TokenIssuer,
-};
-use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
+use ports::observer::{FinishedCall, Observer, ToolSpeech};
+use ports::offerings::{NothingOffered, Offerings};
+use ports::policy_engine::{EngineError, PolicyEngine};
+use ports::redactor::{RedactError, Redactor};
+use ports::registry_store::StoreError;
+use ports::resolved_limits::ResolvedLimits;
+use ports::tool_companion::{self, LogLevel, ToolProgress};
+use ports::tool_version::ToolVersion;
 use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::{Value, json};
 use shared_state::{MemoryBus, MemoryState};

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
-use gantry_kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
-use gantry_kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
-use gantry_kernel::ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use gantry_kernel::webhooks::{
     CompletedCall, DeliveryOutcome, DeliveryTurn, SIGNATURE_HEADER, WebhookParts, WebhookSettings, WebhookWish,
     Webhooks, verify,
 };
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::clock::Clock as _;
+use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use ports::secret_source::{SecretError, SecretSource, SecretValue};
+use ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -133,7 +133,7 @@ impl Post {
         Self { stage, hooks, store, queue, receiver }
     }
 
-    async fn subscribe(&self, events: &[EventKind]) -> (gantry_kernel::ports::webhook_store::WebhookRecord, String) {
+    async fn subscribe(&self, events: &[EventKind]) -> (ports::webhook_store::WebhookRecord, String) {
         let wish = WebhookWish { url: "https://r.example/hook".into(), events: events.to_vec(), secret: None };
         let (record, secret) = self.hooks.add(&self.stage.kernel, admin(), None, wish).await.unwrap();
         (record, secret.unwrap())

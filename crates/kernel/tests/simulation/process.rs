@@ -8,19 +8,20 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use gantry_kernel::jobs::{AcceptedCall, Jobs, JobsSettings, Workers};
 use gantry_kernel::phases::Returned;
-use gantry_kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use gantry_kernel::ports::clock::Clock;
-use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
-use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::observer::NoObserver;
-use gantry_kernel::ports::offerings::NothingOffered;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, FailedCall, Identity, IdentitySettings, IncomingCall,
-    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, FailedCall, Identity, IdentitySettings, IncomingCall, IsolationPolicy,
+    Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::NoObserver;
+use ports::offerings::NothingOffered;
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use tokio_util::sync::CancellationToken;
@@ -155,7 +156,7 @@ impl Process {
             clock,
             entropy,
             observer: Arc::new(NoObserver),
-            redactor: Arc::new(gantry_kernel::ports::redactor::WithholdingRedactor),
+            redactor: Arc::new(ports::redactor::WithholdingRedactor),
         }));
         let settings = JobsSettings { alone: false, poll: POLL, ..JobsSettings::default() };
         // A store that fails at the start is tried again, as whoever starts the server would.

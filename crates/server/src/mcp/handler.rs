@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use contract::error::Refusal;
-use kernel::ports::entropy::new_trace_id;
+use ports::entropy::new_trace_id;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions, GetPromptRequestParams,

@@ -11,7 +11,7 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::offering_id;
-use kernel::ports::offerings::{OfferedItem, OfferingKind, OfferingRequest, OfferingServer};
+use ports::offerings::{OfferedItem, OfferingKind, OfferingRequest, OfferingServer};
 use rmcp::model::{
     CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,

@@ -11,13 +11,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use kernel::jobs::AcceptedCall;
-use kernel::ports::entropy::new_token_id;
-use kernel::ports::tool_companion::{
+use ports::entropy::new_token_id;
+use ports::tool_companion::{
     CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
 };
 use rmcp::model::{
@@ -248,7 +249,7 @@ impl CallRound<'_> {
         }
         let id = new_token_id(kernel.entropy()).into_bytes();
         let time = mcp.config.answer_time();
-        let until_ms = kernel.clock().now().0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let until_ms = kernel.clock().now().0.saturating_add(i64::saturating_from(time.as_millis()));
         mcp.waiting.keep(id, waiting, time);
         let state = mcp.seal.close(id, until_ms, &self.binding);
         Ok(RoundEnd::Asked(InputRequiredResult::new(Some(requests), Some(state))))

@@ -14,13 +14,13 @@ use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
 use kernel::jobs::{AcceptedCall, CallOutcome, Jobs};
-use kernel::ports::offerings::OfferingRequest;
-use kernel::ports::tool_companion::{
+use kernel::{FailedCall, IncomingCall};
+use policy::Caller;
+use ports::offerings::OfferingRequest;
+use ports::tool_companion::{
     CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
     nobody_to_ask,
 };
-use kernel::{FailedCall, IncomingCall};
-use policy::Caller;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;

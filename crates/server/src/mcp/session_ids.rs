@@ -17,6 +17,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::canonical;
@@ -78,7 +79,7 @@ impl SessionIds {
         hmac::verify(&self.0, &bound(said, owner), &tag).ok()?;
         let carried: SessionIdContent = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
         let age = now_ms.checked_sub(carried.begun_ms)?;
-        let lifetime = i64::try_from(LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let lifetime = i64::saturating_from(LIFETIME.as_millis());
         (-CLOCK_DISAGREEMENT_MAX_MS..lifetime).contains(&age).then_some(carried)
     }
 

@@ -25,14 +25,15 @@ mod wire;
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
 use kernel::IncomingCall;
 use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
-use kernel::ports::job_store::JobState;
-use kernel::registry::ToolVersion;
+use ports::job_store::JobState;
+use ports::tool_version::ToolVersion;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResponse, ClientCapabilities, CreateTaskResult, DetailedTask, ErrorCode as WireCode, InputResponses,
@@ -153,7 +154,7 @@ impl McpHandler {
 
     fn kept_for_ms(&self) -> u64 {
         let retention = self.task_keeper().map(|jobs| jobs.settings().retention).unwrap_or_default();
-        u64::try_from(retention.as_millis()).unwrap_or(u64::MAX)
+        u64::saturating_from(retention.as_millis())
     }
 
     fn payload(&self, visit: &McpVisit, view: InvocationView) -> TaskPayload {

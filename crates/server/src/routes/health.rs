@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use kernel::ports::registry_store::StoreError;
 use kernel::{Kernel, WhyUnavailable, sees_metrics};
 use policy::{Action, Caller};
+use ports::registry_store::StoreError;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use telemetry::MetricsFormat;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::membership::{MemberList, SeenMember};
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 

@@ -15,21 +15,21 @@ use contract::schema::PartMarks;
 use gantry_server::{Door, DrainOutcome, serve};
 use kernel::health::HealthSettings;
 use kernel::insights::{InsightParts, Insights};
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::NoObserver;
-use kernel::ports::offerings::{NothingOffered, Offerings};
-use kernel::ports::redactor::{RedactError, Redactor, WithholdingRedactor};
-use kernel::ports::tool_companion::{LogLevel, QuestionKind, ToolProgress, ToolQuestion, ToolSnapshot};
 use kernel::registry::Registry;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
     IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{MintRequest, SigningKey, TokenMinter};
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::NoObserver;
+use ports::offerings::{NothingOffered, Offerings};
+use ports::redactor::{RedactError, Redactor, WithholdingRedactor};
+use ports::tool_companion::{LogLevel, QuestionKind, ToolProgress, ToolQuestion, ToolSnapshot};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;

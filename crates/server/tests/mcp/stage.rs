@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use gantry_server::{Door, DrainOutcome, McpConfig, MetricsText, ServerConfig, ToolExposure};
+use kernel::Kernel;
 use kernel::jobs::{Jobs, JobsSettings};
-use kernel::ports::entropy::new_trace_id;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::{Actor, Kernel};
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 

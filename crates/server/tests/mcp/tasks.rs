@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_server::{McpConfig, ToolExposure};
 use kernel::jobs::JobsSettings;
-use kernel::ports::job_store::{JobFilter, JobStore as _};
+use ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 

@@ -77,17 +77,17 @@ mod tests {
 
     use super::*;
 
-    fn spec(permissions: &[&str], env: Value) -> ServerSpec {
+    fn spec(permissions: &[&str], env: &Value) -> ServerSpec {
         let reach = json!({ "type": "stdio", "command": "x", "env": env, "permissions": permissions });
         serde_json::from_value(json!({ "reach": reach })).unwrap()
     }
 
     #[test]
     fn rights_are_named_whole_and_settings_by_their_names_alone() {
-        let before = spec(&["filesystem:read:/srv", "network:https://x.example"], json!({ "A": "1", "B": "2" }));
+        let before = spec(&["filesystem:read:/srv", "network:https://x.example"], &json!({ "A": "1", "B": "2" }));
         let after = ServerSpec {
             disabled: true,
-            ..spec(&["filesystem:read:/etc", "network:https://x.example"], json!({ "A": "hunter2", "B": "2" }))
+            ..spec(&["filesystem:read:/etc", "network:https://x.example"], &json!({ "A": "hunter2", "B": "2" }))
         };
         assert_eq!(changes(Some(&before), &after), ": +filesystem:read:/etc, -filesystem:read:/srv, disabled, env.A");
         assert_eq!(changes(Some(&after), &after), "");
@@ -98,7 +98,7 @@ mod tests {
     fn words_of_a_large_change_are_cut_between_two_and_the_rest_is_counted() {
         let many: Vec<String> = (0..200).map(|n| format!("filesystem:read:/srv/{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let words = changes(None, &spec(&many, json!({})));
+        let words = changes(None, &spec(&many, &json!({})));
         let told = words.matches('+').count();
         assert!(words.len() < CHARS_MAX + 60 && words.contains(&format!(" and {} more", 200 - told)), "{words}");
     }

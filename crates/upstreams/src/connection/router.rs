@@ -14,11 +14,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::OfferingChange;
-use kernel::ports::tool_companion::{
+use ports::offerings::OfferingChange;
+use ports::tool_companion::{
     LogNote, LogSeverity, ProgressCount, QuestionKind, ToolCompanion, ToolProgress, ToolQuestion,
 };
 use serde_json::{Value, json};
@@ -382,7 +383,7 @@ impl MessageRouter {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock_unpoisoned()
     }
 }
 
@@ -483,7 +484,7 @@ mod tests {
     #[test]
     fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
         let router = router();
-        let companion = || Some(kernel::ports::tool_companion::SilentCompanion::new());
+        let companion = || Some(ports::tool_companion::SilentCompanion::new());
         let first = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
         let second = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();

@@ -7,9 +7,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use kernel::Actor;
-use kernel::ports::entropy::new_trace_id;
 use policy::{BearerSecret, MintRequest};
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -10,25 +10,26 @@ use executors::{
     BuiltinExecutor, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider,
     ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor,
 };
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::{Entropy, new_trace_id};
-use kernel::ports::executor::Executor;
-use kernel::ports::key_vault::KeyVault;
-use kernel::ports::observer::Observer;
-use kernel::ports::redactor::Redactor;
-use kernel::ports::registry_store::RegistryStore;
-use kernel::ports::shared_state::SharedState;
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::WorkflowRuns;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
+    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
     IdentitySettings, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
+use ports::actor::Actor;
+use ports::change_bus::ChangeBus;
+use ports::clock::Clock;
+use ports::entropy::{Entropy, new_trace_id};
+use ports::executor::Executor;
+use ports::key_vault::KeyVault;
+use ports::observer::Observer;
+use ports::redactor::Redactor;
+use ports::registry_store::RegistryStore;
+use ports::shared_state::SharedState;
+use ports::upstream_store::UpstreamStore;
+use ports::webhook_store::WebhookStore;
+use ports::workflow_runs::WorkflowRuns;
 use sandbox::egress::SystemResolver;
 use sandbox::{LauncherCommand, Sandbox};
 use server::{Door, MetricsText, TlsState};

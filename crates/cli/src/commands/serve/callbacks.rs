@@ -8,9 +8,9 @@ use executors::GuardedCalls;
 use kernel::Kernel;
 use kernel::inbound_jobs::{CallOutParts, CallOuts, InboundHandler, InboundJobs, InboundKind, InboundParts};
 use kernel::jobs::{JobHandler, Jobs, LateEntrance};
-use kernel::ports::call_out::CallsOut;
-use kernel::ports::clock::Clock;
 use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
+use ports::call_out::CallsOut;
+use ports::clock::Clock;
 use sandbox::egress::{EgressBounds, SystemResolver};
 use server::Door;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::insights::{InsightParts, Insights};
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 use server::FreeSpace;
 
 use super::assembly::KernelAssembly;

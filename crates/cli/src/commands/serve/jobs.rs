@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kernel::Kernel;
 use kernel::jobs::{Jobs, JobsSettings, Workers};
-use kernel::ports::clock::Clock;
-use kernel::ports::job_store::JobStore;
+use ports::clock::Clock;
+use ports::job_store::JobStore;
 use server::Door;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

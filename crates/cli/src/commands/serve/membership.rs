@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::membership::{InstanceMember, InstanceRole, Membership};
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::presence::{Presence, PresenceError, PresentReplica};
-use kernel::ports::shared_state::SharedState;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::presence::{Presence, PresenceError, PresentReplica};
+use ports::shared_state::SharedState;
 use server::Door;
 use tokio::task::JoinHandle;
 

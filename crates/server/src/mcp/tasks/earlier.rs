@@ -24,7 +24,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::TaskSupport;
 use kernel::jobs::{Jobs, TOOL_CALL};
-use kernel::ports::job_store::{JobFilter, JobKey, JobRecord};
+use ports::job_store::{JobFilter, JobKey, JobRecord};
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CustomNotification, CustomRequest, CustomResult,
     DetailedTask, ErrorCode as WireCode, InputResponses, ProgressNotificationParam, ProgressToken,

@@ -1,7 +1,7 @@
 //! What a task looks like from outside, whatever the revision: where a job stands, in the words of MCP.
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{JobRecord, JobState};
+use ports::clock::UnixMillis;
+use ports::job_store::{JobRecord, JobState};
 use rmcp::model::{Task, TaskStatus};
 
 /// How often it is worth asking.
@@ -57,7 +57,7 @@ fn message(record: &JobRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::job_store::{JobKey, JobPriority};
+    use ports::job_store::{JobKey, JobPriority};
     use serde_json::json;
 
     use super::*;
