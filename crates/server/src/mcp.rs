@@ -64,6 +64,7 @@ mod tool_list;
 mod tools_call;
 mod waiting_calls;
 
+pub use session_ids::SessionKey;
 pub use stdio::{StdioError, serve_stdio};
 
 use change_notifier::ChangeNotifier;
@@ -89,7 +90,7 @@ pub(crate) struct McpDoor {
     news: Arc<ChangeNotifier>,
     seal: StateSeal,
     /// There if sessions may go on at other instances.
-    session_ids: OnceLock<SessionIds>,
+    session_ids: Option<SessionIds>,
     listeners: McpQuota,
     /// Ends streams that only listen.
     ending: CancellationToken,
@@ -152,7 +153,8 @@ impl McpState {
 }
 
 impl McpDoor {
-    pub(crate) fn new(config: McpConfig, kernel: &Kernel) -> Self {
+    /// Whose sessions may go on at every instance with this key, if there is one.
+    pub(crate) fn new(config: McpConfig, key: Option<&SessionKey>, kernel: &Kernel) -> Self {
         Self {
             listings: ListingCache::default(),
             sessions: Arc::new(SessionTable::new(&config)),
@@ -161,20 +163,15 @@ impl McpDoor {
             results: ParkedResults::default(),
             news: Arc::default(),
             seal: StateSeal::new(kernel.entropy()),
-            session_ids: OnceLock::new(),
+            session_ids: key.map(SessionIds::new),
             listeners: McpQuota::new(config.listeners_max, config.listeners_per_principal_max),
             ending: CancellationToken::new(),
             config,
         }
     }
 
-    pub(crate) fn share_sessions(&self, key: &[u8; 32]) {
-        // A second key is not taken: ids of the first are in use.
-        let _ = self.session_ids.set(SessionIds::new(key));
-    }
-
     fn session_ids(&self) -> Option<&SessionIds> {
-        self.session_ids.get()
+        self.session_ids.as_ref()
     }
 
     /// Ends everything that would otherwise never end. Calls go on.

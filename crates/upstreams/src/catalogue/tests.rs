@@ -22,7 +22,7 @@ use kernel::ports::upstream_store::{PinState, UpstreamStore};
 use kernel::registry::{LifecycleAction, ListFilter, Registry};
 use kernel::{
     AccessControl, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel,
-    KernelParts, LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier,
+    KernelOptions, KernelParts, LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier,
     WhyUnavailable,
 };
 use policy::{BearerSecret, SigningKey, TokenMinter};
@@ -193,7 +193,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
     });
     let settings = IdentitySettings::local(clock.clone());
     let books = LedgerService::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
-    let kernel = Kernel::new(KernelParts {
+    let parts = KernelParts {
         registry: Registry::open(store.clone(), store.clone(), clock.clone(), observer.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, observer.clone()).unwrap(),
         access: access.await.unwrap(),
@@ -203,14 +203,13 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
-        availability: Arc::default(),
         offerings: Arc::new(kernel::ports::offerings::NothingOffered),
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,
         redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
-    });
-    (Arc::new(kernel), handle)
+    };
+    (Arc::new(Kernel::new(parts, KernelOptions::default())), handle)
 }
 
 impl Stage {
