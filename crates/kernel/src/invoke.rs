@@ -301,13 +301,22 @@ impl Kernel {
         known: Option<Arc<Principal>>,
         arrival: IncomingCall<'_>,
     ) -> Result<Returned, Box<FailedCall>> {
-        let mut carried = self.carry(&mut facts, known, arrival).await;
+        let carried = self.carry(&mut facts, known, arrival).await;
         if carried.is_err() {
             facts.journey.stopped();
         }
+        self.end(&mut facts, carried).await
+    }
+
+    /// Ends a call, whatever became of it and however far it came. There is no other way to an answer.
+    pub(crate) async fn end(
+        &self,
+        facts: &mut CallFacts,
+        mut carried: Result<Verified, Refusal>,
+    ) -> Result<Returned, Box<FailedCall>> {
         facts.enter(self, Phase::Return);
         facts.checkpointing.conclude(&mut carried).await;
-        let settled = phases::settle(self, &mut facts, carried).await;
+        let settled = phases::settle(self, facts, carried).await;
         phases::finish(self, facts, settled).await
     }
 
@@ -329,11 +338,11 @@ impl Kernel {
     }
 
     /// Ends a call that was let in and cannot be kept.
-    pub(crate) async fn turn_away(&self, facts: CallFacts, refusal: Refusal) -> Box<FailedCall> {
+    pub(crate) async fn turn_away(&self, mut facts: CallFacts, refusal: Refusal) -> Box<FailedCall> {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
         let redactor = Arc::clone(&facts.redactor);
         // Boxed: few calls are turned away, and every call would carry the room.
-        match Box::pin(phases::finish(self, facts, phases::SettledCall::refused(refusal.clone()))).await {
+        match Box::pin(self.end(&mut facts, Err(refusal.clone()))).await {
             Err(failed) => failed,
             Ok(_) => Box::new(FailedCall {
                 refusal,
