@@ -4,10 +4,10 @@
 //! `rmcp` knows the protocol and its revisions; this knows who is calling, what it is offered and how a call is carried.
 //!
 //! ```text
-//! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ listing, resources, lazy
-//!                                                                                       ├▶ calling, relaying ─▶ rounds ─▶ running ─▶ kernel
-//!                                                                                       ├▶ tasks ─▶ jobs
-//!                                                                                       └▶ watching ─▶ news of the catalogue and of servers
+//! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ tool_list, resources, lazy
+//!                                                                                       ├▶ tools_call, offering_rounds ─▶ rounds ─▶ running_call ─▶ kernel
+//!                                                                                       ├▶ earlier_tasks ─▶ tasks ─▶ jobs
+//!                                                                                       └▶ subscriptions ─▶ news of the catalogue and of servers
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
@@ -36,17 +36,21 @@ mod call_logs;
 mod call_meta;
 mod call_status;
 mod change_notifier;
+mod client_state;
 pub(crate) mod config;
 mod detached_calls;
+mod earlier_tasks;
 pub(crate) mod front;
 mod handler;
 mod lazy;
 mod names;
 mod offering_relay;
+mod offering_rounds;
 mod pages;
 mod quota;
 mod resources;
 mod result_fit;
+mod result_presenter;
 mod results;
 mod rounds;
 mod running_call;
