@@ -14,7 +14,7 @@ use contract::ids::TraceId;
 use kernel::registry::Registry;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, ActivationWish, Identity, IdentitySettings, IncomingCall,
-    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    IsolationPolicy, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, PolicyOverrides, SigningKey, TokenMinter};
 use ports::actor::Actor;
@@ -87,7 +87,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         Arc::new(NoObserver),
     )?;
     let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(NoObserver));
-    let kernel = Kernel::new(KernelParts {
+    let parts = KernelParts {
         registry,
         identity,
         access,
@@ -97,13 +97,13 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         executors: vec![Arc::new(executors::BuiltinExecutor::new(Arc::clone(&clock), None))],
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
-        availability: Arc::default(),
         offerings: Arc::new(NothingOffered),
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(NoObserver),
         redactor: Arc::new(ports::redactor::WithholdingRedactor),
-    });
+    };
+    let kernel = Kernel::new(parts, KernelOptions::default());
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     let manifest = json!({
         "tool_id": "send_report", "namespace": "demo", "version": "1.2.3", "name": "Send report",

@@ -76,13 +76,6 @@ impl FairPlaces {
         Arc::new(Self { state: Mutex::new(state), refused: AtomicU64::new(0) })
     }
 
-    /// Other bounds from now on. Nobody loses what it has.
-    pub fn bound(self: &Arc<Self>, bounds: PlaceBounds) {
-        let mut state = self.lock();
-        let grants = state.scheduler.bound(bounds);
-        self.hand_out(state, grants);
-    }
-
     /// A place for this flow of this tenant, if it may take one now.
     pub fn take(self: &Arc<Self>, tenant: &TenantId, flow: &str) -> Option<FairPermit> {
         let taken = self.take_quietly(tenant, flow);
@@ -239,14 +232,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_line_refuses_and_wider_bounds_let_in() {
+    async fn a_full_line_refuses_and_a_free_place_lets_in() {
         let places = places(1, 1);
-        let _first = places.take(&tenant("acme"), "a").unwrap();
+        let first = places.take(&tenant("acme"), "a").unwrap();
         let (mine, yours) = (tenant("zeta"), tenant("beta"));
         let mut waiting = std::pin::pin!(places.wait(&mine, "a"));
         assert!(is_pending(waiting.as_mut()));
         assert_eq!(places.wait(&yours, "a").await.unwrap_err(), QueueFull);
-        places.bound(PlaceBounds { capacity: 2, per_flow: 2, waiting: 1 });
+        drop(first);
         waiting.await.unwrap();
     }
 }

@@ -108,12 +108,6 @@ impl Scheduler {
         self.tenants.get(tenant).and_then(|of| of.flows.get(flow)).map_or(0, |flow| flow.held)
     }
 
-    /// Other bounds from now on. Nobody loses what it has.
-    pub(super) fn bound(&mut self, bounds: PlaceBounds) -> Vec<Grant> {
-        self.bounds = bounds;
-        self.grants()
-    }
-
     /// A place for this flow, if it may take one now.
     pub(super) fn take(&mut self, tenant: &TenantId, flow: &str) -> bool {
         let held_by_tenant = self.tenants.get(tenant).map_or(0, |of| of.held);
@@ -321,7 +315,6 @@ mod tests {
         Take(usize, usize),
         Release(usize),
         Leave(usize),
-        Bound(usize),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -331,7 +324,6 @@ mod tests {
             1 => who().prop_map(|(tenant, flow)| Step::Take(tenant, flow)),
             4 => any::<usize>().prop_map(Step::Release),
             1 => any::<usize>().prop_map(Step::Leave),
-            1 => (1_usize..12).prop_map(Step::Bound),
         ];
         prop::collection::vec(step, 0..120)
     }
@@ -359,10 +351,10 @@ mod tests {
         }
     }
 
-    fn check(places: &Scheduler, model: &Model, capacity_was: usize) {
+    fn check(places: &Scheduler, model: &Model) {
         let bounds = places.bounds();
         assert_eq!((places.held(), places.waiting()), (model.held.len(), model.waiting.len()));
-        assert!(model.held.len() <= capacity_was.max(bounds.capacity), "FAIR-1");
+        assert!(model.held.len() <= bounds.capacity, "FAIR-1");
         assert!(model.waiting.len() <= bounds.waiting, "FAIR-1");
         for (tenant, flow) in &model.held {
             assert!(model.held_by(tenant, Some(flow)) <= bounds.per_flow, "FAIR-1");
@@ -386,7 +378,6 @@ mod tests {
         ) {
             let mut places = scheduler(capacity, per_flow, waiting);
             let mut model = Model::default();
-            let mut most = capacity;
             for step in steps {
                 match step {
                     Step::Ask(of, agent) => {
@@ -416,14 +407,9 @@ mod tests {
                         prop_assert!(places.leave(&of, &agent, ticket));
                         prop_assert!(!places.leave(&of, &agent, ticket));
                     }
-                    Step::Bound(capacity) => {
-                        most = most.max(capacity);
-                        let bounds = PlaceBounds { capacity, ..places.bounds() };
-                        model.granted(places.bound(bounds));
-                    }
                     Step::Release(_) | Step::Leave(_) => {}
                 }
-                check(&places, &model, most);
+                check(&places, &model);
             }
         }
 

@@ -26,7 +26,7 @@ mod tally;
 mod version_event;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{MutexExt as _, SaturatingFrom as _};
@@ -86,6 +86,8 @@ pub struct InsightParts {
     pub prices: Prices,
     /// Days for which use is kept.
     pub retention_days: u32,
+    /// Tells of alerts. Without it they are in the log only.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 /// A call that has ended, as `phases/finish` knows it.
@@ -108,7 +110,6 @@ pub struct Insights {
     tally: Tally,
     parting: DeprecatedUse,
     parts: InsightParts,
-    webhooks: OnceLock<Arc<Webhooks>>,
     /// A batch that could not be written yet.
     unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
     untold: Mutex<VecDeque<Alert>>,
@@ -126,16 +127,10 @@ impl Insights {
             tally: Tally::default(),
             parting: DeprecatedUse::default(),
             parts,
-            webhooks: OnceLock::new(),
             unwritten: tokio::sync::Mutex::new(None),
             untold: Mutex::default(),
             queues: Mutex::default(),
         })
-    }
-
-    /// Says who tells of alerts. Once; without it they are in the log only.
-    pub fn tell_through(&self, webhooks: Arc<Webhooks>) {
-        let _ = self.webhooks.set(webhooks);
     }
 
     /// How tools fare.
@@ -309,7 +304,7 @@ impl Insights {
     /// nobody else's.
     async fn tell(&self) {
         let waiting = std::mem::take(&mut *self.untold.lock_unpoisoned());
-        let Some(webhooks) = self.webhooks.get() else { return };
+        let Some(webhooks) = &self.parts.webhooks else { return };
         let mut left = Untold { insights: self, alerts: waiting, kept: VecDeque::new() };
         let mut later: HashSet<TenantId> = HashSet::new();
         while let Some(alert) = left.alerts.front() {
@@ -424,12 +419,6 @@ pub(crate) fn told(alert: &Alert) -> serde_json::Map<String, Value> {
 }
 
 impl Kernel {
-    /// The same kernel, learning from its calls.
-    #[must_use]
-    pub fn with_insights(self, insights: Arc<Insights>) -> Self {
-        Self { insights: Some(insights), ..self }
-    }
-
     /// What it has learned, if it learns.
     pub fn insights(&self) -> Option<&Arc<Insights>> {
         self.insights.as_ref()

@@ -14,7 +14,7 @@
 //! A call that brought no id is asked nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::MutexExt as _;
 use contract::canonical::{self, Digest};
@@ -52,8 +52,8 @@ impl CallIdentity {
 pub(crate) struct InvocationIds {
     /// As many as there are calls at once.
     running: Arc<Mutex<HashMap<JobKey, CallIdentity>>>,
-    /// The queue, if this server has one.
-    jobs: OnceLock<Arc<dyn JobStore>>,
+    /// Where jobs are kept, if this server has any.
+    jobs: Option<Arc<dyn JobStore>>,
 }
 
 /// An id that is in use until this is dropped.
@@ -64,9 +64,9 @@ pub(crate) struct IdHold {
 }
 
 impl InvocationIds {
-    /// Says where jobs are kept. Once.
-    pub(crate) fn look_into(&self, jobs: &Arc<dyn JobStore>) {
-        let _ = self.jobs.set(Arc::clone(jobs));
+    /// Those of the calls of this process, and of the jobs that are kept there.
+    pub(crate) fn new(jobs: Option<Arc<dyn JobStore>>) -> Self {
+        Self { running: Arc::default(), jobs }
     }
 
     /// Holds an id that a caller brought, unless another call runs under it. `None` for the same call once more.
@@ -98,7 +98,7 @@ impl InvocationIds {
         digest: Digest,
         (own, redactor): (&CallKey, &dyn Redactor),
     ) -> Result<(), Refusal> {
-        let Some(jobs) = self.jobs.get() else { return Ok(()) };
+        let Some(jobs) = &self.jobs else { return Ok(()) };
         match jobs.find(key).await.map_err(|error| error.refusal())? {
             Some(job) if !is_same_job(&job, &call.owner, digest, (own, redactor)) => Err(taken()),
             _ => Ok(()),

@@ -43,10 +43,11 @@ pub use administration::{
 pub use availability::{ToolAvailability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
+pub use concurrency::CallBounds;
 pub use deadline::SYNC_MAX;
 pub use discovery::{CallExplanation, ReachableTool, TenantTool, UnreachableTool};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
-pub use invoke::{FailedCall, IncomingCall, Kernel, KernelParts};
+pub use invoke::{FailedCall, IncomingCall, Kernel, KernelOptions, KernelParts};
 pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
 pub use ledger::{LedgerService, MISSING_KEY, RecoveryReport, indeterminate_end};
 pub use limits::ResourceEnvelope;

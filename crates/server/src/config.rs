@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
+use kernel::CallBounds;
 use serde::{Deserialize, Serialize};
 
 /// Most names in `allowed_hosts`.
@@ -117,6 +118,11 @@ impl ServerConfig {
         let spare = self.calls_max.max(SPARE_MIN);
         let waiting = self.calls_waiting_max.saturating_add(self.calls_waiting_max / 3).saturating_add(1);
         self.calls_max.saturating_add(waiting).saturating_add(spare)
+    }
+
+    /// How many calls a kernel behind such a door runs, and lets wait; so many of them may run code of a tool's author.
+    pub fn call_bounds(&self, sandboxed_max: usize) -> CallBounds {
+        CallBounds { calls_max: self.calls_max, waiting_max: self.calls_waiting_max, sandboxed_max }
     }
 
     /// Checks every key against its range.

@@ -111,9 +111,8 @@ pub struct Metrics {
     resilience: ResilienceMetrics,
     store: StoreMetrics,
     tls: TlsMetrics,
-    trace_counts: TraceCounts,
     /// There if a collector is configured.
-    tracer: OnceLock<Tracer>,
+    tracer: Option<Tracer>,
 }
 
 impl Default for Metrics {
@@ -123,8 +122,23 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// With everything at zero.
+    /// With everything at zero, and nobody to send traces to.
     pub fn new() -> Self {
+        Self::built(&TraceCounts::default(), None)
+    }
+
+    /// With everything at zero, and traces that are sent to a collector until the handle is closed.
+    pub fn with_traces(
+        config: &TraceConfig,
+        redaction: TraceRedaction,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, TracerHandle), TraceError> {
+        let counts = TraceCounts::default();
+        let (tracer, handle) = Tracer::start(config, redaction, clock, counts.clone())?;
+        Ok((Self::built(&counts, Some(tracer)), handle))
+    }
+
+    fn built(trace_counts: &TraceCounts, tracer: Option<Tracer>) -> Self {
         let mut registry = Registry::with_prefix("gantry");
         let mut plain = Registry::default();
         let calls = CallMetrics::new(&mut registry, &mut plain);
@@ -142,7 +156,6 @@ impl Metrics {
         let audit_delivery = Histogram::new(DELIVERY_BUCKETS);
         let help = "How long the oldest record of each write had waited to be durable";
         registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
-        let trace_counts = TraceCounts::default();
         registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
         let decisions = Remembered::default();
         registry.register(
@@ -207,8 +220,7 @@ impl Metrics {
             resilience,
             store,
             tls,
-            trace_counts,
-            tracer: OnceLock::new(),
+            tracer,
         }
     }
 
@@ -242,19 +254,6 @@ impl Metrics {
         &self.sinks
     }
 
-    /// Begins to send traces to a collector. Once; without it there are none.
-    pub fn send_traces(
-        &self,
-        config: &TraceConfig,
-        redaction: TraceRedaction,
-        clock: Arc<dyn Clock>,
-    ) -> Result<TracerHandle, TraceError> {
-        let (tracer, handle) = Tracer::start(config, redaction, clock, self.trace_counts.clone())?;
-        // A second one is not taken: calls may have been promised to the first.
-        let _ = self.tracer.set(tracer);
-        Ok(handle)
-    }
-
     /// The lines that Prometheus reads, in OpenMetrics, without the end of a page ([`MetricsFormat::page`]).
     pub fn render(&self) -> String {
         let mut lines = String::new();
@@ -273,11 +272,11 @@ impl Observer for Metrics {
     }
 
     fn records(&self, context: &TraceContext) -> Option<bool> {
-        self.tracer.get().map(|tracer| tracer.records(context))
+        self.tracer.as_ref().map(|tracer| tracer.records(context))
     }
 
     fn invocation_traced(&self, trace: Box<TracedCall>) {
-        if let Some(tracer) = self.tracer.get() {
+        if let Some(tracer) = &self.tracer {
             tracer.take(trace);
         }
     }

@@ -42,7 +42,7 @@ pub(crate) use call_traffic::CallTraffic;
 use handshake::OPERATORS_LOG;
 pub use handshake::ProtocolEra;
 pub(crate) use handshake::{ExpectedEra, MetServer};
-use router::MessageRouter;
+use router::{MessageRouter, QuestionAnswers};
 pub(crate) use server_usage::CallMeter;
 use server_usage::ServerMeter;
 
@@ -129,13 +129,13 @@ pub(crate) struct ServerConnection {
 impl ServerConnection {
     /// Meets the server at the other end of a channel.
     pub(crate) async fn meet(
-        router: Arc<MessageRouter>,
+        (router, answers): (Arc<MessageRouter>, QuestionAnswers),
         channel: Arc<dyn ServerChannel>,
         clock: Arc<dyn Clock>,
         expected: ExpectedEra,
         introduction: &handshake::ClientIntroduction,
     ) -> Result<Self, UpstreamFault> {
-        router.answers_through(&channel);
+        tokio::spawn(answers.leave_through(Arc::downgrade(&channel)));
         let line = ConnectionLine { router: &router, channel: &*channel };
         let met = handshake::meet(line, &*clock, expected, introduction).await?;
         channel.listen(&router);

@@ -20,8 +20,8 @@ use contract::schema::{PartMarks, Sensitivity};
 use executors::BuiltinExecutor;
 use kernel::registry::Registry;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
-    LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelOptions,
+    KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, MintRequest, Role, SigningKey, TokenMinter, ToolGrant};
 use ports::actor::Actor;
@@ -34,7 +34,7 @@ use ports::offerings::NothingOffered;
 use ports::redactor::{RedactError, Redactor};
 use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::Value;
-use server::{Door, MetricsText, ServerConfig, serve};
+use server::{Door, DoorParts, MetricsText, serve};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 use telemetry::{Metrics, SampleRatio, TraceConfig, TraceRedaction};
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;
         println!("{}", listener.local_addr()?);
         let metrics = Arc::clone(&recording.metrics);
-        let door = Door::new(kernel, MetricsText::new(move || metrics.render()), ServerConfig::default());
+        let door = Door::new(DoorParts::of_kernel(kernel, MetricsText::new(move || metrics.render())));
         serve(listener, door, async {
             let _ = owner_is_gone.await;
         })
@@ -139,7 +139,7 @@ impl Recording {
 
     /// A log on disk that is signed, metrics, and every trace sent.
     fn of_everything(folder: &Path, collector: &str) -> Result<Self> {
-        let Self { clock, entropy, metrics, .. } = Self::none();
+        let Self { clock, entropy, .. } = Self::none();
         let options = ::audit::LogOptions::new(folder.join("audit.key"), Arc::clone(&clock), Arc::clone(&entropy));
         let log = Arc::new(::audit::FileLog::open(&folder.join("audit"), &options)?);
         let signed = Arc::clone(&log);
@@ -153,7 +153,9 @@ impl Recording {
         };
         let of_traces = engine.clone();
         // The sending goes on until the process ends, with or without its handle.
-        metrics.send_traces(&traces, TraceRedaction::new(move |text| of_traces.text(text)), Arc::clone(&clock))?;
+        let redaction = TraceRedaction::new(move |text| of_traces.text(text));
+        let (metrics, _) = Metrics::with_traces(&traces, redaction, Arc::clone(&clock))?;
+        let metrics = Arc::new(metrics);
         let observer = Arc::clone(&metrics) as Arc<dyn Observer>;
         Ok(Self { clock, entropy, sink: log, observer, redactor: Arc::new(Redacting(engine)), metrics })
     }
@@ -199,7 +201,7 @@ async fn built(recording: &Recording) -> Result<Kernel> {
     )?;
     // The writer goes on until the process ends, with or without its handle.
     let (recorder, _) = Recorder::start(Arc::clone(sink), Arc::clone(clock), Arc::clone(observer));
-    let kernel = Kernel::new(KernelParts {
+    let parts = KernelParts {
         registry,
         identity,
         access,
@@ -209,13 +211,13 @@ async fn built(recording: &Recording) -> Result<Kernel> {
         executors: vec![Arc::new(BuiltinExecutor::new(Arc::clone(clock), None))],
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope { concurrent_calls_per_agent: CALLS_AT_ONCE_MAX, ..ResourceEnvelope::default() },
-        availability: Arc::default(),
         offerings: Arc::new(NothingOffered),
         clock: Arc::clone(clock),
         entropy: Arc::clone(entropy),
         observer: Arc::clone(observer),
         redactor: Arc::clone(redactor),
-    });
+    };
+    let kernel = Kernel::new(parts, KernelOptions::default());
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     for manifest in executors::builtin::manifests()? {
         let published = kernel.publish(admin, serde_json::to_value(manifest)?).await;

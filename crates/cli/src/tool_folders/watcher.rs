@@ -53,7 +53,7 @@ impl ToolWatcher {
     }
 
     /// Where a look can be asked for.
-    pub(crate) fn desk(&self) -> FolderLookRequests {
+    pub(crate) fn requests(&self) -> FolderLookRequests {
         FolderLookRequests { asking: self.asking.clone() }
     }
 

@@ -36,13 +36,6 @@ pub struct CheckpointPage {
 }
 
 impl Kernel {
-    /// With checkpoints.
-    #[must_use]
-    pub fn with_checkpoints(mut self, checkpoints: Checkpoints) -> Self {
-        self.checkpoints = Some(Arc::new(checkpoints));
-        self
-    }
-
     /// The checkpoints of an invocation, the newest first. Those of a foreign or unknown invocation are an empty list.
     pub async fn checkpoints(
         &self,

@@ -46,6 +46,7 @@ impl Jobs {
         let slot = self.kernel.parts.recorder.reserve().await?;
         let error = cancelled().envelope(actor.trace_id, Some(id));
         let asked = self
+            .queue
             .store
             .ask_cancel(&key, &reason, serde_json::to_value(error).unwrap_or_default())
             .await
@@ -54,7 +55,7 @@ impl Jobs {
         let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
         record.invocation_id = Some(id);
         slot.record_durably(record).await?;
-        self.tell(&key);
+        self.queue.changed(&key);
         match state {
             JobState::Running => self.kernel.running_jobs.cancel(&key),
             // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
@@ -119,14 +120,14 @@ impl Jobs {
             dedupe,
             // Its call is to be made anew although it has a line (decision 0081).
             act: None,
-            bounds: self.settings.bounds,
+            bounds: self.queue.settings.bounds,
         };
         let slot = self.kernel.parts.recorder.reserve().await?;
         if new.dedupe.is_some() {
             // The key goes over to the new job. Should nothing come of that, the ledger still says what it stands for.
-            self.store.release_key(&former.key).await.map_err(|error| error.refusal())?;
+            self.queue.store.release_key(&former.key).await.map_err(|error| error.refusal())?;
         }
-        match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
+        match self.queue.store.enqueue(new).await.map_err(|error| error.refusal())? {
             EnqueueOutcome::New => {
                 let note = Some(format!("repeats {id}"));
                 let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
@@ -139,8 +140,8 @@ impl Jobs {
                 return self.made_anew_before(&key, (other, same), actor).await;
             }
         }
-        self.wake.notify_one();
-        self.tell(&key);
+        self.queue.wake.notify_one();
+        self.queue.changed(&key);
         Ok(AcceptedCall::pending(new_id, 0, actor.trace_id))
     }
 

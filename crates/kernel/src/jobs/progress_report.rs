@@ -45,8 +45,8 @@ impl Reporter {
         loop {
             self.said.notified().await;
             if let Some((percent, phase)) = self.take() {
-                match jobs.store.report(key, fence, percent, phase).await {
-                    Ok(WriteOutcome::Kept(_)) => jobs.tell(key),
+                match jobs.queue.store.report(key, fence, percent, phase).await {
+                    Ok(WriteOutcome::Kept(_)) => jobs.queue.changed(key),
                     Ok(WriteOutcome::Fenced) => return std::future::pending().await,
                     // Progress is not worth a failure.
                     Err(error) => tracing::warn!(%error, "progress of a job was not kept"),

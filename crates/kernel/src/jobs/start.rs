@@ -54,7 +54,7 @@ impl Jobs {
                 Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
             };
             let payload = job.payload.clone();
-            match self.store.adopt(job, self.owner).await {
+            match self.queue.store.adopt(job, self.owner).await {
                 // One act has one id: see `submit`.
                 Ok(AdoptOutcome::Claimed { id, same: true }) if job_key.id == key.id => {
                     (job_key.id, errand.request.invocation_id) = (id, Some(id));
@@ -76,7 +76,7 @@ impl Jobs {
             }
         };
         let key = job_key;
-        let found = self.store.find(&key).await.ok().flatten();
+        let found = self.queue.store.find(&key).await.ok().flatten();
         let accepted = AcceptedCall {
             status: InvocationStatus::Running,
             ..AcceptedCall::pending(key.id, tool_seconds(tool), facts.trace_id())

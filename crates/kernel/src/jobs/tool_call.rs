@@ -40,7 +40,7 @@ impl Jobs {
         let trace = errand.trace().unwrap_or_else(|| TraceContext::begun(fresh));
         let trace_id = trace.trace_id;
         let age = self.kernel.clock().now().since(errand.admitted_at());
-        if age > self.settings.max_age {
+        if age > self.queue.settings.max_age {
             let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
             return Err(unmade(&refusal, trace_id, false));
         }

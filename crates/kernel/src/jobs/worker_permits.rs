@@ -119,7 +119,7 @@ impl Jobs {
         };
         if let Some(hand) = hand {
             drop(hand.swap(None));
-            self.wake.notify_one();
+            self.queue.wake.notify_one();
         }
         let waiting = async {
             let waited = calls.sandboxed(principal, self.kernel.clock(), cancellation, ON_BENCH_MAX).await;
@@ -138,7 +138,7 @@ impl Jobs {
             () = self.kernel.clock().sleep(ON_BENCH_MAX) => Err(refusal.clone()),
         };
         drop(seat);
-        self.wake.notify_one();
+        self.queue.wake.notify_one();
         place
     }
 }

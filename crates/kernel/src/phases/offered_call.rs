@@ -30,8 +30,6 @@ use super::authorize::{Authorized, authorize_from};
 use super::conditions::Conditions;
 use super::execute::{cancelled, demanded, spend};
 use super::facts::CallFacts;
-use super::finish::finish;
-use super::settle::SettledCall;
 use super::shown_output::{redacted, redacted_failure};
 use super::summary::summarise;
 use super::validate::Validated;
@@ -127,7 +125,7 @@ impl OfferingCall {
         if carried.is_err() {
             self.facts.journey.stopped();
         }
-        match finish(kernel, self.facts, SettledCall(carried)).await {
+        match kernel.end(&mut self.facts, carried).await {
             Ok(returned) => Ok(returned.into_response().result),
             Err(failed) => Err(failed.refusal),
         }

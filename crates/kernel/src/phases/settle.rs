@@ -20,13 +20,6 @@ use crate::resilience::last_results::LastResult;
 #[derive(Debug)]
 pub struct SettledCall(pub(super) Result<Verified, Refusal>);
 
-impl SettledCall {
-    /// Of a call that was refused before it could take a place in the ledger.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self(Err(refusal))
-    }
-}
-
 /// Runs the phase.
 pub async fn settle(kernel: &Kernel, facts: &mut CallFacts, mut carried: Result<Verified, Refusal>) -> SettledCall {
     if let (Some(resilience), Ok(verified)) = (&kernel.resilience, &mut carried)

@@ -16,10 +16,11 @@ use gantry_kernel::health::HealthSettings;
 use gantry_kernel::insights::{InsightParts, Insights};
 use gantry_kernel::registry::Registry;
 use gantry_kernel::resilience::{Resilience, ResilienceSettings};
+use gantry_kernel::webhooks::Webhooks;
 use gantry_kernel::{
-    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, FailedCall, Identity,
-    IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, RecorderHandle,
-    ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, ExternalIssuer,
+    FailedCall, Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelOptions, KernelParts,
+    LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
 use ports::actor::Actor;
@@ -56,9 +57,15 @@ pub(crate) const START: i64 = 1_800_000_000_000;
 // ------------------------------------------------------------------------------------------------------------ fakes
 
 /// Wall time stands still until it is stepped; sleeping past the end of a call's time is decided by the test.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeldClock {
     pub(crate) now: AtomicI64,
+}
+
+impl Default for HeldClock {
+    fn default() -> Self {
+        Self { now: AtomicI64::new(START) }
+    }
 }
 
 impl Clock for HeldClock {
@@ -459,6 +466,10 @@ pub(crate) struct Stage {
     pub(crate) tally: Arc<Tally>,
     pub(crate) recorder: RecorderHandle,
     pub(crate) store: Arc<MemoryStore>,
+    /// Of the kernel, for what shares its ids.
+    pub(crate) entropy: Arc<CountingEntropy>,
+    /// Where the jobs of this stage are kept, if it has any.
+    pub(crate) jobs: Arc<MemoryStore>,
 }
 
 /// What differs from the zero-configuration profile.
@@ -484,6 +495,12 @@ pub(crate) struct Props {
     pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
     /// Is it to be learnt from calls how tools fare?
     pub(crate) insights: bool,
+    /// Tells of alerts.
+    pub(crate) webhooks: Option<Arc<Webhooks>>,
+    /// A clock that others have, too.
+    pub(crate) clock: Option<Arc<HeldClock>>,
+    /// How many calls run and wait.
+    pub(crate) bounds: CallBounds,
     /// Breakers, limits and retries, if there are to be any.
     pub(crate) resilience: Option<ResilienceSettings>,
 }
@@ -494,7 +511,7 @@ impl Stage {
     }
 
     pub(crate) async fn with(props: Props) -> Self {
-        let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
+        let held = props.clock.unwrap_or_default();
         let clock: Arc<dyn Clock> = match (props.impatient, props.stepped) {
             (true, _) => Arc::new(ImpatientClock(Arc::clone(&held))),
             (false, true) => Arc::new(SteppedClock(Arc::clone(&held))),
@@ -553,8 +570,38 @@ impl Stage {
             Arc::new(ImpatientClock(Arc::clone(&held))),
             Arc::clone(&tally) as _,
         );
-        let kernel_clock = Arc::clone(&clock);
-        let kernel = Kernel::new(KernelParts {
+        let entropy = Arc::new(CountingEntropy::default());
+        let jobs = Arc::new(MemoryStore::with_clock(Arc::clone(&held) as _));
+        let insights = if props.insights {
+            let parts = InsightParts {
+                usage: Arc::clone(&store) as _,
+                health: Arc::clone(&store) as _,
+                version_use: Arc::clone(&store) as _,
+                clock: Arc::clone(&clock),
+                entropy: Arc::new(CountingEntropy::default()),
+                thresholds: HealthSettings::default(),
+                prices: Prices::default(),
+                retention_days: 1,
+                webhooks: props.webhooks,
+            };
+            Some(Arc::new(Insights::open(parts).await.unwrap()))
+        } else {
+            None
+        };
+        let resilience = props.resilience.map(|settings| {
+            let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
+            let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
+            Arc::new(resilience.kept_in(Arc::clone(&store) as _, Arc::clone(&held) as _))
+        });
+        let options = KernelOptions {
+            bounds: props.bounds,
+            checkpoints: props.checkpoints.map(|store| Checkpoints::new(store, CheckpointRetention::default())),
+            insights,
+            resilience,
+            jobs: Some(Arc::clone(&jobs) as _),
+            ..KernelOptions::default()
+        };
+        let parts = KernelParts {
             registry,
             identity,
             access,
@@ -564,41 +611,14 @@ impl Stage {
             executors: vec![Arc::clone(&puppet) as _, Arc::new(Boxed(Arc::clone(&puppet)))],
             isolation: props.isolation,
             envelope: props.envelope,
-            availability: Arc::default(),
             offerings: props.offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock,
-            entropy: Arc::new(CountingEntropy::default()),
+            entropy: Arc::clone(&entropy) as _,
             observer: Arc::clone(&tally) as _,
             redactor: Arc::new(Redacting(RedactionEngine::new(&RedactionAdditions::default()).unwrap())),
-        });
-        let kernel = if props.insights {
-            let parts = InsightParts {
-                usage: Arc::clone(&store) as _,
-                health: Arc::clone(&store) as _,
-                version_use: Arc::clone(&store) as _,
-                clock: Arc::clone(&kernel_clock),
-                entropy: Arc::new(CountingEntropy::default()),
-                thresholds: HealthSettings::default(),
-                prices: Prices::default(),
-                retention_days: 1,
-            };
-            kernel.with_insights(Arc::new(Insights::open(parts).await.unwrap()))
-        } else {
-            kernel
         };
-        let kernel = match props.checkpoints {
-            None => kernel,
-            Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),
-        };
-        let kernel = match props.resilience {
-            None => kernel,
-            Some(settings) => {
-                let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
-                let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
-                kernel.with_resilience(Arc::new(resilience.kept_in(Arc::clone(&store) as _, Arc::clone(&held) as _)))
-            }
-        };
-        Self { kernel, clock: held, puppet, paper, tally, recorder, store }
+        let kernel = Kernel::new(parts, options);
+        Self { kernel, clock: held, puppet, paper, tally, recorder, store, entropy, jobs }
     }
 
     pub(crate) async fn publish(&self, change: Value) {

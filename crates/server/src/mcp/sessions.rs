@@ -21,8 +21,8 @@ use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSse
 
 use super::call_logs;
 use super::config::McpConfig;
+use super::earlier_tasks;
 use super::quota::{McpQuota, QuotaExceeded};
-use super::tasks;
 
 /// Whose a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct SessionOwner {
 pub(crate) struct SessionTable {
     inner: LocalSessionManager,
     owners: Mutex<HashMap<SessionId, Known>>,
-    /// Those with tasks of their revision (`tasks::EARLIER`).
+    /// Those with tasks of their revision (`earlier_tasks::REVISION`).
     with_tasks: Mutex<HashSet<SessionId>>,
     places: McpQuota,
     sessions_max: usize,
@@ -144,7 +144,7 @@ impl SessionTable {
         stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
     ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
         let has_tasks = self.has_tasks(id);
-        stream.map(call_logs::given).map(move |sent| if has_tasks { tasks::given(sent) } else { sent })
+        stream.map(call_logs::given).map(move |sent| if has_tasks { earlier_tasks::given(sent) } else { sent })
     }
 }
 
@@ -164,7 +164,7 @@ impl SessionManager for SessionTable {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        let (answer, has_tasks) = tasks::announced(self.inner.initialize_session(id, message).await?);
+        let (answer, has_tasks) = earlier_tasks::announced(self.inner.initialize_session(id, message).await?);
         if has_tasks {
             self.with_tasks.lock_unpoisoned().insert(Arc::clone(id));
         }
@@ -192,7 +192,7 @@ impl SessionManager for SessionTable {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let message = call_logs::taken(if self.has_tasks(id) { tasks::taken(message) } else { message });
+        let message = call_logs::taken(if self.has_tasks(id) { earlier_tasks::taken(message) } else { message });
         Ok(self.shown(id, self.inner.create_stream(id, message).await?))
     }
 

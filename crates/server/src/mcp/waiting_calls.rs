@@ -12,15 +12,14 @@ use base::MutexExt as _;
 use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use tokio::sync::oneshot;
 
-use super::rounds::RoundSubject;
-use super::running_call::RunningCall;
+use super::running_call::{RunSubject, RunningCall};
 use super::seal::WaitingId;
 
 /// A call that waits.
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     pub(crate) running: RunningCall,
-    pub(crate) subject: RoundSubject,
+    pub(crate) subject: RunSubject,
     pub(crate) questions: Vec<ToolQuestion>,
     pub(crate) answer: oneshot::Sender<Vec<CallerAnswer>>,
 }

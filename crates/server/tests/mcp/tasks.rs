@@ -25,9 +25,8 @@ async fn stage() -> (Stage, Arc<MemoryStore>) {
         tasks_required: vec![pattern("demo.required_tool")],
         ..McpConfig::default()
     };
-    let stage = Stage::with(mcp).await;
     let settings = JobsSettings { promote_after: Duration::from_millis(50), ..JobsSettings::default() };
-    let store = stage.keep_jobs(settings).await;
+    let (stage, store) = Stage::with_jobs(mcp, settings).await;
     for (handler, name) in [
         ("gate", "slow_tool"),
         ("curious", "asking_tool"),

@@ -13,8 +13,9 @@ use contract::ids::{TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use kernel::registry::{ListFilter, Registry};
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
-    LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier, WhyUnavailable,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelOptions,
+    KernelParts, LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier,
+    WhyUnavailable,
 };
 use policy::{BearerSecret, SigningKey, TokenMinter};
 use ports::actor::Actor;
@@ -194,7 +195,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
     });
     let settings = IdentitySettings::local(clock.clone());
     let books = LedgerService::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
-    let kernel = Kernel::new(KernelParts {
+    let parts = KernelParts {
         registry: Registry::open(store.clone(), store.clone(), clock.clone(), observer.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, observer.clone()).unwrap(),
         access: access.await.unwrap(),
@@ -204,14 +205,13 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
-        availability: Arc::default(),
         offerings: Arc::new(ports::offerings::NothingOffered),
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,
         redactor: Arc::new(ports::redactor::WithholdingRedactor),
-    });
-    (Arc::new(kernel), handle)
+    };
+    (Arc::new(Kernel::new(parts, KernelOptions::default())), handle)
 }
 
 impl Stage {

@@ -480,7 +480,7 @@ mod tests {
             (0, UpstreamFault::NotSent("the program does not listen any more")),
             (3, UpstreamFault::Lost("the program does not listen any more")),
         ] {
-            let router = MessageRouter::new(Arc::new(Deaf), crate::spec::RelayedQuestions::careful());
+            let (router, _) = MessageRouter::new(Arc::new(Deaf), crate::spec::RelayedQuestions::careful());
             let id = router.begin(crate::connection::RequestAsker::default()).unwrap();
             let (answer, departure) = router.wait_for(id).unwrap();
             let (sender, lines) = mpsc::channel(1);

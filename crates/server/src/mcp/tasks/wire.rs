@@ -8,7 +8,7 @@ use rmcp::model::{Task, TaskStatus};
 pub(super) const POLL_MS: u64 = 1_000;
 
 /// A job as a task, without its end.
-pub(super) fn task(record: &JobRecord, kept_for_ms: u64) -> Task {
+pub(crate) fn task(record: &JobRecord, kept_for_ms: u64) -> Task {
     let changed = record.ended_at.or(record.started_at).unwrap_or(record.created_at).max(record.created_at);
     let mut task =
         Task::new(record.key.id.to_string(), status(record.state), record.created_at.to_string(), changed.to_string())

@@ -2,7 +2,7 @@
 //! which tools take to it, and the end is fetched by a method of its own.
 //!
 //! `rmcp` knows only the tasks of the next revision. So this stands at the edge of a session: on the way in ([`taken`])
-//! what would be understood as the later methods becomes a request that only [`McpHandler::earlier`] knows; on the way out
+//! what would be understood as the later methods becomes a request that only [`EarlierTasks`] knows; on the way out
 //! ([`announced`], [`given`]) what the types of the later revision have no room for is put in.
 //!
 //! ```text
@@ -37,10 +37,11 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::super::handler::McpHandler;
-use super::super::running_call::CallerListener;
-use super::super::{McpVisit, lazy, pages, to_wire};
-use super::{TaskMode, is_error, no_such_task, wire};
+use super::client_state::ClientState;
+use super::running_call::CallerListener;
+use super::tasks::{TaskMode, VisitorTasks, is_error, no_such_task, wire};
+use super::tools_call::ToolsCall;
+use super::{McpVisit, call_logs, lazy, pages, to_wire};
 
 /// The revision.
 pub(crate) const REVISION: &str = "2025-11-25";
@@ -140,56 +141,61 @@ pub(crate) fn mark(tool: &mut Tool, support: Option<TaskMode>, said: Option<Task
 
 // ----------------------------------------------------------------------------------------------------------- the methods
 
-impl McpHandler {
+/// One request of a client of this revision about its tasks.
+pub(super) struct EarlierTasks<'a> {
+    pub(super) client: &'a ClientState,
+    pub(super) visit: &'a McpVisit,
+    pub(super) context: &'a RequestContext<RoleServer>,
+}
+
+impl<'a> EarlierTasks<'a> {
+    fn tasks(&self) -> VisitorTasks<'a> {
+        VisitorTasks { door: &self.client.door, visit: self.visit }
+    }
+
     /// What only clients of this revision ask.
-    pub(in super::super) async fn earlier(
-        &self,
-        visit: McpVisit,
-        request: CustomRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
+    pub(super) async fn answer(&self, request: CustomRequest) -> Result<CustomResult, ErrorData> {
+        let tasks = self.tasks();
         let params = request.params.unwrap_or_default();
         let id = || params.get("taskId").and_then(Value::as_str).ok_or_else(no_such_task);
         let value = match request.method.as_str() {
             "tools/call" => {
                 let call: CallToolRequestParams = serde_json::from_value(params)
                     .map_err(|error| ErrorData::invalid_params(format!("the call is not one: {error}"), None))?;
-                let listener = TaskListener::of(&context);
-                let created = self.call_as_task(&visit, call, &context).await?;
-                self.tell_changes(visit, created, listener);
-                json!({ "task": shown(&self.task(&self.visit(&context.extensions).await?, &created.to_string()).await?) })
+                let listener = TaskListener::of(self.context);
+                let created = self.call_as_task(call).await?;
+                self.tell_changes(created, listener);
+                json!({ "task": shown(&tasks.task(&created.to_string()).await?) })
             }
-            "tasks/get" => shown(&self.task(&visit, id()?).await?),
-            "tasks/result" => self.result_of(&visit, id()?, &context).await?,
-            "tasks/list" => self.own_tasks(&visit, params.get("cursor")).await?,
+            "tasks/get" => shown(&tasks.task(id()?).await?),
+            "tasks/result" => self.result_of(id()?).await?,
+            "tasks/list" => self.own_tasks(params.get("cursor")).await?,
             "tasks/cancel" => {
                 let id = id()?;
-                if self.task(&visit, id).await?.status().is_terminal() {
+                if tasks.task(id).await?.status().is_terminal() {
                     return Err(ErrorData::invalid_params("the task has ended", None));
                 }
-                self.end_task(&visit, id).await?;
-                shown(&self.task(&visit, id).await?)
+                tasks.cancel(id).await?;
+                shown(&tasks.task(id).await?)
             }
             method => return Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, method.to_owned(), None)),
         };
         Ok(CustomResult(value))
     }
 
-    async fn call_as_task(
-        &self,
-        visit: &McpVisit,
-        call: CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<InvocationId, ErrorData> {
-        let jobs = self.task_keeper().ok_or_else(no_such_task)?;
-        let (round, invoke) = self.prepared(visit, call, context).await?;
+    async fn call_as_task(&self, call: CallToolRequestParams) -> Result<InvocationId, ErrorData> {
+        let tasks = self.tasks();
+        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
+        let calls = ToolsCall { client: self.client, visit: self.visit, context: self.context };
+        let (round, invoke) = calls.prepared(call).await?;
         // Progress is told from the task (`follow`), and nobody can be asked.
-        let started = round.start(jobs, invoke, CallerListener::default(), InputResponses::new()).await;
+        let started = tasks.start(&round, jobs, invoke, CallerListener::default(), InputResponses::new()).await;
         started.map(|accepted| accepted.invocation_id).map_err(|refusal| to_wire::error(&refusal, round.trace_id))
     }
 
     /// One's own, also for those who may see more.
-    async fn own_tasks(&self, visit: &McpVisit, cursor: Option<&Value>) -> Result<Value, ErrorData> {
+    async fn own_tasks(&self, cursor: Option<&Value>) -> Result<Value, ErrorData> {
+        let (tasks, visit) = (self.tasks(), self.visit);
         let wrong = || ErrorData::invalid_params("`cursor` is not one that this server has given out", None);
         let before = match cursor.filter(|cursor| !cursor.is_null()) {
             None => None,
@@ -198,14 +204,14 @@ impl McpHandler {
                 Some(key.parse::<u64>().map_err(|_| wrong())?)
             }
         };
-        let jobs = self.task_keeper().ok_or_else(no_such_task)?;
+        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
         let filter =
             JobFilter { owner: Some(visit.caller.owner()), kind: Some(TOOL_CALL.to_owned()), ..JobFilter::default() };
         let listed = jobs.list(visit.who.actor(), filter, before, LIST_MAX).await;
         let listed = listed.map_err(|refusal| to_wire::error(&refusal, visit.who.trace_id))?;
-        let kept = self.kept_for_ms();
-        let tasks: Vec<Value> = listed.jobs.iter().map(|(_, record)| plain(&wire::task(record, kept))).collect();
-        let mut answer = json!({ "tasks": tasks });
+        let kept = tasks.kept_for_ms();
+        let listing: Vec<Value> = listed.jobs.iter().map(|(_, record)| plain(&wire::task(record, kept))).collect();
+        let mut answer = json!({ "tasks": listing });
         if let (Some(next), Some(members)) = (listed.next, answer.as_object_mut()) {
             members.insert("nextCursor".to_owned(), json!(pages::cursor_of(&next.to_string())));
         }
@@ -213,18 +219,14 @@ impl McpHandler {
     }
 
     /// Waits for the end, and gives what the call would have given.
-    async fn result_of(
-        &self,
-        visit: &McpVisit,
-        id: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<Value, ErrorData> {
-        let jobs = self.task_keeper().ok_or_else(no_such_task)?;
+    async fn result_of(&self, id: &str) -> Result<Value, ErrorData> {
+        let (tasks, visit, context) = (self.tasks(), self.visit, self.context);
+        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
         // Before the first look, so that nothing falls between.
         let mut news = jobs.news();
-        let mut task = self.task(visit, id).await?;
+        let mut task = tasks.task(id).await?;
         if !task.status().is_terminal() {
-            let _room = self.door.watcher(visit.caller.caller()).ok_or_else(|| {
+            let _room = self.client.door.watcher(visit.caller.caller()).ok_or_else(|| {
                 let refusal =
                     Refusal::new(ErrorCode::E3001, "too many clients wait for tasks").hint("ask with tasks/get");
                 to_wire::error(&refusal, visit.who.trace_id)
@@ -232,7 +234,7 @@ impl McpHandler {
             let waiting = async {
                 while !task.status().is_terminal() {
                     stirred(&mut news, &task.task.task_id).await;
-                    task = self.task(visit, id).await?;
+                    task = tasks.task(id).await?;
                 }
                 Ok(())
             };
@@ -264,11 +266,12 @@ impl McpHandler {
     }
 
     /// Tells the session of a task whenever it changes, until it has ended or the session has.
-    fn tell_changes(&self, visit: McpVisit, id: InvocationId, listener: TaskListener) {
-        let (Some(jobs), Some(room)) = (self.task_keeper(), self.door.watcher(visit.caller.caller())) else {
+    fn tell_changes(&self, id: InvocationId, listener: TaskListener) {
+        let (tasks, visit) = (self.tasks(), self.visit.clone());
+        let (Some(jobs), Some(room)) = (tasks.keeper(), self.client.door.watcher(visit.caller.caller())) else {
             return;
         };
-        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), self.kept_for_ms());
+        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), tasks.kept_for_ms());
         tokio::spawn(async move {
             let _room = room;
             let following = follow(&jobs, &visit, id, kept, listener, &mut news);
@@ -289,7 +292,9 @@ struct TaskListener {
 
 impl TaskListener {
     fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self { peer: context.peer.clone(), token: context.meta.get_progress_token(), percent_told: 0.0 }
+        // A token that its client did not give is for the logs of a call, and nobody wants to hear of progress under it.
+        let token = context.meta.get_progress_token().filter(|_| !call_logs::is_unasked(&context.extensions));
+        Self { peer: context.peer.clone(), token, percent_told: 0.0 }
     }
 
     async fn tell_status(&self, task: &Task) {
