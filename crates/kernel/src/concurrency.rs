@@ -15,15 +15,15 @@
 //! (`computation`).
 //!
 //! Not here: who is next (`fair_places`), which calls need a place (`phases/execute`), how many sandboxes live at once,
-//! warm ones included (`sandbox`), and jobs, which wait in their queue (`jobs::bench`).
+//! warm ones included (`sandbox`), and jobs, which wait in their queue (`jobs::worker_permits`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
-use fair_places::{ComputationPermits, NotComputed};
-use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use contract::ids::TenantId;
+use fair_places::{ComputationPermits, FairPermit, FairPlaces, NotComputed, PlaceBounds, PlaceUsage};
 use policy::Caller;
 use ports::clock::Clock;
 use serde_json::json;
@@ -127,15 +127,21 @@ impl CallConcurrency {
         })
     }
 
-    /// Compares schemas, which takes up to a second.
-    pub(crate) async fn compare<T, F>(&self, caller: &Caller, clock: &dyn Clock, comparing: F) -> Result<T, Refusal>
+    /// Compares schemas, which takes up to a second, for `subject` of `tenant`.
+    pub(crate) async fn compare<T, F>(
+        &self,
+        tenant: &TenantId,
+        subject: &str,
+        clock: &dyn Clock,
+        comparing: F,
+    ) -> Result<T, Refusal>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
         tokio::select! {
             biased;
-            done = self.checks.run(caller.tenant(), caller.root_subject().as_str(), comparing) => done.map_err(|why| match why {
+            done = self.checks.run(tenant, subject, comparing) => done.map_err(|why| match why {
                 NotComputed::Full => uncompared("too many wait for theirs"),
                 NotComputed::Stopped => uncompared("it ended unexpectedly"),
             }),
