@@ -48,6 +48,7 @@ mod intake;
 mod manifest;
 mod scanned;
 mod source;
+mod spec_changes;
 mod store_changes;
 mod stored;
 mod supervised;

@@ -387,7 +387,7 @@ impl Watching {
         let Some(gate) = gate else { return told };
         let kept = gate.meter().snapshot().kept;
         for place in kept.iter().skip(told) {
-            self.log.line(&format!("{NOT_LET_THROUGH}{place}"));
+            self.log.place(NOT_LET_THROUGH, &place.to_string());
         }
         kept.len()
     }
