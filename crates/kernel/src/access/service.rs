@@ -7,8 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::SaturatingFrom as _;
 use contract::ids::{Subject, TenantId};
-use fair_places::ComputationPermits;
-use fair_places::PlaceUsage;
+use fair_places::{ComputationPermits, PlaceUsage};
 use policy::VisibilityDefault;
 use ports::access_store::{
     AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,

@@ -31,8 +31,7 @@ use ports::audit_sink::{AuditAction, AuditRecord};
 use ports::clock::UnixMillis;
 use ports::lifecycle::LifecycleNotice;
 use ports::registry_store::StoreError;
-use ports::tool_version::ToolVersion;
-use ports::tool_version::VersionKey;
+use ports::tool_version::{ToolVersion, VersionKey};
 use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use base::backoff::{BackoffInterval, full_jitter};
-use ports::entropy::Entropy;
-use ports::entropy::chance;
+use ports::entropy::{Entropy, chance};
 
 /// Whoever asks for a longer pause is asked again after this.
 const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -245,7 +245,7 @@ mod tests {
     fn the_page_and_the_table_must_agree() {
         let check = |row: &str| disagreement(row).is_none();
         assert!(check("| `contract` | What a tool is. | – |") && check("| `cli` | The binary. | all of the above |"));
-        assert!(check("| `audit` | The log. | contract, kernel |"));
+        assert!(check("| `audit` | The log. | contract, ports |"));
         assert!(!check("| `policy` | Rights. | contract, kernel |") && !check("| `kernel` | Phases. | – |"));
         assert!(check("| crate | its one job | may depend on |") && check("any other line"));
     }
