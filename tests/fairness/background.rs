@@ -180,6 +180,8 @@ async fn a_receiver_that_never_answers_holds_up_its_own_deliveries_only() {
     subscribe("mallory", &well.url).await;
     end_a_call("mallory").await;
     until("the neighbour's delivery", async || (well.asked.load(Ordering::SeqCst) >= 3).then_some(())).await;
-    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"deliveries\"}").await, Some(5));
+    // The receiver has counted its request before the worker has its answer and gives its place back.
+    let held = async || metric(&gantry, "gantry_places_held{resource=\"deliveries\"}").await;
+    until("only deliveries into the tarpit are left", async || (held().await == Some(5)).then_some(())).await;
     assert!(tarpit.asked.load(Ordering::SeqCst) <= 5, "one address holds five of eight workers at most");
 }

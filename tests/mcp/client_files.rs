@@ -97,6 +97,11 @@ async fn the_files_of_seven_clients_are_imported_as_they_lie_and_their_servers_a
         let document = ran.json();
         assert_eq!(ran.code(), 0, "{path}: {document}{}\n{}", ran.err(), house.gantry.log());
         assert_eq!(document["servers"][0]["trial"]["result"], "works", "{path}: {document}");
+        // A client that leaves tools out does so for itself alone, and nobody shall believe otherwise.
+        let told = [("windsurf", "`disabledTools` binds that client alone"), ("cline", "`timeout` is not used")];
+        for (whose, words) in told {
+            assert_eq!(document.to_string().contains(words), whose == name, "{path}: {document}");
+        }
         let tool = format!("{}.echo", name.replace('-', "_"));
         let answer = house.invoke(&tool, json!({ "text": "hello" })).await;
         assert!(answer.status == 200 && answer.text.contains("hello"), "{tool}: {}", answer.text);

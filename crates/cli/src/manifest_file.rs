@@ -21,6 +21,8 @@ pub(crate) enum ManifestFileError {
     Unreadable { name: String, source: std::io::Error },
     #[error("`{name}` has more than {BYTES_MAX} bytes, which is no manifest")]
     TooLarge { name: String },
+    #[error("there is no file or folder `{name}` here")]
+    Absent { name: String },
     #[error("`{name}` is neither a .toml, .json, .yaml nor .yml file")]
     Format { name: String },
     #[error("`{name}` has several manifests ({}): keep one", found.join(", "))]
@@ -53,6 +55,8 @@ impl From<ManifestFileError> for CommandFailure {
                 .code(ErrorCode::E3105)
                 .reasons(error.reasons())
                 .hint("mend every reason; nothing was registered"),
+            ManifestFileError::Absent { .. } => Self::new(error.to_string())
+                .hint("name the tool's folder, or its manifest; `gantry tool new NAME` makes a folder to start from"),
             _ => Self::new(error.to_string()).hint("`gantry tool new NAME` makes a folder to start from"),
         }
     }
@@ -74,6 +78,9 @@ pub(crate) fn read(path: &Path) -> Result<Manifest, ManifestFileError> {
     if path.is_dir() {
         let inside = in_folder(path)?.ok_or(ManifestFileError::None { name })?;
         return read(&inside);
+    }
+    if matches!(path.try_exists(), Ok(false)) {
+        return Err(ManifestFileError::Absent { name });
     }
     let format = path.extension().and_then(|extension| ManifestFormat::from_extension(extension.to_str()?));
     let format = format.ok_or_else(|| ManifestFileError::Format { name: name.clone() })?;

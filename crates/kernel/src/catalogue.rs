@@ -198,11 +198,11 @@ impl Kernel {
                 let parameters = compat::compare(&old.parameters, &new.parameters, SchemaDirection::Input);
                 ComparisonResult { parameters, result: Some(result) }
             };
-            return self.concurrency.compare(&caller, self.clock(), comparing).await;
+            return self.compared(&caller, comparing).await;
         }
         let (old, new) = (self.schema_of(actor, old, direction).await?, self.schema_of(actor, new, direction).await?);
         let comparing = move || ComparisonResult { parameters: compat::compare(&old, &new, direction), result: None };
-        self.concurrency.compare(&caller, self.clock(), comparing).await
+        self.compared(&caller, comparing).await
     }
 
     /// Does what a caller wants to send fit what a tool takes? (REG-018)
@@ -216,7 +216,16 @@ impl Kernel {
         let expected = self.schema_of(actor, expected, SchemaDirection::Input).await?;
         let offered = self.schema_of(actor, offered, SchemaDirection::Input).await?;
         let comparing = move || compat::negotiate(&expected, &offered);
-        self.concurrency.compare(&caller, self.clock(), comparing).await
+        self.compared(&caller, comparing).await
+    }
+
+    async fn compared<T, F>(&self, caller: &Caller, comparing: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (tenant, subject) = (caller.tenant(), caller.root_subject().as_str());
+        self.concurrency.compare(tenant, subject, self.clock(), comparing).await
     }
 
     async fn schema_of(

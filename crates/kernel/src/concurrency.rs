@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use policy::Caller;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -130,15 +131,21 @@ impl CallConcurrency {
         })
     }
 
-    /// Compares schemas, which takes up to a second.
-    pub(crate) async fn compare<T, F>(&self, caller: &Caller, clock: &dyn Clock, comparing: F) -> Result<T, Refusal>
+    /// Compares schemas, which takes up to a second, for `subject` of `tenant`.
+    pub(crate) async fn compare<T, F>(
+        &self,
+        tenant: &TenantId,
+        subject: &str,
+        clock: &dyn Clock,
+        comparing: F,
+    ) -> Result<T, Refusal>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
         tokio::select! {
             biased;
-            done = self.checks.run(caller.tenant(), caller.root_subject().as_str(), comparing) => done.map_err(|why| match why {
+            done = self.checks.run(tenant, subject, comparing) => done.map_err(|why| match why {
                 NotComputed::Full => uncompared("too many wait for theirs"),
                 NotComputed::Stopped => uncompared("it ended unexpectedly"),
             }),

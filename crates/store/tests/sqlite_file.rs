@@ -261,7 +261,7 @@ async fn a_file_of_an_older_release_is_migrated_and_indexed() {
     let path = directory.path().join("gantry.db");
     let connection = Connection::open(&path).unwrap();
     connection.pragma_update(None, "application_id", 0x474e_5452).unwrap();
-    connection.execute_batch(include_str!("../migrations/0001_registry.sql")).unwrap();
+    connection.execute_batch(include_str!("../migrations/sqlite/0001_registry.sql")).unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     let old = sample("old_tool", "Was published by the release before.");
     connection

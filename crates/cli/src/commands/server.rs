@@ -118,6 +118,8 @@ impl ServerListCommand {
 
 impl ServerRemoveCommand {
     async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
+        // A name that nothing has is said first: nobody should have to repeat a command to learn that.
+        edit::found(context, &self.name, self.tenant.as_ref()).await?;
         if !self.yes {
             let name = &self.name;
             if !context.printer.can_ask() {

@@ -81,6 +81,16 @@ impl Kernel {
         self.tenant_for(actor, &caller, tenant).await
     }
 
+    /// Compares what a server says of a tool with what it said before, in the places of all comparisons of schemas: a server
+    /// can make hundreds of them last a second each.
+    pub async fn compare_definitions<T, F>(&self, tenant: &TenantId, by: &Subject, comparing: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.concurrency.compare(tenant, by.as_str(), self.clock(), comparing).await
+    }
+
     /// Publishes what a server offers as a tool of its tenant, in the name of whoever put the server there.
     pub async fn take_in(
         &self,

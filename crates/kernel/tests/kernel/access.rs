@@ -266,6 +266,37 @@ async fn policies_see_the_arguments_take_effect_at_once_and_say_why() {
 }
 
 #[tokio::test]
+async fn policies_decide_alike_about_short_and_long_texts_and_about_none_that_would_take_too_long() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({})).await;
+    // Each character may have to be held against the whole piece between the two `*`.
+    let piece = format!("{}b", "a".repeat(4_000));
+    let named = r#"context.arguments.text.hasTag("name") && context.arguments.text.getTag("name")"#;
+    let text = format!(
+        r#"@id("everybody") permit (principal, action, resource);
+           @id("no-long-names") forbid (principal, action, resource) when {{ {named} like "*{piece}*" }};"#
+    );
+    stage.kernel.put_policies(admin(), None, text).await.unwrap();
+    let called = async |name: String| {
+        let call = json!({ "tool_id": "greet", "parameters": { "name": name } });
+        stage.call_as(Some(&agent), call).await.map(|_| ()).map_err(|failed| failed.refusal)
+    };
+    // Decided where everybody is answered, and beside it.
+    for length in [100, 20_000] {
+        assert_eq!(called("a".repeat(length)).await, Ok(()), "{length}");
+    }
+    let forbidden = called(format!("{}{piece}", "a".repeat(20_000))).await.unwrap_err();
+    assert_eq!(forbidden.code, ErrorCode::E3206);
+    assert!(forbidden.message.contains("no-long-names"), "{}", forbidden.message);
+    let endless = called("a".repeat(600_000)).await.unwrap_err();
+    assert_eq!((endless.code, endless.retryable), (ErrorCode::E3205, Some(false)), "{}", endless.message);
+    assert!(endless.message.contains("too long to decide"), "{}", endless.message);
+    let place = stage.kernel.places().into_iter().find(|(name, _)| *name == "policy_decisions");
+    assert_eq!(place.map(|(_, usage)| usage.held), Some(0));
+}
+
+#[tokio::test]
 async fn a_tenants_policies_are_asked_besides_the_platforms_and_for_that_tenant_only() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;

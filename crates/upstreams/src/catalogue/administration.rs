@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::compat::{self, CompatVerdict, SchemaDirection};
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{TenantId, is_snake_word};
+use contract::ids::{Subject, TenantId, is_snake_word};
 use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
 use contract::version::Version;
 use kernel::permissions::DeclaredPermissions;
@@ -161,7 +161,11 @@ impl ServerAdministration for ServerCatalogue {
     ) -> Result<Vec<PinReport>, Refusal> {
         let tenant = self.parts.kernel.server_sight(actor, tenant).await?;
         let kept = self.known(&(tenant, name.to_owned()))?;
-        Ok(kept.pins.values().map(|pin| self.pin_report(pin)).collect())
+        let mut reports = Vec::with_capacity(kept.pins.len());
+        for pin in kept.pins.values() {
+            reports.push(self.pin_report(&kept.record.added_by, pin).await?);
+        }
+        Ok(reports)
     }
 
     async fn decide(
@@ -187,7 +191,7 @@ impl ServerAdministration for ServerCatalogue {
             };
             if self.store_pins(&kept, vec![pin.clone()], false).await? {
                 act.done(AuditAction::ToolPinChanged, Some((&pin.tool, version.as_ref())), note).await?;
-                return Ok(self.pin_report(&pin));
+                return self.pin_report(&kept.record.added_by, &pin).await;
             }
         }
         Err(outdated(name))
@@ -291,24 +295,28 @@ impl ServerCatalogue {
         }
     }
 
-    fn pin_report(&self, pin: &PinRecord) -> PinReport {
+    async fn pin_report(&self, added_by: &Subject, pin: &PinRecord) -> Result<PinReport, Refusal> {
         let accepted = pin.accepted.as_ref().map(|definition| &definition.value);
         let open = pin.proposed.as_ref().filter(|_| pins::undecided(pin).is_some());
         let newest = pin.proposed.as_ref().map(|definition| &definition.value).or(accepted);
         let compatibility = match (accepted, open) {
-            (Some(old), Some(new)) => Some(compared(old, &new.value)),
+            (Some(old), Some(new)) => {
+                let (old, new) = (old.clone(), new.value.clone());
+                let comparing = move || compared(&old, &new);
+                Some(self.parts.kernel.compare_definitions(&pin.tenant, added_by, comparing).await?)
+            }
             _ => None,
         };
         let why = self.parts.kernel.availability().why_not(&pin.tenant, &pin.tool);
         let hints = newest.map(hints).unwrap_or_default();
-        PinReport {
+        Ok(PinReport {
             unavailable: why.map(kernel::WhyUnavailable::as_str),
             difference: open.map(|new| difference(accepted, &new.value)).unwrap_or_default(),
             compatibility,
             suggested: suggested(&hints),
             hints,
             pin: pin.clone(),
-        }
+        })
     }
 
     /// Puts a server among the others, in this instance and in the store, as one step (CAT-7). Answers whether it is new. For

@@ -204,8 +204,15 @@ impl ServerCatalogue {
         };
         let kernel = &self.parts.kernel;
         let published = kernel.registry().snapshot().tool(&pin.tenant, &pin.tool).cloned();
-        let (document, version) = versioned(document(taken), published.as_deref(), kernel.clock().now());
-        kernel.take_in(&pin.tenant, document, &kept.record.added_by).await?;
+        let (document, now, by) = (document(taken), kernel.clock().now(), &kept.record.added_by);
+        let (document, version) = match published {
+            None => versioned(document, None, now),
+            Some(before) => {
+                let comparing = move || versioned(document, Some(&before), now);
+                kernel.compare_definitions(&pin.tenant, by, comparing).await?
+            }
+        };
+        kernel.take_in(&pin.tenant, document, by).await?;
         Ok(version)
     }
 

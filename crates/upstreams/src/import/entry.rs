@@ -19,26 +19,23 @@ const FETCHED_START_SECONDS: u64 = 180;
 /// The same for one whose package is installed: a large one is read from the disk at its first start.
 const INSTALLED_START_SECONDS: u64 = 60;
 /// Members that only concern the client that had the block.
-const CLIENTS_OWN: [&str; 18] = [
+const CLIENTS_OWN: [&str; 13] = [
     "alwaysAllow",
     "autoApprove",
     "autoStart",
     "description",
     "dev",
-    "disabledTools",
-    "excludeTools",
     "gallery",
     "icon",
-    "includeTools",
     "name",
     "note",
     "settings",
     "source",
-    "timeout",
-    "tools",
     "trust",
     "version",
 ];
+/// Members by which a client leaves out tools of a server. Whoever wrote one believes that nobody can call them.
+const CHOSEN_TOOLS: [&str; 5] = ["disabledTools", "disabled_tools", "excludeTools", "includeTools", "tools"];
 
 /// What a server is reached by, how that is told to people, and what it is given for it.
 type Reached = (ServerReach, String, Vec<grants::ImportGrant>);
@@ -56,6 +53,11 @@ pub(super) struct Entry<'m> {
     switched_off: Option<SwitchedOff>,
     upkeep: LifeBounds,
     package: Option<PackageRequest>,
+}
+
+/// An empty list, or one that names all tools.
+fn leaves_nothing_out(chosen: &Value) -> bool {
+    chosen.as_array().is_some_and(|tools| tools.iter().all(|tool| tool == "*"))
 }
 
 impl<'m> Entry<'m> {
@@ -98,11 +100,21 @@ impl<'m> Entry<'m> {
                 Some(_) => self.problem(member, "must be true or false"),
             }
         }
-        for name in members.keys() {
+        for (name, value) in members {
             match name.as_str() {
                 "command" | "args" | "env" | "envFile" | "cwd" | "type" | "transport" | "url" | "serverUrl"
                 | "httpUrl" | "headers" | "disabled" | "enabled" => {}
                 own if CLIENTS_OWN.contains(&own) => {}
+                chosen if CHOSEN_TOOLS.contains(&chosen) && !leaves_nothing_out(value) => self.warnings.push(format!(
+                    "`{chosen}` binds that client alone, and all tools are imported: `gantry activation set TOOL --disable` closes one \
+                     for every agent"
+                )),
+                chosen if CHOSEN_TOOLS.contains(&chosen) => {}
+                "timeout" => self.warnings.push(format!(
+                    "`timeout` is not used, because some clients mean seconds by it and some milliseconds: `gantry server edit {} \
+                     --timeout SECONDS` says how long a call may take",
+                    self.name
+                )),
                 other => self.warnings.push(format!("`{}` is not used", fit(other))),
             }
         }

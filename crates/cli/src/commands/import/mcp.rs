@@ -129,7 +129,12 @@ impl ImportMcp {
                 },
                 Standing::Other { listed, in_what } if !is_brought_in => {
                     let trial = ServerTrial::not_replaced(&in_what, self.replacing(&server.name));
-                    brought.push(ImportOutcome { name: server.name, outcome: Ok(*listed), trial });
+                    brought.push(ImportOutcome {
+                        name: server.name,
+                        notes: server.warnings,
+                        outcome: Ok(*listed),
+                        trial,
+                    });
                 }
                 Standing::New | Standing::Other { .. } => wanted.push(server),
             }

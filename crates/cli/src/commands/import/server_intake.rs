@@ -54,6 +54,8 @@ pub(crate) fn offer(server: &mut ImportedServer, offers: &[ServerOffer]) {
 #[derive(Debug)]
 pub(crate) struct ImportOutcome {
     pub(crate) name: String,
+    /// What its entry says and Gantry does not do, or does otherwise.
+    pub(crate) notes: Vec<String>,
     /// What the server answered, with the findings of its tools counted; or why not.
     pub(crate) outcome: Result<Value, CommandFailure>,
     pub(crate) trial: ServerTrial,
@@ -85,7 +87,7 @@ pub(crate) async fn bring_in(
             && let Err(failure) = packages.install(&mut server).await
         {
             let trial = ServerTrial::refused(&failure);
-            return ImportOutcome { name: server.name, outcome: Err(failure), trial };
+            return ImportOutcome { name: server.name, notes: server.warnings, outcome: Err(failure), trial };
         }
         let server = &server;
         if manner.tried && !server.spec.disabled {
@@ -93,7 +95,7 @@ pub(crate) async fn bring_in(
         }
         let outcome = one(context, client, server, manner).await;
         let trial = trial(client, server, manner, &outcome).await.but_closed(&closed(context, server));
-        ImportOutcome { name: server.name.clone(), outcome, trial }
+        ImportOutcome { name: server.name.clone(), notes: server.warnings.clone(), outcome, trial }
     });
     Ok(all.buffered(TRIED_AT_ONCE).collect().await)
 }
@@ -187,7 +189,8 @@ pub(super) fn unchanged(server: &ImportedServer, listed: Value) -> ImportOutcome
     } else {
         ServerTrial::works(count(&listed, "/tools/available"), count(&listed, "/tools/known"))
     };
-    ImportOutcome { name: server.name.clone(), outcome: Ok(listed), trial: trial.unchanged() }
+    let notes = server.warnings.clone();
+    ImportOutcome { name: server.name.clone(), notes, outcome: Ok(listed), trial: trial.unchanged() }
 }
 
 /// Is the server the one of this data directory, so that its secrets folder is ours to write to?
@@ -304,6 +307,7 @@ impl ImportOutcome {
         };
         if let Some(members) = document.as_object_mut() {
             members.insert("trial".into(), self.trial.document());
+            members.insert("warnings".into(), json!(self.notes));
         }
         document
     }
@@ -350,7 +354,7 @@ mod tests {
     }
 
     fn brought(outcome: Result<Value, CommandFailure>, trial: ServerTrial) -> ImportOutcome {
-        ImportOutcome { name: "files".into(), outcome, trial }
+        ImportOutcome { name: "files".into(), notes: Vec::new(), outcome, trial }
     }
 
     #[test]

@@ -163,6 +163,13 @@ impl ServerTrial {
             remedy => (what, remedy),
         };
         if remedy.is_none()
+            && let Some((path, permission)) = granted_and_absent(answer)
+        {
+            let what = format!("it was given `{path}`, which is not there: make it, or take it back");
+            let command = format!("gantry server edit {name} --revoke {}", quoted(&permission));
+            return Self { what: Some(what), command: Some(command), ..Self::of(TrialResult::Fails) };
+        }
+        if remedy.is_none()
             && let Some(hint) = answer.pointer("/status/last_hint").and_then(Value::as_str)
         {
             // The command says it all; without one, the words do.
@@ -229,6 +236,17 @@ fn program_that_is_nowhere(answer: &Value) -> Option<&str> {
     // One that is there has to be let in, which is another matter.
     let is_here = |program: &&str| program.contains('/') && Path::new(program).try_exists().unwrap_or(false);
     answer.pointer("/spec/reach/command").and_then(Value::as_str).filter(|program| is_nowhere && !is_here(program))
+}
+
+/// A path it was given that is not on this machine, if that is why it was not started: the path, and the permission.
+fn granted_and_absent(answer: &Value) -> Option<(String, String)> {
+    let is_absent = last_error(answer)?.contains("cannot be given to it: No such file or directory");
+    let permissions = answer.pointer("/spec/reach/permissions").and_then(Value::as_array).filter(|_| is_absent)?;
+    permissions.iter().filter_map(Value::as_str).find_map(|word| {
+        let path = word.strip_prefix("filesystem:read:").or_else(|| word.strip_prefix("filesystem:write:"))?;
+        let path = path.replace("%20", " ");
+        (!Path::new(&path).try_exists().unwrap_or(true)).then(|| (path, word.to_owned()))
+    })
 }
 
 /// Variables that it wants: those that it has already are not what is missing.
@@ -361,6 +379,18 @@ mod tests {
             "last_hint": "let the operator check `command`" });
         let answer = json!({ "status": status, "spec": { "reach": { "command": "pyhton" } } });
         assert!(ServerTrial::fails("x", &answer, &[]).sentence().contains("there is no program `pyhton`"));
+    }
+
+    #[test]
+    fn a_path_that_was_given_and_is_not_there_is_named_with_the_command_that_takes_it_back() {
+        let status = json!({ "last_error": "a path the server declares cannot be given to it: No such file or directory (os error 2)",
+            "last_hint": "let the operator make the path available on this server" });
+        let permissions = json!(["filesystem:read:/", "filesystem:write:/not/here%20at/all"]);
+        let answer = json!({ "status": status, "spec": { "reach": { "permissions": permissions } } });
+        let trial = ServerTrial::fails("files", &answer, &[]);
+        assert!(trial.sentence().contains("`/not/here at/all`, which is not there"), "{}", trial.sentence());
+        let command = "gantry server edit files --revoke filesystem:write:/not/here%20at/all";
+        assert_eq!(trial.document()["command"], command);
     }
 
     #[test]
