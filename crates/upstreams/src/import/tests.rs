@@ -327,6 +327,7 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "/nowhere"]), "does not exist"),
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "./here"]), "does not exist"),
         (json!(["x@latest"]), "has no version"),
+        (json!(["github:o/r"]), "write `github:o/r#TAG`"),
         (json!(["x@1.0.0", "--token=ghp_abcdefghijklmnop"]), "argument 2 looks like a secret"),
         (json!(["x@1.0.0", "--api-key", "hunter2"]), "argument 3 looks like a secret"),
         (json!(["x@1.0.0", "--password=hunter2"]), "argument 2 looks like a secret"),

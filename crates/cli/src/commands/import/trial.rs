@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use upstreams::diagnosis::{StartDiagnosis, StartRemedy, diagnose};
+use upstreams::diagnosis::{StartDiagnosis, StartRemedy, diagnose, is_loopback};
 use upstreams::import::{ClosedPath, SwitchedOff};
 
 use super::server_intake::last_error;
@@ -142,6 +142,11 @@ impl ServerTrial {
         let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
         let problem = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
         let StartDiagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
+        let what = if remedy.is_none() && last_error(answer).or(problem).is_none() && is_running(answer) {
+            "it runs, and lists no tools".to_owned()
+        } else {
+            what
+        };
         let (what, remedy) = match remedy {
             // A server's own words must not have a person open these to it.
             Some(StartRemedy::Read(path) | StartRemedy::Write(path)) if holds_secrets(Path::new(&path)) => {
@@ -155,6 +160,10 @@ impl ServerTrial {
             // What is nowhere cannot be granted.
             Some(StartRemedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
+            }
+            // What is granted already, and is an address of this machine, is not there.
+            Some(StartRemedy::Host(place)) if is_granted(answer, &place) && is_loopback(&place) => {
+                (format!("nothing answers at {place}, which it may reach: is it up?"), None)
             }
             // What is granted already is refused for where its name leads.
             Some(StartRemedy::Host(place)) if is_granted(answer, &place) => {
@@ -228,6 +237,12 @@ pub(crate) fn command(remedy: &StartRemedy, server: &str) -> String {
 fn advised(hint: &str, name: &str) -> Option<String> {
     let command = hint.strip_prefix('`')?.split('`').next().filter(|command| command.starts_with("touch "))?;
     Some(format!("{command} && gantry server restart {name}"))
+}
+
+/// Was it started, and has it not ended by itself since?
+fn is_running(answer: &Value) -> bool {
+    let state = answer.pointer("/status/state").and_then(Value::as_str);
+    state.is_some_and(|state| matches!(state, "ready" | "draining" | "stopped"))
 }
 
 /// The program of a server that could not be started because there is none of that name.
@@ -429,6 +444,16 @@ mod tests {
         let log = ["[gantry] it may not connect to x.example:443".to_owned()];
         let unknown = ServerTrial::fails("x", &answer, &log);
         assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));
+        let log = ["Error: connect ECONNREFUSED 127.0.0.1:5432".to_owned()];
+        let closed = ServerTrial::fails("x", &answer, &log);
+        assert_eq!(closed.command.as_deref(), Some("gantry server grant x --allow-host 127.0.0.1:5432"));
+        let granted = json!({ "spec": { "reach": { "permissions": ["network:127.0.0.1:5432"] } } });
+        let down = ServerTrial::fails("x", &granted, &log);
+        assert!(down.command.is_none() && down.sentence().ends_with("which it may reach: is it up?"), "{down:?}");
+        let ready = json!({ "status": { "state": "ready" }, "tools": { "known": 0 } });
+        let idle = ServerTrial::fails("x", &ready, &["loaded 0 plugins".to_owned()]);
+        assert_eq!(idle.sentence(), "does not work: it runs, and lists no tools");
+        let log = ["[gantry] it may not connect to x.example:443".to_owned()];
         let granted = json!({ "spec": { "reach": { "permissions": ["network:https://x.example"] } } });
         assert!(ServerTrial::fails("x", &granted, &log).sentence().contains("open_networks"));
     }
