@@ -11,6 +11,7 @@ use super::{Jobs, TOOL_CALL};
 use crate::administration::{Actor, elsewhere};
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
+use crate::ledger::resolve_command;
 use crate::phases::ReaderMask;
 use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
 use crate::ports::ledger::{EntryState, LedgerEntry};
@@ -229,7 +230,7 @@ fn only_a_call(entry: &LedgerEntry) -> Refusal {
             ("runs", "only whoever made it can end it; the same call with the same key waits for its answer".to_owned())
         }
         EntryState::Unknown => {
-            ("has an outcome that nobody knows", format!("find out, then say so: `gantry jobs resolve {id}`"))
+            ("has an outcome that nobody knows", format!("find out, then say so: {}", resolve_command(id)))
         }
         EntryState::Done => {
             ("is done", format!("`gantry jobs show {id}` says how; with its key it answers the same again"))
