@@ -439,7 +439,7 @@ pub(super) fn search_path(folders: &[PathBuf]) -> String {
 
 /// The forms of a command that some clients have, as the one that most have: Zed nests it
 /// (`{"command": {"path": …, "args": …, "env": …}}`), others make one list of program and arguments.
-fn flattened(outer: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn flattened(outer: &Map<String, Value>) -> Map<String, Value> {
     let mut members = outer.clone();
     match outer.get("command") {
         Some(Value::Object(inner)) => {

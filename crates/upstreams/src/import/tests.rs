@@ -576,3 +576,16 @@ fn a_path_with_spaces_and_one_that_a_variable_names_are_granted() {
         "no home for the sake of a variable"
     );
 }
+
+#[test]
+fn the_entry_by_which_a_client_starts_gantry_is_left_out() {
+    let file = json!({ "mcpServers": {
+        "gantry": { "command": "/opt/bin/gantry", "args": ["mcp", "--data-dir", "/people/me/.gantry", "--as", "cursor"] },
+        "nested": { "command": { "path": "gantry", "args": ["--no-config", "mcp"] } },
+        "other": { "command": "gantry", "args": ["serve"] },
+        "weather": { "command": "node", "args": ["/srv/weather/dist/index.js"] }
+    } });
+    let import = read(&file.to_string(), &Desk);
+    assert_eq!(import.of_gantry, ["gantry", "nested"]);
+    assert_eq!(import.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["other", "weather"]);
+}
