@@ -45,6 +45,9 @@ const SECRET_PLACES: [&str; 14] = [
     "admin.token",
 ];
 
+/// Programs and modules that serve HTTP.
+const WEB_SERVERS: [&str; 5] = ["gunicorn", "http-server", "http.server", "hypercorn", "uvicorn"];
+
 /// Is it, or is it in, a place for secrets, or the system's own?
 pub(crate) fn holds_secrets(path: &Path) -> bool {
     let is_systems = ["/etc", "/proc", "/sys", "/dev"].iter().any(|place| path.starts_with(place));
@@ -154,6 +157,13 @@ impl ServerTrial {
             }
             Some(StartRemedy::Variables(names)) => variables(answer, what, names),
             Some(StartRemedy::Repository(Some(folder))) => repository(answer, what, folder),
+            // It says so only where somebody watches a terminal.
+            Some(StartRemedy::Patience) if is_web_server(answer) => (
+                "it does not speak MCP over its standard output: it serves HTTP, so start it yourself and add it by its address, \
+                 with `--url`"
+                    .to_owned(),
+                None,
+            ),
             Some(StartRemedy::Package(_)) if !is_of_pypi(answer) => {
                 (format!("{what}; pin it where it is installed"), None)
             }
@@ -237,6 +247,14 @@ pub(crate) fn command(remedy: &StartRemedy, server: &str) -> String {
 fn advised(hint: &str, name: &str) -> Option<String> {
     let command = hint.strip_prefix('`')?.split('`').next().filter(|command| command.starts_with("touch "))?;
     Some(format!("{command} && gantry server restart {name}"))
+}
+
+/// Is it a program that serves HTTP and nothing else?
+fn is_web_server(answer: &Value) -> bool {
+    let args = answer.pointer("/spec/reach/args").and_then(Value::as_array).into_iter().flatten();
+    let command = answer.pointer("/spec/reach/command").into_iter();
+    let mut words = command.chain(args).filter_map(Value::as_str).map(|word| word.rsplit('/').next().unwrap_or(word));
+    words.any(|word| WEB_SERVERS.contains(&word))
 }
 
 /// Was it started, and has it not ended by itself since?
@@ -404,7 +422,7 @@ mod tests {
         let answer = json!({ "status": status, "spec": { "reach": { "permissions": permissions } } });
         let trial = ServerTrial::fails("files", &answer, &[]);
         assert!(trial.sentence().contains("`/not/here at/all`, which is not there"), "{}", trial.sentence());
-        let command = "gantry server edit files --revoke filesystem:write:/not/here%20at/all";
+        let command = "gantry server edit files --revoke 'filesystem:write:/not/here%20at/all'";
         assert_eq!(trial.document()["command"], command);
     }
 
@@ -450,6 +468,10 @@ mod tests {
         let granted = json!({ "spec": { "reach": { "permissions": ["network:127.0.0.1:5432"] } } });
         let down = ServerTrial::fails("x", &granted, &log);
         assert!(down.command.is_none() && down.sentence().ends_with("which it may reach: is it up?"), "{down:?}");
+        let late = json!({ "status": { "last_error": "the server did not answer in time" },
+            "spec": { "reach": { "command": "/usr/bin/python3", "args": ["-m", "http.server"] } } });
+        let web = ServerTrial::fails("x", &late, &[]);
+        assert!(web.sentence().contains("does not speak MCP") && web.command.is_none(), "{web:?}");
         let ready = json!({ "status": { "state": "ready" }, "tools": { "known": 0 } });
         let idle = ServerTrial::fails("x", &ready, &["loaded 0 plugins".to_owned()]);
         assert_eq!(idle.sentence(), "does not work: it runs, and lists no tools");
