@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
 
+use serde_json::Value;
+
 use crate::commands::Command;
+use crate::failure::CommandFailure;
 
 /// The tool execution layer for AI agents.
 ///
@@ -55,7 +58,7 @@ pub(crate) struct GlobalFlags {
     /// Private key of that certificate, as PEM
     #[arg(long, global = true, value_name = "FILE", env = "GANTRY_CLIENT_KEY", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
-    /// Print exactly one JSON document on stdout
+    /// Print JSON on stdout and nothing else: one document, or one in each line where a command goes on
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Say nothing besides the result, warnings and errors
@@ -115,10 +118,34 @@ pub(crate) fn idle_flag(matches: &ArgMatches) -> Option<(&'static str, String)> 
     idle.map(|(_, flag)| (*flag, command))
 }
 
+/// What the parser says of a command line that is not right, as a failure of a command is told; none of help that was asked for.
+pub(crate) fn misuse_document(error: &clap::Error) -> Option<Value> {
+    if !error.use_stderr() {
+        return None;
+    }
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let failure = CommandFailure::usage(first.strip_prefix("error: ").unwrap_or(first));
+    let is_more = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+    let reasons = lines.filter(is_more).map(str::to_owned).collect();
+    Some(failure.reasons(reasons).hint("`--help` shows how it is used").to_json())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn a_wrong_command_line_is_a_document_too_and_help_is_none() {
+        let error = |line: &[&str]| GantryArguments::command().try_get_matches_from(line).unwrap_err();
+        let document = misuse_document(&error(&["gantry", "--json", "tool", "list", "--nonsense"])).unwrap();
+        let message = document.pointer("/error/message").and_then(Value::as_str).unwrap();
+        assert!(message.contains("--nonsense") && !message.starts_with("error"), "{document}");
+        assert!(document.pointer("/error/resolution").is_some(), "{document}");
+        assert_eq!(misuse_document(&error(&["gantry", "--json", "--help"])), None);
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -70,13 +70,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The argument with which the server starts its own executable as the launcher of sandboxes.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "sandbox-launcher";
 
+/// Ends as the parser of the command line wants it, with a document for whoever asked for one.
+fn misused(error: &clap::Error) -> ! {
+    let wants_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    if wants_json && let Some(document) = arguments::misuse_document(error) {
+        printer::out(&printer::pretty(&document));
+    }
+    error.exit()
+}
+
 fn main() -> ExitCode {
     // Before anything else: the launcher must stay a process with one thread.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == LAUNCHER_ARGUMENT) {
         return sandbox::serve_launcher();
     }
-    let matches = GantryArguments::command().get_matches();
-    let arguments = GantryArguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = GantryArguments::command().try_get_matches().unwrap_or_else(|error| misused(&error));
+    let arguments = GantryArguments::from_arg_matches(&matches).unwrap_or_else(|error| misused(&error));
     let context = CommandContext::new(arguments.global);
     if let Some((flag, command)) = arguments::idle_flag(&matches) {
         let failure =

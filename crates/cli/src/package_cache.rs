@@ -242,16 +242,25 @@ impl PackageCache {
         Err(CommandFailure::new(format!("more than {FILLING_MAX} packages are being installed at once")))
     }
 
-    /// Takes away what processes have left that are no more.
+    /// Takes away what processes have left that are no more. An installer whose command was killed goes on for a while, and what it
+    /// still writes stays for the next to take away: every installation has a folder of its own, so it is in nobody's way.
     fn clear_abandoned(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let path = entry?.path();
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if !(name.starts_with(FILLING) && name.ends_with(".lock")) {
+            if !name.starts_with(FILLING) {
                 continue;
             }
-            if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
-                tree::remove(&path.with_extension(""))?;
+            if !name.ends_with(".lock") {
+                // A lock is there before its folder and goes after it: what has none was written after both had gone.
+                if !path.with_extension("lock").try_exists()? {
+                    left_to_others(tree::remove(&path))?;
+                }
+                continue;
+            }
+            if File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
+                && left_to_others(tree::remove(&path.with_extension("")))?
+            {
                 fs::remove_file(&path)?;
             }
         }
@@ -318,14 +327,26 @@ impl PackageCache {
     }
 
     fn unusable(&self, error: &io::Error) -> CommandFailure {
-        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        CommandFailure::new(format!("the folder of packages `{}` cannot be used: {error}", self.root.display())).hint(
-            if full {
-                "`gantry server packages --prune` takes away what no server uses"
-            } else {
-                "run this as the user whom the data directory belongs to"
-            },
-        )
+        let failure =
+            CommandFailure::new(format!("the folder of packages `{}` cannot be used: {error}", self.root.display()));
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                failure.hint("`gantry server packages --prune` takes away what no server uses")
+            }
+            io::ErrorKind::PermissionDenied => failure.hint("run this as the user whom the data directory belongs to"),
+            io::ErrorKind::DirectoryNotEmpty => {
+                failure.hint("another installation is still at work there: wait for its end, then do this again")
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// Was it taken away? What somebody still writes into is not, which is no fault.
+fn left_to_others(removed: io::Result<()>) -> io::Result<bool> {
+    match removed {
+        Err(error) if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound) => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 

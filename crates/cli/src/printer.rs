@@ -223,7 +223,7 @@ fn paint(text: &str, style: TextStyle, wanted: bool) -> String {
 }
 
 /// Who has closed the pipe, as `head` does, has read enough; there is nobody left to complain to.
-fn out(text: &str) {
+pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }

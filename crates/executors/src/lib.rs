@@ -20,6 +20,7 @@ pub mod builtin;
 mod call_time;
 pub mod confinement;
 pub mod guarded_calls;
+mod log_hint;
 pub mod model;
 pub mod oci;
 pub mod origin;

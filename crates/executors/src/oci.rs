@@ -25,6 +25,7 @@ use sandbox::oci::ContainerRoot;
 
 use self::image::{ImageCache, ImageError, ImageReference, OciImage};
 use crate::confinement::ToolConfinement;
+use crate::log_hint;
 use crate::process::exchange;
 use crate::process::prepared::PreparedSandbox;
 use crate::sandbox_provider::{ContainerSetup, SandboxProvider};
@@ -77,10 +78,11 @@ impl Executor for OciExecutor {
         call.dispatch.hold();
         call.program_log.leave(String::new);
         let (protocol, prepared) = self.prepared(&call).await.map_err(ExecutorError::not_sent)?;
-        match protocol {
+        let ended = match protocol {
             ProcessProtocol::Simple => exchange::simply(&self.walls, &call, prepared).await,
             ProcessProtocol::Session => exchange::in_session(&self.walls, &call, prepared, None).await,
-        }
+        };
+        ended.map_err(log_hint::naming(&call.tool.id))
     }
 }
 

@@ -36,6 +36,7 @@ use self::prepared::PreparedSandbox;
 use self::process_run::ProcessRun;
 use self::warm::{WarmBounds, WarmPool};
 use crate::confinement::ToolConfinement;
+use crate::log_hint;
 use crate::sandbox_provider::SandboxProvider;
 use crate::tool_directories::ToolDirectories;
 
@@ -194,17 +195,20 @@ impl Executor for ProcessExecutor {
         self.admitted(call.isolation, *protocol).map_err(ExecutorError::not_sent)?;
         let home = self.homes.of(&call.tool).map_err(ExecutorError::not_sent)?;
         let walls = match &self.isolation {
-            ProcessIsolation::Unsandboxed => return unsandboxed::run(&call, command, env, &home).await,
+            ProcessIsolation::Unsandboxed => {
+                return unsandboxed::run(&call, command, env, &home).await.map_err(log_hint::naming(&call.tool.id));
+            }
             ProcessIsolation::Sandboxed(walls) => walls,
         };
         let prepared = self.prepared(walls, &call, (command, env), &home).await.map_err(ExecutorError::not_sent)?;
-        match protocol {
+        let ended = match protocol {
             ProcessProtocol::Simple => exchange::simply(walls, &call, prepared).await,
             ProcessProtocol::Session => {
                 let pool = warm.then_some(&self.warm);
                 exchange::in_session(walls, &call, prepared, pool).await
             }
-        }
+        };
+        ended.map_err(log_hint::naming(&call.tool.id))
     }
 }
 

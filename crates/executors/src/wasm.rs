@@ -47,6 +47,7 @@ use self::state::State;
 use self::streams::{LogStream, ResultStream};
 use crate::call_time::time_nears_its_end;
 use crate::confinement::ToolConfinement;
+use crate::log_hint;
 use crate::process::scrub::SecretScrubber;
 use crate::process::session::ScrubbedCompanion;
 use crate::tool_directories::ToolDirectories;
@@ -305,11 +306,12 @@ impl Executor for WasmExecutor {
             ended = self.run(&call, component, env) => Some(ended),
             () = time_nears_its_end(&call, Duration::ZERO) => None,
         };
-        ended.unwrap_or_else(|| {
+        let ended = ended.unwrap_or_else(|| {
             let refusal = Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
                 .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling");
             Err(ExecutorError::new(refusal, call.dispatch.reach()))
-        })
+        });
+        ended.map_err(log_hint::naming(&call.tool.id))
     }
 }
 

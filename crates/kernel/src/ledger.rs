@@ -466,6 +466,11 @@ pub(crate) fn handle(invocation: InvocationId) -> Value {
     json!({ "invocation_id": invocation, "status_url": format!("/v1/invocations/{invocation}") })
 }
 
+/// How a person says what became of a call of which nobody knows whether it had its effect.
+pub(crate) fn resolve_command(invocation: InvocationId) -> String {
+    format!("`gantry jobs resolve {invocation} --happened` or `--did-not-happen`")
+}
+
 fn in_flight(invocation: InvocationId) -> Refusal {
     Refusal::new(ErrorCode::E3409, "a call with this idempotency key is running")
         .hint("wait for it, or send the same call without `execution_options.wait_for_duplicate = false`")
@@ -479,15 +484,24 @@ fn restored(job: InvocationId) -> Refusal {
     if let Some(members) = details.as_object_mut() {
         members.insert("cause".to_owned(), "restored".into());
     }
-    Refusal::new(ErrorCode::E3413, "a job with this idempotency key was restored from a backup, and may have been done since")
-        .hint("its status says what a person has found out, or that nobody has yet (`gantry jobs resolve`); the call was not run")
-        .details(details)
-        .retryable(false)
+    Refusal::new(
+        ErrorCode::E3413,
+        "a job with this idempotency key was restored from a backup, and may have been done since",
+    )
+    .hint(format!(
+        "its status says what a person has found out, or that nobody has yet ({}); the call was not run",
+        resolve_command(job)
+    ))
+    .details(details)
+    .retryable(false)
 }
 
 fn is_unknown(entry: &LedgerEntry) -> Refusal {
     Refusal::new(ErrorCode::E3413, "nobody knows whether the first call with this idempotency key had its effect")
-        .hint("a person has to find out and say so with `gantry jobs resolve`; the call was not repeated")
+        .hint(format!(
+            "a person has to find out and say so: {}; the call was not repeated",
+            resolve_command(entry.intent.invocation)
+        ))
         .details(why_unknown(entry, handle(entry.intent.invocation)))
         .retryable(false)
 }
@@ -497,7 +511,7 @@ pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
     let message = entry.outcome.as_ref().and_then(|outcome| outcome.pointer("/unknown/message"));
     let message = message.and_then(Value::as_str).unwrap_or("the call was ended");
     Refusal::new(ErrorCode::E3413, format!("{message}; whether it had its effect is not known"))
-        .hint("it is not repeated: find out, then say so with `gantry jobs resolve`")
+        .hint(format!("it is not repeated: find out, then say so: {}", resolve_command(entry.intent.invocation)))
         .details(why_unknown(entry, json!({})))
         .retryable(false)
 }

@@ -283,7 +283,7 @@ fn out_of_time(server: &str) -> Refusal {
 
 fn too_slow(server: &str) -> Refusal {
     Refusal::new(ErrorCode::E3503, format!("server `{server}` did not answer within {} s", PATIENCE.as_secs()))
-        .hint("`gantry server logs` may tell why")
+        .hint(format!("`gantry server logs {server}` may tell why"))
 }
 
 /// Passes on what a server asks, within the bounds of every tool; what it says besides is nobody's news.

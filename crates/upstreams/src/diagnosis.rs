@@ -7,10 +7,16 @@
 //! Invariant DIA-1: nothing but a path, a host, the name of a variable, a module or a package is taken out of a line; of lines
 //! that nobody understands one is shown, cut and on one line. Logs have no secrets in them (LOG-3).
 
+use crate::connection::router::NOT_A_MESSAGE;
 use crate::connection::stdio::NOT_LET_THROUGH;
 
+mod last_words;
+mod no_answer;
 mod variables;
 
+pub use no_answer::is_loopback;
+
+use no_answer::no_answer;
 use variables::no_variable;
 
 /// Characters of a line that are shown.
@@ -20,6 +26,25 @@ const NAME_CHARS_MAX: usize = 255;
 /// The module of the Python SDK, and its versions before the second.
 const SDK: &str = "mcp";
 const SDK_FORMER: &str = "mcp<2";
+/// What servers of the SDK have had in one version and not in another.
+const SDK_ATTRIBUTES: [&str; 16] = [
+    "add_tool",
+    "call_tool",
+    "completion",
+    "get_capabilities",
+    "get_context",
+    "get_prompt",
+    "list_prompts",
+    "list_resource_templates",
+    "list_resources",
+    "list_tools",
+    "progress_notification",
+    "read_resource",
+    "request_context",
+    "run_stdio_async",
+    "set_logging_level",
+    "subscribe_resource",
+];
 
 /// Why it does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,17 +109,46 @@ pub fn diagnose(error: Option<&str>, log: &[String]) -> StartDiagnosis {
     }
     let error = error.unwrap_or_default();
     if error.contains("in time") {
-        return StartDiagnosis { what: "it did not answer in time".into(), remedy: Some(StartRemedy::Patience) };
+        return match other_protocol(&lines) {
+            Some(what) => StartDiagnosis { what, remedy: None },
+            None => StartDiagnosis { what: "it did not answer in time".into(), remedy: Some(StartRemedy::Patience) },
+        };
     }
-    let own = lines.iter().rev().find(|line| !line.starts_with("[gantry]") && line.chars().any(char::is_alphanumeric));
-    let what = match own {
-        Some(line) if error.is_empty() || error.contains("ended") || error.contains("connection") => {
-            format!("it ended: {}", shown(line))
+    let what = match last_words::telling(&lines) {
+        Some(line) if error.contains("ended") || error.contains("connection") => {
+            format!("it ended: {}", shown(&line))
         }
-        _ if error.is_empty() => "it does not answer".to_owned(),
+        Some(line) if error.is_empty() => format!("it does not answer, and wrote: {}", shown(&line)),
+        None if error.is_empty() => "it does not answer".to_owned(),
         _ => shown(error),
     };
     StartDiagnosis { what, remedy: None }
+}
+
+/// What it speaks, if that is not MCP over its standard output: it serves HTTP, or writes text there. A server that waits for a
+/// login at an address of its own speaks it later.
+fn other_protocol(lines: &[&str]) -> Option<String> {
+    let no_mcp = "it does not speak MCP over its standard output";
+    let serves = |line: &&str| {
+        let lower = line.to_ascii_lowercase();
+        let signs = [
+            "serving http on",
+            "running on http",
+            "running at http",
+            "listening on http",
+            "listening at http",
+            "listening on port",
+            "server started on port",
+            "server running on port",
+        ];
+        signs.iter().any(|sign| lower.contains(sign))
+            && !["callback", "oauth", "auth"].iter().any(|sign| lower.contains(sign))
+    };
+    if lines.iter().any(serves) {
+        return Some(format!("{no_mcp}: it serves HTTP, so start it yourself and add it by its address, with `--url`"));
+    }
+    let written = lines.iter().rev().find_map(|line| line.strip_prefix(NOT_A_MESSAGE))?;
+    Some(format!("{no_mcp}, where it wrote: {}", shown(written)))
 }
 
 /// The line without the time that stands before it.
@@ -109,11 +163,12 @@ fn said(line: &str) -> &str {
 type Sign = fn(&str, &[&str]) -> Option<StartDiagnosis>;
 
 /// Signs, the surest first.
-const SIGNS: [Sign; 13] = [
+const SIGNS: [Sign; 15] = [
     |line, _| not_let_through(line),
     |line, _| no_descriptor(line),
     |line, _| no_package(line),
     |line, _| no_trust(line),
+    |line, _| no_interpreter(line),
     |line, _| no_registry(line),
     |line, _| no_memory(line),
     |line, _| other_sdk(line),
@@ -121,6 +176,7 @@ const SIGNS: [Sign; 13] = [
     |line, _| no_repository(line),
     |line, _| no_file(line),
     |line, _| no_write(line),
+    no_answer,
     no_variable,
     |line, _| no_module(line),
 ];
@@ -168,6 +224,18 @@ fn no_trust(line: &str) -> Option<StartDiagnosis> {
             remedy(),
         )
     })?
+}
+
+/// uv gets interpreters elsewhere than packages: `Failed to install cpython-3.12.9-linux-x86_64-gnu`.
+fn no_interpreter(line: &str) -> Option<StartDiagnosis> {
+    let signs =
+        ["Failed to install cpython-", "Failed to download https://github.com/astral-sh/python-build-standalone"];
+    let of_address = line.contains("error sending request") && line.contains("python-build-standalone");
+    (of_address || signs.iter().any(|sign| line.contains(sign))).then_some(())?;
+    found(
+        "uv could not fetch the Python it was told to use, which comes from GitHub: install that Python here".into(),
+        None,
+    )
 }
 
 fn no_registry(line: &str) -> Option<StartDiagnosis> {
@@ -222,7 +290,17 @@ fn other_sdk(line: &str) -> Option<StartDiagnosis> {
         let source = in_quotes(source)?;
         (source == SDK || of_sdk(source)).then_some(in_quotes(rest)?)
     });
-    let missing = module.or(name)?;
+    // What its decorators are called: `AttributeError: 'Server' object has no attribute 'list_resources'`.
+    let attribute = line.split_once(" object has no attribute ").and_then(|(before, rest)| {
+        let attribute = in_quotes(rest)?;
+        let of_server = ["'Server'", "'FastMCP'", "'MCPServer'"].iter().any(|class| before.ends_with(class));
+        (of_server && SDK_ATTRIBUTES.contains(&attribute)).then_some(attribute)
+    });
+    let of_module = line
+        .split_once("module 'mcp")
+        .filter(|(_, rest)| rest.starts_with(['.', '\'']))
+        .and_then(|(_, rest)| in_quotes(rest.split_once("has no attribute ")?.1));
+    let missing = module.or(name).or(attribute).or(of_module)?;
     found(
         format!(
             "the version of the Python SDK `{SDK}` that is installed does not have `{}`: it was written for another one, mostly `{SDK_FORMER}`",
@@ -420,6 +498,23 @@ mod tests {
                 Some("update s --with mcp<2"),
             ),
             (
+                "AttributeError: 'Server' object has no attribute 'list_resources'",
+                "does not have `list_resources`",
+                Some("update s --with mcp<2"),
+            ),
+            ("AttributeError: 'Server' object has no attribute 'colour'", "it ended: AttributeError", None),
+            (
+                "error: Failed to install cpython-3.12.9-linux-x86_64-gnu",
+                "uv could not fetch the Python it was told to use, which comes from GitHub",
+                None,
+            ),
+            ("Error: connect ECONNREFUSED db.example:5432", "nothing answers at db.example:5432", None),
+            (
+                "Error: connect ECONNREFUSED 127.0.0.1:5432",
+                "nothing answers at 127.0.0.1:5432",
+                Some("grant s --allow-host 127.0.0.1:5432"),
+            ),
+            (
                 "pkg_resources.ContextualVersionConflict: (mcp 2.0.0 (/srv/lib), Requirement.parse('mcp<2,>=1.9'), {'x'})",
                 "two of its packages do not go together: (mcp 2.0.0",
                 Some("update s --with mcp<2,>=1.9"),
@@ -497,5 +592,27 @@ mod tests {
         let long = diagnose(Some("the program ended"), &["x".repeat(1_000)]);
         assert!(long.what.chars().count() < SHOWN_CHARS_MAX + 20);
         assert_eq!(diagnose(None, &[]).what, "it does not answer");
+        let alive = diagnose(None, &["loaded 3 plugins".to_owned()]);
+        assert_eq!(alive.what, "it does not answer, and wrote: loaded 3 plugins");
+    }
+
+    #[test]
+    fn what_speaks_something_else_is_not_given_more_time() {
+        let late = |line: &str| diagnose(Some("the server did not answer in time"), &[line.to_owned()]);
+        for line in [
+            "2026-01-01T00:00:00Z [not a message] Serving HTTP on 0.0.0.0 port 8000 (http://0.0.0.0:8000/) ...",
+            "INFO:     Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)",
+            "Server listening on port 3000",
+        ] {
+            let told = late(line);
+            assert!(told.what.contains("does not speak MCP over its standard output: it serves HTTP"), "{told:?}");
+            assert_eq!(told.remedy, None, "{line}");
+        }
+        let text = late("[not a message] Hello, what is your name?");
+        assert!(text.what.ends_with("standard output, where it wrote: Hello, what is your name?"), "{text:?}");
+        assert_eq!(text.remedy, None);
+        for line in ["loading the model", "OAuth callback server running at http://127.0.0.1:3334"] {
+            assert_eq!(late(line).remedy, Some(StartRemedy::Patience), "{line}");
+        }
     }
 }

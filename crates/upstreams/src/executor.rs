@@ -271,7 +271,7 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Executor
             beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
         let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
             .details(details)
-            .hint("read what it said; `gantry server logs SERVER` shows what its server wrote besides")
+            .hint(format!("read what it said; `gantry server logs {server}` shows what its server wrote besides"))
             .retryable(false);
         return Err(ExecutorError::answered(refusal));
     }
@@ -358,6 +358,7 @@ mod tests {
     fn a_failed_tool_is_a_failed_call_with_its_own_words() {
         let content = json!([{ "type": "text", "text": "no such file" }]);
         let error = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
+        assert!(error.refusal.hint.as_ref().unwrap().contains("`gantry server logs s`"), "{error:?}");
         assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3401, ExecutionReach::Answered));
         assert_eq!(error.refusal.details.unwrap()["content"], content);
         let more = json!({ "content": content, "structuredContent": { "a": 1 }, "_meta": { "b": 2 }, "isError": true });

@@ -77,6 +77,11 @@ pub trait ImportMachine {
     /// Why a server, which may run as nobody, could not use this path, and what helps; none if it can.
     fn closed(&self, path: &Path, write: bool) -> Option<ClosedPath>;
 
+    /// Is this program Gantry itself, whatever it is called here?
+    fn is_gantry(&self, _program: &str) -> bool {
+        false
+    }
+
     /// Are packages installed here once, when a server is added?
     fn keeps_packages(&self) -> bool {
         false
@@ -112,6 +117,8 @@ pub struct ImportedFile {
     /// In the order of the file.
     pub servers: Vec<ImportedServer>,
     pub problems: Vec<ImportProblem>,
+    /// Entries that start Gantry itself, as `gantry mcp install` writes one: they are left out, or it would be behind itself.
+    pub of_gantry: Vec<String>,
 }
 
 /// A server that can be put behind Gantry.
@@ -214,6 +221,10 @@ pub fn read(text: &str, machine: &dyn ImportMachine) -> ImportedFile {
         let machine = of_project.as_ref().map_or(machine, |project| project as &dyn ImportMachine);
         let room = SERVERS_MAX.saturating_sub(names.len());
         for (written, entry) in entries.iter().take(room) {
+            if starts_gantry(entry, machine) {
+                import.of_gantry.push(written.clone());
+                continue;
+            }
             let path = format!("{place}/{}", pointed(written));
             let mut reading = Entry::new(machine, &judge, path.clone(), fit(written));
             if reading.name != *written {
@@ -241,6 +252,15 @@ pub fn read(text: &str, machine: &dyn ImportMachine) -> ImportedFile {
         }
     }
     import
+}
+
+/// Does this entry put Gantry in front of a client?
+fn starts_gantry(entry: &Value, machine: &dyn ImportMachine) -> bool {
+    let Some(members) = entry.as_object().map(entry::flattened) else { return false };
+    let Some(command) = members.get("command").and_then(Value::as_str) else { return false };
+    let mut args = members.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let is_gantry = runners::base_name(command) == "gantry" || machine.is_gantry(command);
+    is_gantry && args.any(|arg| arg == "mcp")
 }
 
 /// Servers of a file, and where they stand in it.

@@ -11,7 +11,7 @@ use ports::redactor::Redactor;
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::shown;
-use crate::import::secrets::{SecretJudge, SettingPlace, credential_name, is_secret, looks_like_one};
+use crate::import::secrets::{SecretJudge, SettingPlace, credential_name, is_secret};
 use crate::spec::{ServerReach, ServerSetting, ServerSpec};
 
 /// What stands in place of an argument.
@@ -58,8 +58,8 @@ pub fn take_out(spec: &mut Value) -> bool {
     let judge = SecretJudge::new();
     let mut taken = take_out_settings(reach, "env", SettingPlace::Variable, &judge)
         | take_out_settings(reach, "headers", SettingPlace::Header, &judge);
-    for arg in reach.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten() {
-        taken |= take_out_text(arg, |arg| looks_like_one(arg).then(|| TAKEN_OUT.to_owned()));
+    if let Some(args) = reach.get_mut("args").and_then(Value::as_array_mut) {
+        taken |= take_out_args(args, &judge);
     }
     if let Some(url) = reach.get_mut("url") {
         taken |= take_out_text(url, |url| without_secret_query(url, &judge));
@@ -82,6 +82,24 @@ fn take_out_settings(reach: &mut Map<String, Value>, member: &str, place: Settin
         }
     }
     taken
+}
+
+/// The arguments, of which an import warns (`SecretJudge::secret_arguments`).
+fn take_out_args(args: &mut [Value], judge: &SecretJudge) -> bool {
+    let words: Vec<String> = args.iter().map(|arg| arg.as_str().unwrap_or_default().to_owned()).collect();
+    let secret = judge.secret_arguments(&words);
+    let mut taken = false;
+    for at in secret {
+        let Some(arg) = args.get_mut(at).filter(|arg| *arg != TAKEN_OUT) else { continue };
+        *arg = TAKEN_OUT.into();
+        taken = true;
+    }
+    taken
+}
+
+/// A command line as it is shown, without what looks like a secret in it.
+pub fn shown_args(args: &[String]) -> Vec<String> {
+    SecretJudge::new().shown_arguments(args)
 }
 
 /// An address without its query, if there is a secret in it.
@@ -167,7 +185,7 @@ mod tests {
     #[test]
     fn what_looks_like_a_secret_is_taken_out_wherever_it_stands() {
         let mut spec = json!({ "fallbacks": ["https://b.example/mcp?api_key=planted"], "reach": {
-            "url": "https://a.example/mcp?api_key=planted", "args": ["-y", "--token=ghp_plantedplanted"],
+            "url": "https://a.example/mcp?api_key=planted", "args": ["-y", "--token=ghp_plantedplanted", "--api-key=planted", "--password", "planted"],
             "env": { "API_KEY": "planted", "MODE": "fast", "KEPT": { "secret": "a_key" } },
             "headers": { "Authorization": "Bearer planted" }, "oauth": { "token_url": "https://a.example/?token=planted" },
         } });
@@ -176,5 +194,7 @@ mod tests {
         let expected = json!({ "API_KEY": { "secret": "api_key" }, "MODE": "fast", "KEPT": { "secret": "a_key" } });
         assert_eq!(spec["reach"]["env"], expected);
         assert!(!take_out(&mut spec), "once is enough");
+        let args = ["--api-key=planted", "--password", "planted", "--mode", "fast"].map(str::to_owned);
+        assert_eq!(shown_args(&args), ["(hidden)", "--password", "(hidden)", "--mode", "fast"]);
     }
 }

@@ -450,7 +450,10 @@ impl ServerUnit {
             ErrorCode::E3108,
             format!("the server `{}` is unavailable: it was started too often without success", self.name),
         )
-        .hint("it is tried again by itself; the operator can look at `gantry server logs` and restart it")
+        .hint(format!(
+            "it is tried again by itself; the operator can look at `gantry server logs {name}`, and `gantry server restart {name}`",
+            name = self.name
+        ))
     }
 }
 

@@ -125,7 +125,10 @@ fn held_jobs() -> Result<HeldJobs, CommandFailure> {
         ErrorCode::E3413,
         "the job waited when the backup was made from which this server was restored; nobody knows whether it was done since",
     )
-    .hint("find out whether the effect happened, then say so: `gantry jobs resolve`")
+    .hint(format!(
+        "find out whether the effect happened, then say so: `gantry jobs resolve {} --happened` or `--did-not-happen`",
+        HeldJobs::ANY_ID
+    ))
     .details(json!({ "cause": "restored" }))
     .retryable(false);
     let mut envelope = json!(refusal.envelope(new_trace_id(&OsEntropy::open()?), None));

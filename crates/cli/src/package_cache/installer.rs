@@ -3,7 +3,7 @@
 //! They run as whoever gives the command, with that person's environment and configuration: registries, proxies and logins are
 //! what they are for every other package.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
@@ -44,7 +44,22 @@ pub(super) struct Step<'a> {
     pub(super) watched: &'a Path,
     pub(super) input: String,
     /// What to do if the program is not there.
-    pub(super) remedy: &'static str,
+    pub(super) remedy: &'a str,
+}
+
+/// What to do if an installer is missing for a server's package. Without the runner that comes with it, the server could not fetch
+/// its package itself either.
+pub(super) fn remedy_for_server(install: &str, runner: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if has_program(&path, runner) {
+        format!("{install}, or add the server with --no-package")
+    } else {
+        install.to_owned()
+    }
+}
+
+fn has_program(path: &OsStr, name: &str) -> bool {
+    std::env::split_paths(path).any(|folder| folder.join(name).is_file())
 }
 
 /// Runs it to its end. Answers whether it was content, and the end of what it said.
@@ -179,4 +194,17 @@ pub(super) fn away(registry: &str, said: &str) -> Option<CommandFailure> {
         failure("cannot be reached")
             .hint("check the network, and the proxy and registry of the package tool; then do this again")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_is_proposed_only_where_there_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!has_program(dir.path().as_os_str(), "uvx"));
+        std::fs::write(dir.path().join("uvx"), "").unwrap();
+        assert!(has_program(dir.path().as_os_str(), "uvx"));
+    }
 }

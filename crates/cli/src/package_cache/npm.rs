@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use upstreams::import::PackageRequest;
 
-use super::installer::{InstallProgress, Step, away, first_lines, run};
+use super::installer::{InstallProgress, Step, away, first_lines, remedy_for_server, run};
 use super::{Installed, Unpacked, tree};
 use crate::failure::CommandFailure;
 use crate::printer::visible;
@@ -16,6 +16,7 @@ use crate::printer::visible;
 const LOCK_FILE: &str = "package-lock.json";
 /// Longest name of a package with its version that is shown.
 const NAME_CHARS_MAX: usize = 300;
+const REMEDY: &str = "install Node.js with npm";
 
 /// Installs a package with everything it needs into a folder that is not there yet.
 pub(super) async fn install(
@@ -34,8 +35,8 @@ pub(super) async fn install(
     words.extend(request.options.iter().map(Into::into));
     words.push("--".into());
     words.extend(request.packages.iter().map(Into::into));
-    let remedy = "install Node.js with npm, or add the server with --no-package";
-    let (content, said) = run(npm_step(folder, words, scripts, remedy), progress).await?;
+    let remedy = remedy_for_server(REMEDY, "npx");
+    let (content, said) = run(npm_step(folder, words, scripts, &remedy), progress).await?;
     if !content {
         return Err(refused(&request.packages, &said));
     }
@@ -48,7 +49,7 @@ pub(super) async fn install_project(
     scripts: bool,
     progress: &dyn InstallProgress,
 ) -> Result<Installed, CommandFailure> {
-    let step = npm_step(folder, Vec::new(), scripts, "install Node.js with npm");
+    let step = npm_step(folder, Vec::new(), scripts, REMEDY);
     let (content, said) = run(step, progress).await?;
     if !content {
         // The file names many packages; npm says which one it is about.
@@ -63,7 +64,7 @@ pub(super) async fn install_project(
 }
 
 /// `npm install` in a folder with these words at its end.
-fn npm_step<'a>(folder: &'a Path, words: Vec<OsString>, scripts: bool, remedy: &'static str) -> Step<'a> {
+fn npm_step<'a>(folder: &'a Path, words: Vec<OsString>, scripts: bool, remedy: &'a str) -> Step<'a> {
     let mut args: Vec<OsString> = ["install", "--location=project", "--prefix"].map(Into::into).into();
     args.push(folder.into());
     args.extend(

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use upstreams::import::PackageRequest;
 
-use super::installer::{InstallProgress, Step, away, first_lines, run};
+use super::installer::{InstallProgress, Step, away, first_lines, remedy_for_server, run};
 use super::{Installed, Unpacked};
 use crate::failure::CommandFailure;
 use crate::printer::visible;
@@ -19,7 +19,7 @@ use crate::printer::visible;
 const LOCK_FILE: &str = "requirements.lock";
 /// Longest name of a package with its version that is shown.
 const NAME_CHARS_MAX: usize = 300;
-const REMEDY: &str = "install uv (`pip install uv`), or add the server with --no-package";
+const REMEDY: &str = "install uv (`pip install uv`)";
 
 /// Installs a package with everything it needs into a folder that is not there yet.
 pub(super) async fn install(
@@ -35,7 +35,8 @@ pub(super) async fn install(
     }
     args.push(folder.into());
     let (packages, version) = (&request.packages, request.python.as_deref());
-    let step = Step { program: "uv", args, cwd, watched: folder, input: String::new(), remedy: REMEDY };
+    let remedy = remedy_for_server(REMEDY, "uvx");
+    let step = Step { program: "uv", args, cwd, watched: folder, input: String::new(), remedy: &remedy };
     let (content, said) = run(step, progress).await?;
     if !content {
         return Err(refused(packages, version, &said));
@@ -50,7 +51,7 @@ pub(super) async fn install(
         target: None,
         options: &request.options,
         scripts,
-        remedy: REMEDY,
+        remedy: &remedy,
     };
     let installed = resolution.install(progress).await?;
     installed.map_err(|said| refused(packages, version, &said))?;
@@ -77,13 +78,18 @@ pub(super) async fn install_project(
         target: Some(target),
         options: &[],
         scripts,
-        remedy: "install uv (`pip install uv`)",
+        remedy: REMEDY,
     };
     let installed = resolution.install(progress).await?;
     installed.map_err(|said| {
         // The files name many packages; uv says which one it is about.
         let named = failed_package(&said).map_or(names, |failed| vec![failed]);
-        refused(&named, None, &said).reasons(first_lines(&said))
+        let failure = refused(&named, None, &said).reasons(first_lines(&said));
+        // Which Python it is, the tool itself says.
+        if wrong_python(&said) {
+            return failure.hint("name such a Python in `command` of the tool's `[execution]`, and build it again");
+        }
+        failure
     })?;
     let lock = fs::read(&lock).map_err(|_| CommandFailure::new("uv has left no lock file that can be read"))?;
     // Nothing is built without leave, so there are no scripts that could have been left out.
@@ -104,7 +110,7 @@ struct Resolution<'a> {
     target: Option<PathBuf>,
     options: &'a [String],
     scripts: bool,
-    remedy: &'static str,
+    remedy: &'a str,
 }
 
 impl Resolution<'_> {
@@ -218,6 +224,9 @@ fn normalized(name: &str) -> String {
 /// What uv said of these packages, as what happened and what to do.
 fn refused(packages: &[String], python: Option<&str>, said: &str) -> CommandFailure {
     let wanted = packages.join(", ");
+    if let Some(failure) = no_python(&wanted, python, said) {
+        return failure;
+    }
     if let Some(failure) = away("PyPI", said) {
         return failure;
     }
@@ -258,13 +267,60 @@ fn refused(packages: &[String], python: Option<&str>, said: &str) -> CommandFail
                 .hint("PyPI's page of the package shows those there are"),
         };
     }
-    if said.contains("No interpreter found") {
-        return CommandFailure::new(format!("there is no Python {} for uv", python.unwrap_or_default()))
-            .hint("`uv python install VERSION` gets one");
-    }
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
     CommandFailure::new(format!("uv could not install `{wanted}`: {}", visible(&lines)))
-        .hint(format!("`uv pip install {wanted}` in an environment of your own shows more"))
+        .hint(format!("`uv pip install {}` in an environment of your own shows more", installable(packages)))
+}
+
+/// Does a package need another Python than the one it is for?
+fn wrong_python(said: &str) -> bool {
+    said.split_whitespace().collect::<Vec<_>>().join(" ").contains("does not satisfy Python")
+}
+
+/// Packages as `uv pip install` takes them: a file that names some stands behind `-r`.
+fn installable(packages: &[String]) -> String {
+    let is_file = |package: &str| matches!(package, "requirements.txt" | "pyproject.toml");
+    let words = packages.iter().map(|package| if is_file(package) { format!("-r {package}") } else { package.clone() });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The interpreter that is wanted is not there, cannot be fetched, or is another one than the package needs.
+fn no_python(wanted: &str, python: Option<&str>, said: &str) -> Option<CommandFailure> {
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let version = python.map(|version| format!("Python {}", visible(version))).unwrap_or_else(|| "a Python".to_owned());
+    // Interpreters of uv's own come from there, and packages do not.
+    let of_github = ["python-build-standalone", "Failed to install cpython-", "Failed to download managed Python"];
+    if of_github.iter().any(|sign| said.contains(sign)) {
+        return Some(
+            CommandFailure::new(format!("uv could not fetch {version}, which comes from GitHub and not from PyPI"))
+                .hint(
+                    "install that Python on this machine, where uv finds it; or let uv reach github.com \
+                 (`UV_PYTHON_INSTALL_MIRROR` names a mirror); then do this again",
+                ),
+        );
+    }
+    if said.contains("No interpreter found") {
+        return Some(
+            CommandFailure::new(format!("there is no {} for uv", version.trim_start_matches("a ")))
+                .hint("install it on this machine, or let `uv python install VERSION` fetch one"),
+        );
+    }
+    // `the current Python version (3.9.6) does not satisfy Python>=3.11`
+    let (before, after) = said.split_once("does not satisfy Python")?;
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '<' | '>' | '=' | '!' | '~' | '*');
+    let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+    let needed = after.get(..end)?.trim_end_matches([',', '.']);
+    let found = before.rsplit_once('(').and_then(|(_, rest)| rest.split(')').next());
+    let found = found.map(|found| format!(", and not {}", visible(found))).unwrap_or_default();
+    let least = needed.split(',').find_map(|part| part.strip_prefix(">=")).filter(|version| !version.is_empty());
+    let failure = CommandFailure::new(format!("`{wanted}` needs Python {needed}{found}"));
+    Some(match least {
+        Some(least) => failure.hint(format!(
+            "name that one: `uvx --python {least} …`; uv takes it from this machine, or fetches it from GitHub \
+             (`uv python install {least}`)"
+        )),
+        None => failure.hint("install such a Python on this machine, and name it: `uvx --python VERSION …`"),
+    })
 }
 
 /// The package that uv says it is about, with its version if it says that, too.
@@ -342,11 +398,37 @@ mod tests {
             ("cause: invalid peer certificate: UnknownIssuer", "shows a certificate"),
             ("cause: Because all versions of docopt have no usable wheels and", "has to be built"),
             ("error: something else\n  cause: x", "error: something else; cause: x"),
+            (
+                "error: Failed to install cpython-3.12.9-linux-x86_64-gnu\n  cause: Failed to download https://github.com/astral-sh/python-build-standalone/x\n  cause: error sending request for url",
+                "uv could not fetch a Python, which comes from GitHub and not from PyPI",
+            ),
+            (
+                "  ╰─▶ Because the current Python version (3.9.6) does not satisfy\n      Python>=3.12 and name==9 depends on Python>=3.12, we",
+                "`name==9` needs Python >=3.12, and not 3.9.6",
+            ),
         ] {
             let failure = refused(&request.packages, request.python.as_deref(), said);
             assert!(failure.message.contains(message), "{said}: {}", failure.message);
             assert!(failure.hint.is_some(), "{said}");
         }
+    }
+
+    #[test]
+    fn a_python_that_is_missing_is_named_with_the_way_to_it() {
+        let missing = refused(&["name".to_owned()], Some("3.12"), "error: No interpreter found for Python 3.12 in");
+        assert_eq!(missing.message, "there is no Python 3.12 for uv");
+        let other = "the current Python version (3.9.6) does not satisfy Python>=3.12,<4 and name depends on";
+        let hint = refused(&["name".to_owned()], None, other).hint.unwrap();
+        assert!(hint.contains("`uvx --python 3.12 …`"), "{hint}");
+    }
+
+    #[test]
+    fn a_file_of_packages_is_given_to_uv_as_one() {
+        let hint = refused(&["requirements.txt".to_owned()], None, "error: it is broken").hint.unwrap();
+        assert!(hint.starts_with("`uv pip install -r requirements.txt`"), "{hint}");
+        let both = ["requirements.txt", "pyproject.toml"].map(str::to_owned);
+        assert_eq!(installable(&both), "-r requirements.txt -r pyproject.toml");
+        assert_eq!(installable(&["a==1".to_owned()]), "a==1");
     }
 
     #[test]

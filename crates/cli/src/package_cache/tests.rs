@@ -70,6 +70,28 @@ fn what_was_broken_off_is_taken_away_by_the_next_and_what_is_under_way_is_not() 
 }
 
 #[test]
+fn an_installer_that_outlived_its_command_stops_no_other_and_is_cleared_away_later() {
+    let (_dir, cache) = cache();
+    // As the file system says it of a folder into which somebody writes while it is taken away.
+    let busy = || Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty));
+    assert!(!left_to_others(busy()).unwrap());
+    assert!(left_to_others(Ok(())).unwrap());
+    assert!(left_to_others(Err(io::Error::from(io::ErrorKind::PermissionDenied))).is_err());
+    // It wrote on after its folder and its lock had been taken away.
+    let late = cache.root.join(".filling-1-0");
+    fs::create_dir(&late).unwrap();
+    fs::write(late.join("part"), "x").unwrap();
+    let next = cache.begin().unwrap();
+    assert!(!late.try_exists().unwrap());
+    let failure = cache.unusable(&io::Error::from(io::ErrorKind::DirectoryNotEmpty));
+    assert!(failure.hint.unwrap().contains("another installation is still at work"));
+    let denied = cache.unusable(&io::Error::from(io::ErrorKind::PermissionDenied));
+    assert!(denied.hint.unwrap().contains("as the user"));
+    assert_eq!(cache.unusable(&io::Error::other("odd")).hint, None);
+    drop(next);
+}
+
+#[test]
 fn packages_are_listed_and_taken_away_with_the_folders_of_their_names() {
     let (_dir, cache) = cache();
     assert!(cache.list().unwrap().is_empty());

@@ -24,7 +24,7 @@ use super::stray_output::{self, StrayLine};
 const EXIT_CODE_UNKNOWN: i32 = FailedProgram::EXIT_CODE_UNKNOWN;
 
 /// Where what a tool wrote is found.
-const STDERR_HINT: &str =
+pub(crate) const STDERR_HINT: &str =
     "`gantry tool logs` shows administrators what the tool wrote to stderr, and so does the server's log";
 
 /// How a process ended.

@@ -261,7 +261,7 @@ pub(super) fn other_input() -> Refusal {
 /// Nobody can know whether the workflow ran, or how it ended.
 pub(super) fn nobody_knows(cause: &'static str) -> Refusal {
     Refusal::new(ErrorCode::E3413, "nobody knows whether the workflow had its effect")
-        .hint("find out whether it did, then say so: `gantry jobs resolve`; a late callback says it, too")
+        .hint("find out whether it did, then say so: `gantry jobs resolve ID --happened` or `--did-not-happen`; a late callback says it, too")
         .details(json!({ "cause": cause }))
 }
 

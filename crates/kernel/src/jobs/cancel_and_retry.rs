@@ -23,7 +23,7 @@ use super::view::{self, AcceptedCall};
 use super::{Jobs, TOOL_CALL, call_record};
 use crate::identity::Principal;
 use crate::invoke::IncomingCall;
-use crate::ledger::{CallKey, KeptOutcome, other_parameters};
+use crate::ledger::{CallKey, KeptOutcome, other_parameters, resolve_command};
 use crate::phases::{may_manage, no_longer_fit, prepared};
 use crate::resilience::guard::guard_of;
 
@@ -85,7 +85,7 @@ impl Jobs {
         let line = self.line_of_call(&former).await?;
         if is_end_unknown(&former, line.as_ref()) {
             return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
-                .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
+                .hint(format!("find out and say so first: {}", resolve_command(id))));
         }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };

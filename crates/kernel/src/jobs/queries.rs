@@ -14,6 +14,7 @@ use super::{Jobs, TOOL_CALL};
 use crate::administration::elsewhere;
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
+use crate::ledger::resolve_command;
 use crate::phases::ReaderMask;
 
 impl Jobs {
@@ -230,7 +231,7 @@ fn only_a_call(entry: &LedgerEntry) -> Refusal {
             ("runs", "only whoever made it can end it; the same call with the same key waits for its answer".to_owned())
         }
         EntryState::Unknown => {
-            ("has an outcome that nobody knows", format!("find out, then say so: `gantry jobs resolve {id}`"))
+            ("has an outcome that nobody knows", format!("find out, then say so: {}", resolve_command(id)))
         }
         EntryState::Done => {
             ("is done", format!("`gantry jobs show {id}` says how; with its key it answers the same again"))

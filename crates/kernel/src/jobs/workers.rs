@@ -31,7 +31,7 @@ use super::running_jobs::WhyStop;
 use super::submission::system_subject;
 use super::worker_permits::WorkerPermit;
 use super::{Jobs, TOOL_CALL, backoff, call_record};
-use crate::ledger::{INTERRUPTED, cause};
+use crate::ledger::{INTERRUPTED, cause, resolve_command};
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -456,7 +456,7 @@ impl Jobs {
     fn unknown_end(&self, record: &JobRecord, cause: &'static str) -> AttemptEnd {
         let refusal =
             Refusal::new(ErrorCode::E3413, format!("the job was {cause}, and nobody knows whether it had its effect"))
-                .hint("find out whether the effect happened, then say so: `gantry jobs resolve`")
+                .hint(format!("find out whether the effect happened, then say so: {}", resolve_command(record.key.id)))
                 .details(json!({ "cause": cause }));
         AttemptEnd::Failed { error: self.envelope(&refusal, record), key: DedupeKey::Kept }
     }

@@ -4,6 +4,7 @@
 //! caller hears that its outcome is unknown, which is the truth about what a restart would find.
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use contract::ids::InvocationId;
 use ports::ledger::EntryState;
 use ports::observer::EffectStep;
 use ports::redactor::redacted;
@@ -47,7 +48,9 @@ pub async fn settle(kernel: &Kernel, facts: &mut CallFacts, mut carried: Result<
     let written = kernel.parts.books.settle(held, settlement).await;
     kernel.parts.observer.step(EffectStep::Settled);
     SettledCall(match (written, carried) {
-        (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal, cause)),
+        (Ok(()), Err(refusal)) if state == EntryState::Unknown => {
+            Err(unknown(&tool, facts.invocation_id, refusal, cause))
+        }
         (Ok(()), carried) => carried,
         // Nothing happened, so nothing is lost with the line that says so.
         (Err(UnwrittenReason::Store), Err(refusal)) if state == EntryState::FailedClean => Err(refusal),
@@ -84,16 +87,17 @@ fn last_result(kernel: &Kernel, facts: &CallFacts, value: Value) -> LastResult {
 
 /// The effect may have happened. A tool that nobody has classified counts as one that must not run twice (DESIGN §8.19): what its
 /// executor said stands in the details.
-fn unknown(tool: &ToolVersion, refusal: Refusal, cause: &'static str) -> Refusal {
+fn unknown(tool: &ToolVersion, invocation: InvocationId, refusal: Refusal, cause: &'static str) -> Refusal {
     if refusal.code == ErrorCode::E3413 {
         return with_cause(refusal, cause);
     }
+    let say_so = ledger::resolve_command(invocation);
     Refusal::new(ErrorCode::E3413, format!("{}; whether it had its effect is not known", refusal.message))
         .hint(match &tool.manifest.compensation_tool_id {
-            None => "it is not repeated: find out, then say so with `gantry jobs resolve`".to_owned(),
-            Some(undo) => format!(
-                "it is not repeated: find out, then say so with `gantry jobs resolve`; if it had its effect, `{undo}` undoes it"
-            ),
+            None => format!("it is not repeated: find out, then say so: {say_so}"),
+            Some(undo) => {
+                format!("it is not repeated: find out, then say so: {say_so}; if it had its effect, `{undo}` undoes it")
+            }
         })
         .details(json!({
             "code": refusal.code.as_str(),

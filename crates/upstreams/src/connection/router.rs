@@ -37,6 +37,8 @@ use crate::wire::{self, CallId, IncomingMessage};
 const QUESTIONS_MAX: usize = 16;
 /// Bytes of what is no message that go to the server's log.
 const GARBAGE_BYTES_MAX: usize = 4 << 10;
+/// How a line begins that a program wrote where it should speak, in its log.
+pub(crate) const NOT_A_MESSAGE: &str = "[not a message] ";
 
 /// Hears what concerns the server as a whole. Never waits.
 pub(crate) trait ServerListener: Send + Sync + fmt::Debug {
@@ -264,7 +266,7 @@ impl MessageRouter {
             Err(_) => {
                 let shown = text.get(..GARBAGE_BYTES_MAX).unwrap_or(text);
                 self.unheard(UnheardKind::Garbage);
-                self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(shown)));
+                self.hearing.line(&format!("{NOT_A_MESSAGE}{}", String::from_utf8_lossy(shown)));
             }
         }
     }

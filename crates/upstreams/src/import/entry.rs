@@ -161,7 +161,7 @@ impl<'m> Entry<'m> {
         self.warnings.extend(local.warnings);
         let mut env = self.settings(members, "env", "env", SettingPlace::Variable);
         self.env_file(members, &mut env);
-        if let Some(at) = args.iter().position(|arg| secrets::looks_like_one(arg)) {
+        for at in self.judge.secret_arguments(&args) {
             let message = "looks like a secret, and everybody on this machine can see a program's arguments: \
                            give it by `env`, if the server allows";
             self.warnings.push(format!("argument {} {message}", at + 1));
@@ -186,7 +186,7 @@ impl<'m> Entry<'m> {
         if let Some(why) = inferred.cannot_run {
             self.switched_off = Some(SwitchedOff { why, can_start: false });
         }
-        let runs = std::iter::once(command.as_str()).chain(args.iter().map(|arg| secrets::masked(arg)));
+        let runs = std::iter::once(command.clone()).chain(self.judge.shown_arguments(&args));
         let runs = runs.collect::<Vec<_>>().join(" ");
         let permissions = inferred.grants.iter().map(|grant| grant.permission.clone()).collect();
         if !inferred.search.is_empty() {
@@ -439,7 +439,7 @@ pub(super) fn search_path(folders: &[PathBuf]) -> String {
 
 /// The forms of a command that some clients have, as the one that most have: Zed nests it
 /// (`{"command": {"path": …, "args": …, "env": …}}`), others make one list of program and arguments.
-fn flattened(outer: &Map<String, Value>) -> Map<String, Value> {
+pub(super) fn flattened(outer: &Map<String, Value>) -> Map<String, Value> {
     let mut members = outer.clone();
     match outer.get("command") {
         Some(Value::Object(inner)) => {

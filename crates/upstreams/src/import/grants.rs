@@ -150,9 +150,9 @@ impl Inference<'_> {
             );
         }
         if !package.has_version {
-            let (package, mark) = (&package.name, registry.version_mark);
+            let (package, example) = (&package.name, package.version_example);
             self.found.warnings.push(format!(
-                "`{package}` has no version: whatever is published under that name tomorrow runs tomorrow; write `{package}{mark}1.2.3`"
+                "`{package}` has no version: whatever is published under that name tomorrow runs tomorrow; write `{package}{example}`"
             ));
         }
         Some(package)

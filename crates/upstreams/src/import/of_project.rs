@@ -56,6 +56,10 @@ impl ImportMachine for OfProject<'_> {
         self.machine.closed(path, write)
     }
 
+    fn is_gantry(&self, program: &str) -> bool {
+        self.machine.is_gantry(program)
+    }
+
     fn keeps_packages(&self) -> bool {
         self.machine.keeps_packages()
     }

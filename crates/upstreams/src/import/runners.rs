@@ -8,6 +8,9 @@ const INTERPRETERS: [&str; 11] =
 /// Flags of interpreters with a value of their own.
 const VALUED: [&str; 8] = ["-r", "--require", "--import", "--loader", "-X", "-W", "--env-file", "-cp"];
 
+/// Branches that go on from one day to the next.
+const BRANCHES: [&str; 5] = ["HEAD", "dev", "develop", "main", "master"];
+
 /// A package that a runner fetches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fetched {
@@ -16,6 +19,8 @@ pub(super) struct Fetched {
     pub(super) has_version: bool,
     /// Where its own arguments begin.
     pub(super) behind: usize,
+    /// What is written behind the name to choose a version, with an example of one.
+    pub(super) version_example: &'static str,
     pub(super) from: &'static Registry,
 }
 
@@ -24,8 +29,9 @@ pub(super) struct Fetched {
 pub(super) struct Registry {
     pub(super) word: &'static str,
     pub(super) hosts: &'static [&'static str],
-    /// What stands between the name of a package and its version.
-    pub(super) version_mark: &'static str,
+    /// A version behind the name of a package, and behind the address of a repository.
+    version_example: &'static str,
+    tag_example: &'static str,
     /// Flags of its runners with a value of their own.
     valued: &'static [&'static str],
 }
@@ -34,14 +40,16 @@ pub(super) struct Registry {
 pub(super) const NPM: Registry = Registry {
     word: "npm",
     hosts: &["https://registry.npmjs.org"],
-    version_mark: "@",
+    version_example: "@1.2.3",
+    tag_example: "#TAG",
     valued: &["-c", "--call", "--registry", "-w", "--workspace"],
 };
 /// What `uvx` and its like fetch from.
 pub(super) const PYPI: Registry = Registry {
     word: "PyPI",
     hosts: &["https://pypi.org", "https://files.pythonhosted.org"],
-    version_mark: "==",
+    version_example: "==1.2.3",
+    tag_example: "@TAG",
     valued: &["--python", "-p", "--index-url", "-i", "--index", "--default-index", "--with", "--with-editable"],
 };
 
@@ -117,9 +125,17 @@ pub(super) fn fetched(command: &str, args: &[String]) -> Option<Fetched> {
         }
     }
     let written = from.or_else(|| args.get(index).cloned())?;
+    let behind = index + 1;
+    if is_repository(&written) {
+        let (name, tag) = split_tag(&written, registry);
+        let has_version = tag.is_some_and(|tag| !tag.is_empty() && !BRANCHES.contains(&tag));
+        let version_example = registry.tag_example;
+        return Some(Fetched { name: name.to_owned(), has_version, behind, version_example, from: registry });
+    }
     let (name, version) = split_version(&written);
     let has_version = version.is_some_and(|version| !version.is_empty() && !matches!(version, "latest" | "next"));
-    Some(Fetched { name: name.to_owned(), has_version, behind: index + 1, from: registry })
+    let version_example = registry.version_example;
+    Some(Fetched { name: name.to_owned(), has_version, behind, version_example, from: registry })
 }
 
 /// Does `uv` run something of a project?
@@ -133,6 +149,25 @@ pub(super) fn project_of_uv_run(args: &[String]) -> Option<String> {
         "--directory" | "--project" => args.get(index + 1).cloned(),
         flag => ["--directory=", "--project="].iter().find_map(|start| flag.strip_prefix(start)).map(str::to_owned),
     })
+}
+
+/// A repository of git in place of a package: `git+https://…`, `name @ git+ssh://…`, `github:owner/name`.
+fn is_repository(written: &str) -> bool {
+    written.contains("git+") || written.starts_with("git://") || written.starts_with("github:")
+}
+
+/// The address of a repository, and the tag or commit that it is to be: `…@TAG` for PyPI, `…#TAG` for npm.
+fn split_tag<'a>(written: &'a str, registry: &Registry) -> (&'a str, Option<&'a str>) {
+    if registry.word == NPM.word {
+        return written.split_once('#').map_or((written, None), |(name, tag)| (name, Some(tag)));
+    }
+    // Behind `#` stands a folder of it, and an `@` before the last slash is of whoever logs in.
+    let address = written.split('#').next().unwrap_or(written);
+    let path = address.rfind('/').unwrap_or(0);
+    match address.get(path..).and_then(|rest| rest.find('@')).and_then(|at| address.split_at_checked(path + at)) {
+        Some((name, tag)) => (name, Some(tag.trim_start_matches('@'))),
+        None => (address, None),
+    }
 }
 
 /// `name@version`, `@scope/name@version`, `name==version`.
@@ -176,6 +211,11 @@ mod tests {
             ("uvx --python 3.12 name@1.0", "name", true, 3),
             ("uv tool run name", "name", false, 3),
             ("pipx run --spec name==1 tool", "name", true, 4),
+            ("uvx --from git+https://x.example/o/serena serena", "git+https://x.example/o/serena", false, 3),
+            ("uvx --from git+https://x.example/o/serena@v1.2 serena", "git+https://x.example/o/serena", true, 3),
+            ("uvx --from git+https://x.example/o/serena@main serena", "git+https://x.example/o/serena", false, 3),
+            ("uvx git+ssh://git@x.example/o/r#subdirectory=a", "git+ssh://git@x.example/o/r", false, 1),
+            ("npx github:o/r#v1", "github:o/r", true, 1),
         ] {
             let (command, args) = words(line);
             let found = fetched(&command, &args).unwrap_or_else(|| panic!("{line}"));

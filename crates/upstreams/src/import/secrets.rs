@@ -3,7 +3,8 @@
 //!
 //! What the redactor calls a secret is refused in clear ([`is_secret`]), so an import makes a credential of it. Besides, an
 //! import takes a value for a secret in doubt ([`SecretJudge`]): that costs nothing, since the server gets it all the same; the
-//! other way round it would stay in a file that people share.
+//! other way round it would stay in a file that people share. Arguments are judged by the option that each is the value of, and
+//! are not refused, because many servers take their secrets nowhere else: they are warned about, and not shown.
 
 use redaction::{RedactionAdditions, RedactionEngine};
 
@@ -25,8 +26,14 @@ const WORDS: [&str; 14] = [
     "token",
 ];
 /// Names with such a part that are none.
-const HARMLESS: [&str; 8] =
-    ["authtype", "authmode", "keyboard", "keyspace", "maxtokens", "monkey", "tokenlimit", "tokenizer"];
+const HARMLESS: [&str; 9] =
+    ["authtype", "authmode", "keyboard", "keyring", "keyspace", "maxtokens", "monkey", "tokenlimit", "tokenizer"];
+/// Options whose value is a header with its name.
+const HEADER_OPTIONS: [&str; 2] = ["--header", "-H"];
+/// How paths begin. A path to a key is no key.
+const PATH_BEGINNINGS: [&str; 4] = ["/", "./", "../", "~"];
+/// What is shown in place of an argument.
+const HIDDEN: &str = "(hidden)";
 /// How names of passwords end that are written as one word: `DBPASS`.
 const ENDINGS: [&str; 2] = ["pass", "pwd"];
 /// Names with such an ending that are none.
@@ -108,6 +115,59 @@ impl SecretJudge {
                 && !value.starts_with('/')
                 && is_doubtful(telling_name(place, name)))
     }
+
+    /// Which of these arguments may be secrets: by what they look like, or by the option that each is the value of
+    /// (`--api-key X`, `--api-key=X`), which is judged as the name of a variable is.
+    pub(crate) fn secret_arguments(&self, args: &[String]) -> Vec<usize> {
+        let before = |at: usize| at.checked_sub(1).and_then(|at| args.get(at)).map(String::as_str);
+        let secret = args.iter().enumerate().filter(|(at, arg)| self.may_be_argument(before(*at), arg));
+        secret.map(|(at, _)| at).collect()
+    }
+
+    /// Arguments as they may be shown.
+    pub(crate) fn shown_arguments(&self, args: &[String]) -> Vec<String> {
+        let secret = self.secret_arguments(args);
+        let shown = |(at, arg): (usize, &String)| if secret.contains(&at) { HIDDEN.to_owned() } else { arg.clone() };
+        args.iter().enumerate().map(shown).collect()
+    }
+
+    fn may_be_argument(&self, before: Option<&str>, arg: &str) -> bool {
+        if looks_like_one(arg) {
+            return true;
+        }
+        if let Some((name, value)) = arg.split_once('=')
+            && is_name(name)
+        {
+            return self.may_be_value(name, value);
+        }
+        // Another option is no value; what begins with one hyphen alone may be a key.
+        if arg.starts_with("--") || (arg.starts_with('-') && arg.len() <= 2) {
+            return false;
+        }
+        match before.filter(|before| before.starts_with('-') && is_name(before)) {
+            Some(option) => self.may_be_value(option, arg),
+            None => self.may_be_value("", arg),
+        }
+    }
+
+    /// May the value of this option be a secret?
+    fn may_be_value(&self, option: &str, value: &str) -> bool {
+        if PATH_BEGINNINGS.iter().any(|beginning| value.starts_with(beginning)) {
+            return false;
+        }
+        let header = value.split_once(':').filter(|_| HEADER_OPTIONS.contains(&option));
+        if let Some((name, value)) = header {
+            return self.may_be_secret(SettingPlace::Header, name.trim(), value.trim());
+        }
+        let has_query = || {
+            let parsed =
+                url::Url::parse(value).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "ws" | "wss"));
+            parsed.is_some_and(|url| {
+                url.query_pairs().any(|(name, value)| self.may_be_secret(SettingPlace::Query, &name, &value))
+            })
+        };
+        self.may_be_secret(SettingPlace::Variable, option.trim_start_matches('-'), value) || has_query()
+    }
 }
 
 /// A switch or a number.
@@ -155,9 +215,11 @@ fn is_opaque(value: &str) -> bool {
         && value.split(['-', '_', '.']).any(|part| part.len() >= OPAQUE_CHARS_MIN / 2 && part.chars().any(|c| c.is_ascii_digit()))
 }
 
-/// An argument as it may be shown.
-pub(crate) fn masked(arg: &str) -> &str {
-    if looks_like_one(arg) { "(hidden)" } else { arg }
+/// An option, or the name of a variable, in front of `=`.
+fn is_name(text: &str) -> bool {
+    let plain = text.trim_start_matches('-');
+    plain.starts_with(|c: char| c.is_ascii_alphabetic())
+        && plain.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 /// The name of the credential for a setting of a server.
@@ -208,11 +270,40 @@ mod tests {
         let header = |name: &str, value: &str| judge.may_be_secret(SettingPlace::Header, name, value);
         assert!(header("Authorization", "Bearer x") && header("PWD", "x") && !header("x-team", "a"));
         assert!(!header("Authorization", ""), "what is empty says nothing");
-        assert_eq!(masked("--token=ghp_abcdefghijklmnop"), "(hidden)");
-        assert_eq!(
-            masked("@modelcontextprotocol/server-filesystem@2025.8.21"),
-            "@modelcontextprotocol/server-filesystem@2025.8.21"
-        );
+    }
+
+    #[test]
+    fn an_argument_is_a_secret_by_its_option_as_a_variable_is_by_its_name() {
+        let judge = SecretJudge::new();
+        for (line, secret) in [
+            ("--figma-api-key=figd_abc --stdio", &[0][..]),
+            ("--api-key=hunter2", &[0]),
+            ("--api-key hunter2", &[1]),
+            ("--token tok_abc --verbose", &[1]),
+            ("--password=hunter2", &[0]),
+            ("-password -hunter2", &[1]),
+            ("--access-token sbp_0123456789abcdef0123456789abcdef01234567", &[1]),
+            ("--token=ghp_abcdefghijklmnop", &[0]),
+            ("x mongodb://u:p@h/d", &[1]),
+            ("API_TOKEN=hunter2 node", &[0]),
+            ("--header Authorization:hunter2", &[1]),
+            ("-H X-Team:red", &[]),
+            ("mcp-remote https://h.example/mcp?api_key=hunter2", &[1]),
+            ("https://h.example/mcp?page=2", &[]),
+            ("--token --verbose", &[]),
+            ("--token -v", &[]),
+            ("--token", &[]),
+            ("--api-key=", &[]),
+            ("--max-tokens 4096", &[]),
+            ("--auth-type basic", &[]),
+            ("--keyring-provider subprocess", &[]),
+            ("--ssh-key ~/.ssh/id_rsa --key-file=./key.pem --password-file /run/secrets/p", &[]),
+            ("-y @modelcontextprotocol/server-filesystem@2025.8.21 /srv/notes", &[]),
+            ("--transport stdio --mode=fast", &[]),
+        ] {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(judge.secret_arguments(&args), secret, "{line}");
+        }
     }
 
     /// Names are compounded of words that people use, so that no list of one side can have a word that the other has not.

@@ -327,14 +327,17 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "/nowhere"]), "does not exist"),
         (json!(["@modelcontextprotocol/server-filesystem@1.0.0", "./here"]), "does not exist"),
         (json!(["x@latest"]), "has no version"),
-        (json!(["x@1.0.0", "--token=ghp_abcdefghijklmnop"]), "looks like a secret"),
+        (json!(["github:o/r"]), "write `github:o/r#TAG`"),
+        (json!(["x@1.0.0", "--token=ghp_abcdefghijklmnop"]), "argument 2 looks like a secret"),
+        (json!(["x@1.0.0", "--api-key", "hunter2"]), "argument 3 looks like a secret"),
+        (json!(["x@1.0.0", "--password=hunter2"]), "argument 2 looks like a secret"),
     ] {
         let file = json!({ "mcpServers": { "a": { "command": "npx", "args": args } } });
         let import = read(&file.to_string(), &Desk);
         let found = server(&import, "a");
         assert!(found.warnings.iter().any(|text| text.contains(word)), "{word}: {:?}", found.warnings);
         assert!(permissions(found).iter().all(|permission| !permission.starts_with("filesystem:write")));
-        assert!(!found.runs.contains("ghp_"));
+        assert!(!found.runs.contains("ghp_") && !found.runs.contains("hunter2"), "{}", found.runs);
     }
     let file = json!({ "mcpServers": { "a": { "command": "docker", "args": ["run", "-i", "mcp/x"] }, "b": { "command": "nowhere" } } });
     let import = read(&file.to_string(), &Desk);
@@ -572,4 +575,17 @@ fn a_path_with_spaces_and_one_that_a_variable_names_are_granted() {
         ["filesystem:read:/people/me/repo"],
         "no home for the sake of a variable"
     );
+}
+
+#[test]
+fn the_entry_by_which_a_client_starts_gantry_is_left_out() {
+    let file = json!({ "mcpServers": {
+        "gantry": { "command": "/opt/bin/gantry", "args": ["mcp", "--data-dir", "/people/me/.gantry", "--as", "cursor"] },
+        "nested": { "command": { "path": "gantry", "args": ["--no-config", "mcp"] } },
+        "other": { "command": "gantry", "args": ["serve"] },
+        "weather": { "command": "node", "args": ["/srv/weather/dist/index.js"] }
+    } });
+    let import = read(&file.to_string(), &Desk);
+    assert_eq!(import.of_gantry, ["gantry", "nested"]);
+    assert_eq!(import.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["other", "weather"]);
 }

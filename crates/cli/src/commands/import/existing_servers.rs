@@ -168,7 +168,7 @@ mod tests {
     fn wanted(entry: &Value, keeps_packages: bool) -> ImportedServer {
         let file = json!({ "mcpServers": { "a": entry } }).to_string();
         let nothing = BTreeMap::new();
-        let ImportedFile { mut servers, problems } =
+        let ImportedFile { mut servers, problems, .. } =
             read(&file, &ThisMachine { environment: &nothing, file: None, keeps_packages });
         assert_eq!(problems, []);
         servers.pop().unwrap()

@@ -94,6 +94,16 @@ impl ImportMachine for ThisMachine<'_> {
         self.file.clone()
     }
 
+    fn is_gantry(&self, program: &str) -> bool {
+        let found = if program.contains('/') {
+            Some(PathBuf::from(program))
+        } else {
+            self.programs(program).into_iter().next()
+        };
+        let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
+        found.and_then(|found| found.canonicalize().ok()).is_some_and(|found| Some(found) == own)
+    }
+
     fn keeps_packages(&self) -> bool {
         self.keeps_packages
     }

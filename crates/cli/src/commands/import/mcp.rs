@@ -20,6 +20,7 @@ use super::trial::ServerTrial;
 use crate::commands::CommandOutcome;
 use crate::context::CommandContext;
 use crate::failure::CommandFailure;
+use crate::printer::visible;
 
 /// Put the servers of an MCP client's configuration behind Gantry
 ///
@@ -71,10 +72,17 @@ impl ImportMcp {
         let file = (self.file.as_os_str() != "-").then(|| self.file.canonicalize().ok()).flatten();
         let keeps_packages = !self.packages.no_package && is_here(context);
         let machine = ThisMachine { environment: context.environment(), file, keeps_packages };
-        let ImportedFile { servers, problems } = import::read(&text, &machine);
+        let ImportedFile { servers, problems, of_gantry } = import::read(&text, &machine);
+        for name in of_gantry.iter().filter(|name| self.only.is_empty() || self.only.contains(name)) {
+            context.printer.note(&format!("{}: left out, this is Gantry itself", visible(name)));
+        }
         let problems = about(&self.only, problems);
         let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
         if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
+            if lines.is_empty() && !of_gantry.is_empty() {
+                return Err(CommandFailure::new("the only server in the file is Gantry itself")
+                    .hint("it is in front of the servers already: import a file that names others"));
+            }
             return Err(not_in_order(lines, !servers.is_empty()));
         }
         let mut servers = chosen(servers, &self.only)?;
@@ -83,7 +91,7 @@ impl ImportMcp {
             context.printer.warn(line);
         }
         let told = json!({ "file_problems": problems.iter().map(|problem| json!({
-            "path": problem.path, "message": problem.message })).collect::<Vec<Value>>() });
+            "path": problem.path, "message": problem.message })).collect::<Vec<Value>>(), "left_out": of_gantry });
         let client = context.client();
         let existing = match &client {
             Ok(client) => ExistingServers::of(context, client, self.tenant.as_ref()).await,

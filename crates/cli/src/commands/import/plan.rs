@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use upstreams::import::{ImportProblem, ImportedServer, SwitchedOff};
+use upstreams::plain_secrets;
 
 use super::existing_servers::Standing;
 use crate::printer::{Printer, TextStyle, visible};
@@ -99,11 +100,13 @@ pub(super) fn text(printer: &Printer, planned: &[Planned]) -> String {
 /// The same as JSON. Secrets are named, not told.
 pub(super) fn document(planned: &Planned) -> Value {
     let server = &planned.server;
+    let mut spec = json!(server.spec);
+    plain_secrets::take_out(&mut spec);
     json!({
         "name": server.name,
         "change": planned.words().1,
         "runs": server.runs,
-        "spec": server.spec,
+        "spec": spec,
         "permissions": server.grants.iter().map(|grant| json!({ "permission": grant.permission, "why": grant.why })).collect::<Vec<_>>(),
         "secrets": server.secrets.iter().map(|secret| json!({
             "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
@@ -135,7 +138,7 @@ mod tests {
     #[test]
     fn a_plan_says_what_runs_and_why_it_may_touch_what_it_may_and_tells_no_secret() {
         let file = r#"{ "mcpServers": {
-            "brave": { "command": "/bin/sh", "args": ["-c", "true"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
+            "brave": { "command": "/bin/sh", "args": ["-c", "true", "--api-key=hunter2", "--password", "hunter2"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
             "far": { "url": "https://mcp.example/mcp", "headers": { "Authorization": "Bearer ${NOT_SET_ANYWHERE}" } }
         } }"#;
         let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false });
@@ -144,7 +147,7 @@ mod tests {
         let mut planned: Vec<Planned> = import.servers.into_iter().map(new).collect();
         let text = text(&Printer::new(PrinterOptions::default()), &planned);
         for part in [
-            "runs      /bin/sh -c true",
+            "runs      /bin/sh -c true (hidden) --password (hidden)",
             "may touch network:https://api.example – named in `BASE`",
             "secret    env BRAVE_API_KEY becomes the credential `brave_brave_api_key`",
             "header Authorization becomes the credential `far_authorization` (you have to provide it)",

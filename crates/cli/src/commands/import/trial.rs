@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use upstreams::diagnosis::{StartDiagnosis, StartRemedy, diagnose};
+use upstreams::diagnosis::{StartDiagnosis, StartRemedy, diagnose, is_loopback};
 use upstreams::import::{ClosedPath, SwitchedOff};
 
 use super::server_intake::last_error;
@@ -44,6 +44,9 @@ const SECRET_PLACES: [&str; 14] = [
     "shadow",
     "admin.token",
 ];
+
+/// Programs and modules that serve HTTP.
+const WEB_SERVERS: [&str; 5] = ["gunicorn", "http-server", "http.server", "hypercorn", "uvicorn"];
 
 /// Is it, or is it in, a place for secrets, or the system's own?
 pub(crate) fn holds_secrets(path: &Path) -> bool {
@@ -148,6 +151,11 @@ impl ServerTrial {
         let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
         let problem = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
         let StartDiagnosis { what, remedy } = diagnose(last_error(answer).or(problem), log);
+        let what = if remedy.is_none() && last_error(answer).or(problem).is_none() && is_running(answer) {
+            "it runs, and lists no tools".to_owned()
+        } else {
+            what
+        };
         let (what, remedy) = match remedy {
             // A server's own words must not have a person open these to it.
             Some(StartRemedy::Read(path) | StartRemedy::Write(path)) if holds_secrets(Path::new(&path)) => {
@@ -155,12 +163,23 @@ impl ServerTrial {
             }
             Some(StartRemedy::Variables(names)) => variables(answer, what, names),
             Some(StartRemedy::Repository(Some(folder))) => repository(answer, what, folder),
+            // It says so only where somebody watches a terminal.
+            Some(StartRemedy::Patience) if is_web_server(answer) => (
+                "it does not speak MCP over its standard output: it serves HTTP, so start it yourself and add it by its address, \
+                 with `--url`"
+                    .to_owned(),
+                None,
+            ),
             Some(StartRemedy::Package(_)) if !is_of_pypi(answer) => {
                 (format!("{what}; pin it where it is installed"), None)
             }
             // What is nowhere cannot be granted.
             Some(StartRemedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
+            }
+            // What is granted already, and is an address of this machine, is not there.
+            Some(StartRemedy::Host(place)) if is_granted(answer, &place) && is_loopback(&place) => {
+                (format!("nothing answers at {place}, which it may reach: is it up?"), None)
             }
             // What is granted already is refused for where its name leads.
             Some(StartRemedy::Host(place)) if is_granted(answer, &place) => {
@@ -234,6 +253,20 @@ pub(crate) fn command(remedy: &StartRemedy, server: &str) -> String {
 fn advised(hint: &str, name: &str) -> Option<String> {
     let command = hint.strip_prefix('`')?.split('`').next().filter(|command| command.starts_with("touch "))?;
     Some(format!("{command} && gantry server restart {name}"))
+}
+
+/// Is it a program that serves HTTP and nothing else?
+fn is_web_server(answer: &Value) -> bool {
+    let args = answer.pointer("/spec/reach/args").and_then(Value::as_array).into_iter().flatten();
+    let command = answer.pointer("/spec/reach/command").into_iter();
+    let mut words = command.chain(args).filter_map(Value::as_str).map(|word| word.rsplit('/').next().unwrap_or(word));
+    words.any(|word| WEB_SERVERS.contains(&word))
+}
+
+/// Was it started, and has it not ended by itself since?
+fn is_running(answer: &Value) -> bool {
+    let state = answer.pointer("/status/state").and_then(Value::as_str);
+    state.is_some_and(|state| matches!(state, "ready" | "draining" | "stopped"))
 }
 
 /// The program of a server that could not be started because there is none of that name.
@@ -395,7 +428,7 @@ mod tests {
         let answer = json!({ "status": status, "spec": { "reach": { "permissions": permissions } } });
         let trial = ServerTrial::fails("files", &answer, &[]);
         assert!(trial.sentence().contains("`/not/here at/all`, which is not there"), "{}", trial.sentence());
-        let command = "gantry server edit files --revoke filesystem:write:/not/here%20at/all";
+        let command = "gantry server edit files --revoke 'filesystem:write:/not/here%20at/all'";
         assert_eq!(trial.document()["command"], command);
     }
 
@@ -435,6 +468,20 @@ mod tests {
         let log = ["[gantry] it may not connect to x.example:443".to_owned()];
         let unknown = ServerTrial::fails("x", &answer, &log);
         assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));
+        let log = ["Error: connect ECONNREFUSED 127.0.0.1:5432".to_owned()];
+        let closed = ServerTrial::fails("x", &answer, &log);
+        assert_eq!(closed.command.as_deref(), Some("gantry server grant x --allow-host 127.0.0.1:5432"));
+        let granted = json!({ "spec": { "reach": { "permissions": ["network:127.0.0.1:5432"] } } });
+        let down = ServerTrial::fails("x", &granted, &log);
+        assert!(down.command.is_none() && down.sentence().ends_with("which it may reach: is it up?"), "{down:?}");
+        let late = json!({ "status": { "last_error": "the server did not answer in time" },
+            "spec": { "reach": { "command": "/usr/bin/python3", "args": ["-m", "http.server"] } } });
+        let web = ServerTrial::fails("x", &late, &[]);
+        assert!(web.sentence().contains("does not speak MCP") && web.command.is_none(), "{web:?}");
+        let ready = json!({ "status": { "state": "ready" }, "tools": { "known": 0 } });
+        let idle = ServerTrial::fails("x", &ready, &["loaded 0 plugins".to_owned()]);
+        assert_eq!(idle.sentence(), "does not work: it runs, and lists no tools");
+        let log = ["[gantry] it may not connect to x.example:443".to_owned()];
         let granted = json!({ "spec": { "reach": { "permissions": ["network:https://x.example"] } } });
         assert!(ServerTrial::fails("x", &granted, &log).sentence().contains("open_networks"));
     }

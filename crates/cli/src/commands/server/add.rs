@@ -109,7 +109,11 @@ impl ServerAddCommand {
     }
 
     fn server(&self, machine: &ThisMachine<'_>) -> Result<ImportedServer, CommandFailure> {
-        let ImportedFile { mut servers, problems } = import::read(&self.block().to_string(), machine);
+        let ImportedFile { mut servers, problems, of_gantry } = import::read(&self.block().to_string(), machine);
+        if !of_gantry.is_empty() {
+            return Err(CommandFailure::usage("this is Gantry itself, which cannot be behind itself")
+                .hint("add the servers that it is to be in front of; `gantry mcp install` is for clients"));
+        }
         let Some(mut server) = servers.pop().filter(|_| problems.is_empty()) else {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
             return Err(CommandFailure::usage("the server cannot be added like that").reasons(reasons));

@@ -168,7 +168,8 @@ impl ServerEditCommand {
         };
         let mut block = Map::new();
         block.insert(self.name.clone(), entry);
-        let ImportedFile { mut servers, problems } = import::read(&json!({ "mcpServers": block }).to_string(), machine);
+        let ImportedFile { mut servers, problems, .. } =
+            import::read(&json!({ "mcpServers": block }).to_string(), machine);
         let Some(read) = servers.pop().filter(|_| problems.is_empty()) else {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
             return Err(CommandFailure::usage("the server cannot be changed like that").reasons(reasons));

@@ -3,6 +3,7 @@
 use clap::Args;
 use contract::ids::TenantId;
 use serde_json::Value;
+use upstreams::plain_secrets::shown_args;
 use upstreams::spec::{ServerReach, ServerSetting, ServerSpec};
 
 use super::edit::{found, spec_of};
@@ -45,7 +46,7 @@ fn text(server: &Value, spec: &ServerSpec) -> String {
             if let Some(pin) = package {
                 lines.push(format!("package   {} → {}", visible(&pin.written.join(" ")), pin.sentence()));
             }
-            let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
+            let words: Vec<String> = std::iter::once(command.clone()).chain(shown_args(args)).collect();
             lines.push(format!("runs      {}", visible(&words.join(" "))));
             lines.extend(cwd.as_ref().map(|cwd| format!("in        {}", visible(cwd))));
             settings(&mut lines, "variable", env);
@@ -82,7 +83,8 @@ mod tests {
     #[test]
     fn a_package_is_shown_with_the_words_that_named_it_and_what_they_came_to() {
         let digest = format!("sha256:{}", "ab".repeat(32));
-        let reach = json!({ "type": "stdio", "command": "/tool/node_modules/.bin/x", "args": ["/srv"],
+        let reach = json!({ "type": "stdio", "command": "/tool/node_modules/.bin/x",
+            "args": ["/srv", "--api-key", "hunter2", "--password=hunter2"],
             "env": { "KEY": { "secret": "x_key" } }, "permissions": ["filesystem:read:/srv"],
             "package": { "registry": "npm", "name": "@a/x", "version": "1.2.3", "digest": digest, "written": ["npx", "-y", "@a/x"] } });
         let server = json!({ "name": "x", "status": { "state": "ready" }, "tools": { "available": 2, "known": 3 },
@@ -90,7 +92,7 @@ mod tests {
         let shown = text(&server, &spec_of("x", &server).unwrap());
         for part in [
             "package   npx -y @a/x → @a/x 1.2.3 (pinned, sha256:abababababab)",
-            "runs      /tool/node_modules/.bin/x /srv",
+            "runs      /tool/node_modules/.bin/x /srv --api-key (hidden) (hidden)",
             "tools     2 of 3",
             "variable  KEY=the credential `x_key`",
             "may touch filesystem:read:/srv",

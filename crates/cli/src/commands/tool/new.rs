@@ -42,7 +42,8 @@ pub(crate) enum ToolTemplate {
     #[value(alias = "wasm")]
     Rust,
     Session,
-    /// Not there yet
+    /// Refused with what to do in its place
+    #[value(hide = true)]
     Http,
 }
 
