@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::secret_source::SecretValue;
 use kernel::webhooks::verify;
+use ports::clock::UnixMillis;
+use ports::secret_source::SecretValue;
 use reqwest::Method;
 use serde_json::{Value, json};
 

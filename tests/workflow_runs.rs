@@ -6,9 +6,9 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::secret_source::SecretValue;
 use kernel::webhooks::sign;
+use ports::clock::UnixMillis;
+use ports::secret_source::SecretValue;
 use reqwest::Method;
 use serde_json::{Value, json};
 

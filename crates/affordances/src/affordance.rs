@@ -2,6 +2,7 @@
 //!
 //! Borrowed from the registry, because a catalogue of thousands is looked at for every objective and copied for none.
 
+use base::SaturatingFrom as _;
 use contract::ids::ToolId;
 use contract::manifest::{Manifest, MutationClass};
 use contract::version::Version;
@@ -55,7 +56,7 @@ impl<'a> Affordance<'a> {
 
 /// A cost nobody has room for is as good as any greater one.
 fn clamped(tokens: u64) -> usize {
-    usize::try_from(tokens).unwrap_or(usize::MAX)
+    usize::saturating_from(tokens)
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! count is forgotten, which costs a count and no correctness.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use base::MutexExt as _;
 use contract::canonical::Digest;
 
 use crate::counter::{CounterName, TokenCounter};
@@ -71,7 +72,7 @@ impl CountMemo {
 
     fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
         // Whoever panicked here left numbers that are right.
-        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.known.lock_unpoisoned())
     }
 }
 

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 
 use crate::merkle::Hash;
 use crate::note::{NoteError, NoteKey, NoteSigner, SignedNote};

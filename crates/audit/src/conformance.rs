@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

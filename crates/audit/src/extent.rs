@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::stage::{LogPlace, record_of};
     use crate::{VerifyTrust, verify_dir};
-    use kernel::ports::audit_sink::AuditSink as _;
+    use ports::audit_sink::AuditSink as _;
 
     #[tokio::test]
     async fn a_copy_has_what_the_newest_checkpoint_covers_and_is_whole() {

@@ -10,13 +10,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
+use base::MutexExt as _;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
 use tokio::sync::watch;
 
 use crate::head::SignedHead;
@@ -216,7 +217,7 @@ impl FileLog {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(

@@ -4,7 +4,7 @@
 //! others (`log_heads_seen`), so a log that was shortened or made anew contradicts all of them, and whoever would hide that has
 //! to make every one of them anew.
 //!
-//! Not here: where instances read each other's checkpoints (`kernel::ports::log_heads`), and the judgement (`verify`): what is
+//! Not here: where instances read each other's checkpoints (`ports::log_heads`), and the judgement (`verify`): what is
 //! found here is believed as far as its signature goes, like any other checkpoint that somebody has kept.
 
 use std::fs::File;

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use kernel::ports::entropy::Entropy;
+use ports::entropy::Entropy;
 
 use crate::note::NoteSigner;
 

@@ -14,9 +14,9 @@ use contract::ids::{InvocationId, TraceId};
 use contract::manifest::{SideEffect, SideEffectPolicy};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, DelegationLink};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::executor::ResourceUsage;
+use ports::audit_sink::{AuditAction, AuditRecord, DelegationLink};
+use ports::clock::UnixMillis;
+use ports::executor::ResourceUsage;
 use serde::{Serialize, Serializer};
 
 use crate::head::SignedHead;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::audit_sink::{AuditError, AuditSink as _};
+use ports::audit_sink::{AuditError, AuditSink as _};
 
 use crate::file_log::{FileLog, blocking};
 use crate::line::OwnWord;

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use kernel::ports::entropy::Entropy;
+use ports::entropy::Entropy;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 

@@ -18,11 +18,11 @@ use contract::envelope::InvocationStatus;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::audit_sink::{
+use ports::audit_sink::{
     AuditAction, AuditRecord, DecisionReason, DelegationLink, JsonText, RecordedActor, RecordedDecision, ResultShape,
 };
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
 use serde::Serialize;
 use serde_json::json;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
 
 use crate::witness::CheckpointWitness;
 

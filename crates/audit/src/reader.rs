@@ -13,7 +13,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use base::MutexExt as _;
 
 use crate::segments::{self, LogSegment};
 
@@ -65,7 +67,7 @@ impl LogReader {
         if from_seq >= end || max == 0 {
             return Ok(entries);
         }
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock_unpoisoned();
         let files = match *ended {
             // The file that was read last, and those after it.
             Some(place) if place.seq == from_seq => self.files_from(place.number)?,

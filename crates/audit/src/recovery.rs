@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 
 use crate::checkpoint::{self, LogCheckpoint};
 use crate::inspection::{self, InspectedLog, InspectionBasis};

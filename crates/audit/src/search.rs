@@ -6,8 +6,9 @@
 use std::io;
 
 use async_trait::async_trait;
-use kernel::ports::audit_log::{AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
-use kernel::ports::audit_sink::AuditError;
+use base::SaturatingFrom as _;
+use ports::audit_log::{AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
+use ports::audit_sink::AuditError;
 use serde_json::Value;
 
 use crate::file_log::FileLog;
@@ -55,7 +56,7 @@ fn search(reader: &LogReader, size: u64, query: &AuditQuery) -> io::Result<Audit
     let mut records = Vec::new();
     while end > last {
         let start = end.saturating_sub(AT_ONCE).max(last);
-        let most = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let most = usize::saturating_from(end - start);
         for entry in reader.read(start, most)?.into_iter().rev() {
             if let Some(record) = wanted.matching(&entry.line) {
                 records.push(record);

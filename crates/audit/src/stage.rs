@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use contract::ids::TraceId;
-use kernel::ports::audit_sink::{
+use ports::audit_sink::{
     AuditAction, AuditRecord, AuditSink as _, DecisionReason, DelegationLink, RecordedActor, RecordedDecision,
 };
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::ResourceUsage;
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::executor::ResourceUsage;
 
 use crate::{FileLog, LogOptions};
 

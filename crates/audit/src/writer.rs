@@ -24,8 +24,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kernel::ports::audit_sink::AuditRecord;
-use kernel::ports::clock::UnixMillis;
+use ports::audit_sink::AuditRecord;
+use ports::clock::UnixMillis;
 
 use crate::checkpoint::{self, LogCheckpoint};
 use crate::key_file;

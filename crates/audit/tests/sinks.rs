@@ -13,8 +13,8 @@ use gantry_audit::conformance::{QuickClock, SinkReceiver};
 use gantry_audit::sinks::RecordSink;
 use gantry_audit::sinks::file::{FileRotation, FileSink};
 use gantry_audit::sinks::http::{HttpMode, HttpSink};
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use kernel::ports::secret_source::NoSecrets;
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::secret_source::NoSecrets;
 use serde_json::{Map, Value};
 
 /// A directory that can be taken away.

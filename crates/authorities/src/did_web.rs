@@ -18,8 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::Subject;
 use contract::json::{JsonLimits, read};
-use kernel::ports::clock::Clock;
-use kernel::ports::did_resolver::{DidError, DidResolver};
+use ports::clock::Clock;
+use ports::did_resolver::{DidError, DidResolver};
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use reqwest::Url;
 

@@ -19,8 +19,8 @@
 use std::time::Duration;
 
 use contract::json::{JsonLimits, read};
-use kernel::ports::policy_engine::EngineError;
 use policy::PolicyUpstream;
+use ports::policy_engine::EngineError;
 use reqwest::Url;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::key_source::{KeySource, KeySourceError};
+use ports::key_source::{KeySource, KeySourceError};
 use reqwest::Url;
 use tokio::fs;
 use tokio::io::AsyncReadExt as _;

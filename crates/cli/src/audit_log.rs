@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{CheckpointWitness, FileLog, FileWitness, LogOptions, WitnessGroup};
+use base::backoff::GrowingPause;
 use kernel::RecorderHandle;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::observer::Observer;
 use outbound::{ClientOptions, operators_client};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::observer::Observer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -22,8 +23,9 @@ const KEY_FILE: &str = "keys/audit.key";
 const WAITING_MAX: usize = 16;
 /// How often one checkpoint is sent before the next one is.
 const ATTEMPTS_MAX: u32 = 4;
-/// The pause after the first attempt that failed; it doubles.
+/// The pause after the first attempt that failed; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// How long the witness may take.
 const WITNESS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -149,7 +151,7 @@ impl CheckpointWitness for UrlWitness {
 }
 
 async fn send(client: &reqwest::Client, url: &reqwest::Url, note: String, clock: &dyn Clock) {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = GrowingPause::doubling(FIRST_PAUSE, LONGEST_PAUSE);
     for attempt in 1..=ATTEMPTS_MAX {
         let request = client.post(url.clone()).header("content-type", "text/plain; charset=utf-8").body(note.clone());
         match request.send().await.and_then(reqwest::Response::error_for_status) {
@@ -159,8 +161,7 @@ async fn send(client: &reqwest::Client, url: &reqwest::Url, note: String, clock:
             }
         }
         if attempt < ATTEMPTS_MAX {
-            clock.sleep(pause).await;
-            pause *= 2;
+            clock.sleep(pause.next_pause()).await;
         }
     }
 }

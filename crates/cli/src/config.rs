@@ -104,7 +104,7 @@ pub(crate) struct GantryConfig {
     pub(crate) policy: policy::PolicySection,
     pub(crate) audit: audit::AuditSection,
     /// How long the archive of all instances keeps what.
-    pub(crate) retention: kernel::ports::record_archive::Retention,
+    pub(crate) retention: ports::record_archive::Retention,
     pub(crate) redaction: redaction::RedactionSection,
     pub(crate) log: log::LogSection,
     /// There if traces go somewhere.

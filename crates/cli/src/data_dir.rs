@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::secret_source::SecretValue;
 use policy::SigningKey;
+use ports::entropy::Entropy;
+use ports::secret_source::SecretValue;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;

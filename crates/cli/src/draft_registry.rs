@@ -6,15 +6,16 @@
 //! every other server a published version never changes, whatever anybody asks for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::registry_store::{
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::registry::Lifecycle;
 
 /// Versions that were replaced at once; a folder has one tool, and its author a few numbers.
 const DRAFTS_MAX: usize = 1_000;
@@ -36,7 +37,7 @@ impl DraftRegistry {
     }
 
     fn drafts(&self) -> MutexGuard<'_, Drafts> {
-        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drafts.lock_unpoisoned()
     }
 }
 

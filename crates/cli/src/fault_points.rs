@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::observer::{EffectStep, FinishedCall, LedgerEvent, Observer, StaleAnswer, ToolSpeech, TracedCall};
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use ports::observer::{EffectStep, FinishedCall, LedgerEvent, Observer, StaleAnswer, ToolSpeech, TracedCall};
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 
 /// The variable.
 const VARIABLE: &str = "GANTRY_FAULT_POINT";

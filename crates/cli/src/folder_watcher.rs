@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use ports::clock::Clock;
 use tokio::sync::mpsc;
 
 /// How long it must be quiet.

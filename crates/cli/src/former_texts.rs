@@ -2,8 +2,8 @@
 //!
 //! Not here: jobs, which are sealed as they are taken (`sealed_jobs`).
 
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
+use ports::registry_store::StoreError;
+use ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
 use serde_json::Value;
 use store::transfer::{ClearColumn, Replacement};
 

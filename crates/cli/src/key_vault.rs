@@ -13,14 +13,15 @@
 //! A key that has leaked must not only be rotated: remove its file from `keys/retired`, and restart.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use policy::{SigningKey, VerifyingKey};
+use ports::key_vault::{KeyVault, KeyVaultError};
 use serde_json::Value;
 
 use crate::data_dir::DataDir;
@@ -62,7 +63,7 @@ impl DataDirVault {
     }
 
     pub(crate) fn replace_now(&self, pem: &str, new_id: &str) -> Result<(), CommandFailure> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock_unpoisoned();
         let broken = |error: secret_file::SecretFileError| CommandFailure::new(error.to_string());
         if let Some(former) = self.data_dir.signing_key()?.filter(|former| former.value.id() != new_id) {
             let key = former.value.verifying_key();

@@ -5,11 +5,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
+use base::{MutexExt as _, SaturatingFrom as _};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
 
 use crate::failure::CommandFailure;
 
@@ -32,7 +33,7 @@ impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {
         // Before 1970 or after the year 292 million the machine's clock is wrong; saturate rather than fail.
         match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+            Ok(since) => UnixMillis(i64::saturating_from(since.as_millis())),
             Err(before) => UnixMillis(i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms)),
         }
     }
@@ -82,7 +83,7 @@ impl OsEntropy {
 
 impl Entropy for OsEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.lock_unpoisoned();
         if !pool.give(bytes) {
             draw(&mut pool.bytes);
             pool.used = 0;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 use contract::version::VersionSpec;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::NoObserver;
-use kernel::ports::registry_store::RegistryStore;
-use kernel::ports::tool_search::ToolSearch;
-use kernel::ports::upstream_store::UpstreamStore;
 use kernel::registry::{ListFilter, RegisteredTool, Registry};
 use policy::WhyUnavailable;
+use ports::clock::Clock;
+use ports::observer::NoObserver;
+use ports::registry_store::RegistryStore;
+use ports::tool_search::ToolSearch;
+use ports::upstream_store::UpstreamStore;
 use serde_json::{Value, json};
 use server::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 use store::sqlite::SqliteStore;

@@ -9,12 +9,12 @@ use authorities::{
     KeySetFile, KeySetUrl, OpaEngine,
 };
 use kernel::ExternalIssuer;
-use kernel::ports::clock::Clock;
-use kernel::ports::did_resolver::DidResolver;
-use kernel::ports::key_source::KeySource;
-use kernel::ports::policy_engine::PolicyEngine;
 use outbound::{AddressGuard, GateLimits, HostResolver, SystemResolver};
 use policy::VerifyingKey;
+use ports::clock::Clock;
+use ports::did_resolver::DidResolver;
+use ports::key_source::KeySource;
+use ports::policy_engine::PolicyEngine;
 
 use crate::config::GantryConfig;
 use crate::config::identity::{self, KeySetPlace, TrustedIssuer};

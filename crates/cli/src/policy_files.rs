@@ -8,6 +8,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use base::SaturatingFrom as _;
 use policy::{POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem};
 
 use crate::failure::CommandFailure;
@@ -140,7 +141,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
 
 fn text_of(file: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
-    let most = u64::try_from(POLICY_TEXT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::saturating_from(POLICY_TEXT_BYTES_MAX).saturating_add(1);
     let read = plain_file::open(file).and_then(|opened| opened.take(most).read_to_string(&mut text));
     read.map_err(|error| {
         CommandFailure::new(format!("policies cannot be read from `{}`: {error}", file.display()))

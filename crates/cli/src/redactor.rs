@@ -19,8 +19,8 @@ use async_trait::async_trait;
 use contract::ids::TenantId;
 use contract::schema::{PartMarks, Sensitivity};
 use executors::process::scrub::SecretScrubber;
-use kernel::ports::redactor::{GivenCredentials, RedactError, Redactor};
-use kernel::ports::secret_source::{SecretError, SecretSource};
+use ports::redactor::{GivenCredentials, RedactError, Redactor};
+use ports::secret_source::{SecretError, SecretSource};
 use redaction::{AdditionsError, RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::Value;
 
@@ -177,7 +177,7 @@ impl fmt::Debug for Knowing {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::secret_source::SecretValue;
+    use ports::secret_source::SecretValue;
     use serde_json::json;
 
     use super::*;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
     DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::job_store::{
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
     JobFilter, JobKey, JobPage, JobStore, NewJob, OwnerId, PAGE_MAX, RenewOutcome, TakeOutcome, TakeRules, TakenJob,
     WriteOutcome,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use serde_json::Value;
 
 use crate::store_seal::{StoreSeal, is_sealed};

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, WorkflowRuns};
+use ports::registry_store::StoreError;
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, WorkflowRuns};
 use serde_json::Value;
 
 use crate::store_seal::StoreSeals;

@@ -17,9 +17,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::installation_store::InstallationStore;
-use kernel::ports::registry_store::StoreError;
+use ports::entropy::Entropy;
+use ports::installation_store::InstallationStore;
+use ports::registry_store::StoreError;
 
 use crate::failure::CommandFailure;
 use crate::store_keys::{self, COPY_IT};

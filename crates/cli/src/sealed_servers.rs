@@ -13,10 +13,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{
-    PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore,
-};
+use ports::registry_store::StoreError;
+use ports::upstream_store::{PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore};
 use serde_json::{Value, json};
 
 use crate::store_seal::StoreSeals;

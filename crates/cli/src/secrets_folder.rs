@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
-use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
+use ports::secret_source::{SecretError, SecretSource, SecretValue};
 
 use crate::secret_file::{self, SecretFileError};
 

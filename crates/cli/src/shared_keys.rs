@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::Kernel;
-use kernel::ports::clock::Clock;
-use kernel::ports::installation_store::InstallationStore;
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use policy::{SigningKey, VerifyingKey};
+use ports::clock::Clock;
+use ports::installation_store::InstallationStore;
+use ports::key_vault::{KeyVault, KeyVaultError};
 use serde::{Deserialize, Serialize};
 
 use crate::key_vault::{DataDirVault, RETIRED_MAX, public_pem};
@@ -214,9 +214,10 @@ impl KeyVault for SharedKeys {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
-    use kernel::ports::registry_store::StoreError;
+    use base::MutexExt as _;
+    use ports::registry_store::StoreError;
 
     use super::*;
     use crate::data_dir::DataDir;
@@ -227,7 +228,7 @@ pub(crate) mod tests {
 
     impl KeyShelf {
         fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
-            act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+            act(&mut self.0.lock_unpoisoned())
         }
     }
 

@@ -17,8 +17,8 @@
 
 use std::sync::Arc;
 
-use kernel::ports::entropy::Entropy;
-use kernel::ports::installation_store::InstallationStore;
+use ports::entropy::Entropy;
+use ports::installation_store::InstallationStore;
 
 use crate::config::store::{SealKeyPlace, StoreSection};
 use crate::data_dir::DataDir;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::registry_store::StoreError;
+use ports::entropy::Entropy;
+use ports::registry_store::StoreError;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 

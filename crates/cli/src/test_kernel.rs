@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_executor};
-use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
-    LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelOptions,
+    KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{SigningKey, TokenMinter};
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_executor};
+use ports::offerings::NothingOffered;
 use shared_state::MemoryBus;
 use store::sqlite::{SqliteOptions, SqliteStore};
 use telemetry::Metrics;
@@ -55,7 +55,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         observer: metrics.clone(),
         settings: AccessSettings::default(),
     });
-    Arc::new(Kernel::new(KernelParts {
+    let parts = KernelParts {
         books: LedgerService::new(store.clone(), clock.clone(), &*entropy, metrics.clone()),
         registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, metrics.clone()).unwrap(),
@@ -65,11 +65,11 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         executors: vec![Arc::new(Idle)],
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
-        availability: Arc::default(),
         offerings: Arc::new(NothingOffered),
         clock,
         entropy,
         observer: metrics,
-        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
-    }))
+        redactor: Arc::new(ports::redactor::WithholdingRedactor),
+    };
+    Arc::new(Kernel::new(parts, KernelOptions::default()))
 }

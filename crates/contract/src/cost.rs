@@ -15,6 +15,7 @@
 
 mod reported;
 
+use base::SaturatingFrom as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -181,9 +182,9 @@ pub fn units_of(config: Option<&CostConfig>, parameters: &Value) -> Option<u64> 
     let unit = config?.per_unit.as_ref()?;
     let field = unit.input_field.as_deref().and_then(|name| parameters.get(name));
     let characters = || match field {
-        Some(Value::String(text)) => u64::try_from(text.chars().count()).unwrap_or(u64::MAX),
+        Some(Value::String(text)) => u64::saturating_from(text.chars().count()),
         Some(Value::Null) | None => 0,
-        Some(other) => u64::try_from(other.to_string().chars().count()).unwrap_or(u64::MAX),
+        Some(other) => u64::saturating_from(other.to_string().chars().count()),
     };
     match unit.unit {
         CostUnit::Token => Some(characters().div_ceil(CHARS_PER_TOKEN)),

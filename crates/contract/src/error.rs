@@ -235,7 +235,7 @@ impl fmt::Display for ErrorCode {
 /// An error on its way to a caller: the code, and words for this occurrence.
 ///
 /// INVARIANT: `message` and `details` are fit for strangers. Causes that are not go into the log under the trace id.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Refusal {
     pub code: ErrorCode,
     /// What happened, in a sentence for a person or a model.
@@ -251,6 +251,18 @@ pub struct Refusal {
     pub reason: Option<Box<RefusalReason>>,
     /// The error behind it, for the log.
     pub source: Option<RefusalSource>,
+}
+
+/// What callers are told and code decides by; the error behind it does not count.
+impl PartialEq for Refusal {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |it: &Self| (it.code, it.retryable, it.retry_after_ms);
+        told(self) == told(other)
+            && self.message == other.message
+            && self.hint == other.hint
+            && self.details == other.details
+            && self.reason == other.reason
+    }
 }
 
 impl Refusal {

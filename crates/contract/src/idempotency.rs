@@ -4,6 +4,7 @@
 //! Parts are put together with their lengths, so that (`a:b`, `c`) and (`a`, `b:c`) differ, and hashes are kept whole.
 
 use crate::hex::lower_hex;
+use base::SaturatingFrom as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -56,7 +57,7 @@ fn hmac(secret: &[u8], parts: &[&str]) -> [u8; 32] {
 fn together(parts: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
-        bytes.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        bytes.extend_from_slice(&u64::saturating_from(part.len()).to_be_bytes());
         bytes.extend_from_slice(part.as_bytes());
     }
     bytes

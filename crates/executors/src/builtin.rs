@@ -16,11 +16,11 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ManifestFormat};
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::ports::tool_origin::ToolOrigin;
-use kernel::registry::ToolVersion;
-use kernel::{ComputationPermits, NotComputed, PlaceUsage};
+use fair_places::{ComputationPermits, NotComputed, PlaceUsage};
+use ports::clock::Clock;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::model::{ModelClient, not_configured};

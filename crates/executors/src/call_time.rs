@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::executor::ToolCall;
+use ports::executor::ToolCall;
 
 /// Waits until no more than `notice` is left of a call's time. What its tool says about its progress moves that moment.
 pub(crate) async fn time_nears_its_end(call: &ToolCall, notice: Duration) {

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ResolvedLimits;
-use kernel::permissions::{DeclaredPermissions, NetworkPermission};
-use kernel::ports::executor::{ResourceUsage, ToolCall, forbidden_destinations};
-use kernel::ports::secret_source::{SecretSource, SecretValue};
+use ports::executor::{ResourceUsage, ToolCall, forbidden_destinations};
+use ports::permissions::{DeclaredPermissions, NetworkPermission};
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::{SecretSource, SecretValue};
 use sandbox::egress::{
     self, Cidr, EgressBounds, EgressGate, EgressPolicy, EgressRule, GateOwner, HostResolver, PortSet,
 };
@@ -427,7 +427,7 @@ impl CallSecrets {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::secret_source::NoSecrets;
+    use ports::secret_source::NoSecrets;
     use sandbox::egress::SystemResolver;
 
     use super::*;

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use outbound::{AddressGuard, ClientOptions, DeniedAddress, GuardedTarget};
 pub use outbound::{OpenedError, OpenedNetworks};
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sandbox::egress::{EgressBounds, GateLimits, HostResolver};

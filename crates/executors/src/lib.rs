@@ -1,4 +1,4 @@
-//! The ways a tool can run. Each implements the kernel's one port, [`Executor`](kernel::ports::executor::Executor).
+//! The ways a tool can run. Each implements the kernel's one port, [`Executor`](ports::executor::Executor).
 //!
 //! - [`builtin`]: the tools that are part of Gantry, inside this process;
 //! - [`process`]: a program in the tool's own folder;

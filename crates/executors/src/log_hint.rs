@@ -1,7 +1,7 @@
 //! Where what a tool wrote is found, with the name of the tool: a failure is made where nobody knows it, and is told by whoever ran
 //! the call.
 
-use kernel::ports::executor::ExecutorError;
+use ports::executor::ExecutorError;
 
 use contract::ids::ToolId;
 

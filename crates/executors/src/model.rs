@@ -17,9 +17,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ResourceUsage};
-use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
+use ports::executor::{ExecutionReach, ExecutorError, ResourceUsage};
+use ports::tool_origin::{OriginParts, ToolOrigin};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
 

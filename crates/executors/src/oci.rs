@@ -19,8 +19,8 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::registry::ToolVersion;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::tool_version::ToolVersion;
 use sandbox::oci::ContainerRoot;
 
 use self::image::{ImageCache, ImageError, ImageReference, OciImage};

@@ -1,6 +1,6 @@
 //! What an address outside means to policies: a host, and the permission to reach it. (AUTH-006)
 
-use kernel::ports::tool_origin::OriginParts;
+use ports::tool_origin::OriginParts;
 use reqwest::Url;
 
 /// Adds an address that is asked to what policies hear. One that cannot be read may be anywhere.

@@ -24,12 +24,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::registry::ToolVersion;
+use ports::clock::Clock;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::tool_version::ToolVersion;
 
 use self::prepared::PreparedSandbox;
 use self::process_run::ProcessRun;
@@ -80,7 +81,7 @@ fn call_environment(call: &ToolCall) -> impl Iterator<Item = (String, String)> {
 
 /// Bytes that a program may write as its result: as many as the call allows. The kernel counts the result itself.
 fn result_bytes_max(call: &ToolCall) -> usize {
-    usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX)
+    usize::saturating_from(call.limits.result_bytes)
 }
 
 /// What stands around processes.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use contract::error::Refusal;
-use kernel::ResolvedLimits;
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::secret_source::SecretValue;
+use ports::permissions::DeclaredPermissions;
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::SecretValue;
 use sandbox::SandboxSpec;
 use sandbox::egress::EgressGate;
 

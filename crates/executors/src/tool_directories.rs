@@ -11,14 +11,15 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use base::RwLockExt as _;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Execution, Manifest, ManifestError};
 use contract::version::Version;
-use kernel::registry::ToolVersion;
+use ports::tool_version::ToolVersion;
 
 /// By tenant, id and written version.
 type Folders = HashMap<(TenantId, ToolId, String), ToolFolder>;
@@ -53,19 +54,19 @@ impl ToolDirectories {
 
     /// Says where the folder of a version with this manifest is.
     pub fn set(&self, tool: &ToolId, version: &Version, manifest: Digest, path: PathBuf) {
-        let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = self.folders.write_unpoisoned();
         folders.insert((self.tenant.clone(), tool.clone(), version.to_string()), ToolFolder { path, manifest });
     }
 
     /// Forgets a version's folder; calls that are running keep it.
     pub fn forget(&self, tool: &ToolId, version: &Version) {
-        let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = self.folders.write_unpoisoned();
         folders.remove(&(self.tenant.clone(), tool.clone(), version.to_string()));
     }
 
     /// The digest of the manifest with which a version of this tenant is loaded, if it is.
     pub fn digest(&self, tool: &ToolId, version: &str) -> Option<Digest> {
-        let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        let folders = self.folders.read_unpoisoned();
         folders.get(&(self.tenant.clone(), tool.clone(), version.to_owned())).map(|folder| folder.manifest)
     }
 
@@ -75,7 +76,7 @@ impl ToolDirectories {
     /// What to do, for whoever wants to publish it: without a folder every call of it would fail.
     pub fn admit(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
         let id = manifest.id().map_err(|error| ManifestError::one("/tool_id", error.to_string()))?;
-        let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        let folders = self.folders.read_unpoisoned();
         match folders.get(&(tenant.clone(), id.clone(), manifest.version.to_string())) {
             Some(folder) if folder.manifest == manifest.digest() => return Ok(()),
             Some(_) => {
@@ -107,7 +108,7 @@ impl ToolDirectories {
     /// # Errors
     /// E3108 if none is loaded for the tenant whose tool it is (HOMES-1), or one with another manifest (HOMES-3).
     pub fn of(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
-        let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        let folders = self.folders.read_unpoisoned();
         match folders.get(&(tool.tenant.clone(), tool.id.clone(), tool.version.to_string())) {
             Some(folder) if folder.manifest == tool.digest => Ok(folder.path.clone()),
             Some(_) => Err(not_loaded(tool, "is loaded with another manifest than the one that was published")

@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::executor::{Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
-use kernel::registry::ToolVersion;
-use kernel::{FairPermit, FairPlaces, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceUsage};
+use ports::executor::{Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
+use ports::permissions::DeclaredPermissions;
+use ports::tool_version::ToolVersion;
 use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 
@@ -187,7 +188,7 @@ impl WasmExecutor {
         let metered = Metered::new(guest.run(cpu.clone()), cpu, cpu_millicores);
         // Its memory is gone with it; the time it has used is not.
         call.usage_at_end.leave(async move {
-            let used = u64::try_from(counted.used().as_millis()).unwrap_or(u64::MAX);
+            let used = u64::saturating_from(counted.used().as_millis());
             ResourceUsage { cpu_millicore_seconds: used, ..ResourceUsage::default() }
         });
         call.dispatch.release();
@@ -250,7 +251,7 @@ impl WasmExecutor {
     ) -> Result<Guest, Refusal> {
         let permissions = call.tool.permissions()?;
         let parameters = call.parameters.to_string();
-        let result_bytes_max = usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX);
+        let result_bytes_max = usize::saturating_from(call.limits.result_bytes);
         let (stdout, log) = (ResultStream::new(result_bytes_max), LogStream::default());
         let streams = match loaded.entry {
             Entry::Tool { .. } => Streams { stdin: Vec::new(), stdout: None, log: log.clone() },

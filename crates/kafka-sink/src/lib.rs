@@ -13,11 +13,12 @@
 //! TLS and SASL are the library's, with the feature `tls`; what is configured of them is in [`security`].
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use audit::sinks::{RecordSink, SinkError, SinkEvent};
+use base::MutexExt as _;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -108,7 +109,7 @@ impl KafkaSink {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Option<Producer>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock_unpoisoned()
     }
 
     fn borrow(&self) -> Result<Borrowed, SinkError> {

@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use contract::envelope::AgentContext;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId, TraceId};
-use policy::{Action, BearerSecret};
+use contract::ids::{Subject, TenantId};
+use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord, RecordedActor};
+use ports::entropy::new_trace_id;
+use ports::tool_version::ToolVersion;
 
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::context_agrees_with_the_token;
-use crate::ports::audit_sink::{AuditAction, AuditRecord, RecordedActor};
-use crate::ports::entropy::new_trace_id;
-use crate::registry::ToolVersion;
 
 mod audit;
 mod breakers;
@@ -38,15 +39,6 @@ pub use instances::sees_metrics;
 pub use policies::{PoliciesView, PolicyVersion};
 pub use servers::ServerAct;
 pub use tokens::{DelegationRequest, RevocationRequest};
-
-/// Who acts, from where, and in which trace.
-#[derive(Debug, Clone, Copy)]
-pub struct Actor<'a> {
-    pub credential: Option<BearerSecret<'a>>,
-    /// Where it comes from, for the limit on failed authentications.
-    pub source: Option<IpAddr>,
-    pub trace_id: TraceId,
-}
 
 impl Kernel {
     /// Recognises the caller of anything that is not a tool call.

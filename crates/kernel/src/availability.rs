@@ -9,14 +9,15 @@
 //! - AVAIL-2: reading takes no lock.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use contract::ids::{TenantId, ToolId};
 pub use policy::WhyUnavailable;
+use ports::registry_store::ToolQuarantine;
 use tokio::sync::watch;
 
-use crate::ports::registry_store::ToolQuarantine;
 use crate::registry::RegisteredTool;
 
 /// Whose tool: the tenant it was published by, and its id.
@@ -79,7 +80,7 @@ impl ToolAvailability {
 
     /// Says what people have taken out of use: all of it, whatever was said before.
     pub(crate) fn set_quarantined(&self, quarantined: &Arc<QuarantinedTools>) {
-        let _order = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.writing.lock_unpoisoned();
         if *self.quarantined.swap(Arc::clone(quarantined)) != **quarantined {
             self.generation.send_modify(|generation| *generation += 1);
         }
@@ -87,7 +88,7 @@ impl ToolAvailability {
 
     /// Says of some tools why they cannot be called, or with `None` that they can. All of it at once.
     pub fn set(&self, changes: impl IntoIterator<Item = (ToolKey, Option<WhyUnavailable>)>) {
-        let _order = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.writing.lock_unpoisoned();
         let mut missing = HashMap::clone(&self.missing.load());
         let mut changed = false;
         for (tool, why) in changes {
@@ -152,7 +153,7 @@ mod tests {
             reason: "it lies".into(),
             by: "admin".parse().unwrap(),
             by_tenant: home.clone(),
-            at: crate::ports::clock::UnixMillis(1),
+            at: ports::clock::UnixMillis(1),
         };
         availability.set_quarantined(&Arc::new([(key("demo.echo"), Arc::new(held))].into()));
         availability.set([(key("demo.echo"), None)]);

@@ -7,25 +7,26 @@
 //! Not here: keeping checkpoints (`checkpoints::keeper`) and finding documents, which no part of this server does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
+use ports::call_deadline::CallDeadline;
+use ports::clock::Clock;
+use ports::observer::{Observer, SpokenWords, ToolSpeech};
+use ports::redactor::Redactor;
+use ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress,
+    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents, nobody_to_ask,
+};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::checkpoints::CheckpointKeeper;
 use crate::phases::ShownWords;
-use crate::ports::call_deadline::CallDeadline;
-use crate::ports::clock::Clock;
-use crate::ports::observer::{Observer, SpokenWords, ToolSpeech};
-use crate::ports::redactor::Redactor;
-use crate::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress,
-    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents, nobody_to_ask,
-};
-use crate::registry::ToolVersion;
 
 /// Things a tool may say at once.
 const BURST: u32 = 64;
@@ -113,7 +114,7 @@ impl CallCompanion {
     }
 
     fn admitted(&self) -> bool {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = self.pace.lock_unpoisoned();
         let admitted = pace.admits(self.clock.monotonic());
         drop(pace);
         if !admitted {

@@ -1,29 +1,22 @@
 //! How far a call has come and when: what its trace is made of. (OBS-001)
 //!
-//! A journey costs a few readings of the clock; nothing is written down of what a call calls elsewhere unless somebody
+//! The spans of a call cost a few readings of the clock; nothing is written down of what a call calls elsewhere unless somebody
 //! records its trace. Whether somebody does is decided once, at the beginning ([`Observer::records`]), so that a trace is
 //! never recorded in part, and what is handed on says the same.
 //!
-//! Not here: what a span looks like, and where it goes (`telemetry`).
+//! Not here: what it calls elsewhere (`ports::upstream_spans`), what a span looks like, and where it goes (`telemetry`).
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::error::ErrorCode;
-use contract::ids::TraceId;
 use contract::trace_context::{SpanId, SpanIds, TraceContext};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::observer::{Observer, Phase, PhaseSpan};
+use ports::upstream_spans::UpstreamSpans;
 
-use crate::ports::clock::Clock;
-use crate::ports::entropy::Entropy;
-use crate::ports::observer::{Observer, Phase, PhaseSpan};
-
-/// Calls elsewhere that one trace names. What is called oftener still runs, and still has an id to hand on.
-const OUTWARD_MAX: u8 = 48;
-/// The number of the span of the call itself; its phases follow, then what it calls.
+/// The number of the span of the call itself; its phases follow, then what it calls ([`ports::upstream_spans::OUTWARD`]).
 const CALL: u8 = 0;
-/// The number of the first call elsewhere.
-const OUTWARD: u8 = 8;
 
 /// The way of one call.
 #[derive(Debug)]
@@ -99,19 +92,15 @@ impl CallSpans {
     /// What the executor hands on and writes down, within the phase that runs.
     pub(crate) fn outward(&mut self, clock: &Arc<dyn Clock>) -> Arc<UpstreamSpans> {
         let parent = self.ids.get(CALL + 1 + Phase::Execute as u8);
-        let outward = Arc::new(UpstreamSpans {
-            context: self.context.from_span(parent, self.sampled),
-            ids: self.ids,
-            taken: AtomicU8::new(0),
-            book: self.recorded.then(|| SpanBook { spans: Mutex::default(), clock: Arc::clone(clock) }),
-        });
+        let recorded_by = self.recorded.then(|| Arc::clone(clock));
+        let outward = UpstreamSpans::new(self.context.from_span(parent, self.sampled), self.ids, recorded_by);
         self.outward = Some(Arc::clone(&outward));
         outward
     }
 
     /// Times that the call was sent again: the executor begins one call elsewhere for each time.
     pub(crate) fn retries(&self) -> u32 {
-        let begun = self.outward.as_ref().map_or(0, |outward| outward.taken.load(Ordering::Relaxed));
+        let begun = self.outward.as_ref().map_or(0, |outward| outward.begun());
         u32::from(begun.saturating_sub(2))
     }
 
@@ -121,123 +110,17 @@ impl CallSpans {
     }
 }
 
-/// What a call calls elsewhere.
-#[derive(Debug)]
-pub struct UpstreamSpans {
-    /// As seen from the phase that runs the tool.
-    context: TraceContext,
-    ids: SpanIds,
-    taken: AtomicU8,
-    /// There if somebody records it.
-    book: Option<SpanBook>,
-}
-
-/// Where calls elsewhere are written down.
-#[derive(Debug)]
-struct SpanBook {
-    spans: Mutex<Vec<OutwardSpan>>,
-    clock: Arc<dyn Clock>,
-}
-
-/// One call elsewhere. Never holds parameters or results.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutwardSpan {
-    pub id: SpanId,
-    pub parent: SpanId,
-    pub what: OutwardCall,
-    pub started: Duration,
-    pub ended: Duration,
-    /// The code it failed with.
-    pub failed: Option<ErrorCode>,
-    /// It was given up before it ended.
-    pub cut_off: bool,
-}
-
-/// What is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutwardCall {
-    /// The executor of this kind.
-    Executor(&'static str),
-    /// A method of an MCP server, for a tool of it.
-    Mcp { method: &'static str, server: String, tool: String },
-}
-
-impl UpstreamSpans {
-    /// Nobody records it, and it belongs to no phase: for tests of executors.
-    pub fn unrecorded(trace_id: TraceId) -> Arc<Self> {
-        let ids = SpanIds::from_bytes([0; 8]);
-        let context = TraceContext::begun(trace_id).from_span(ids.get(CALL), false);
-        Arc::new(Self { context, ids, taken: AtomicU8::new(0), book: None })
-    }
-
-    /// Begins a call elsewhere, under the phase or under another one of them. It ends when it is dropped.
-    pub fn begin(self: &Arc<Self>, under: Option<SpanId>, what: impl FnOnce() -> OutwardCall) -> OpenSpan {
-        let number = self
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < OUTWARD_MAX).then_some(taken + 1));
-        let id = self.ids.get(OUTWARD + number.unwrap_or(OUTWARD_MAX));
-        let book = self.book.as_ref().filter(|_| number.is_ok());
-        let open = book.map(|book| (what(), book.clock.monotonic()));
-        OpenSpan { outward: Arc::clone(self), id, under, open, ended: false, failed: None }
-    }
-
-    /// Everything that was called so far.
-    pub(crate) fn take(&self) -> Vec<OutwardSpan> {
-        let spans = self.book.as_ref().map(|book| book.spans.lock().unwrap_or_else(PoisonError::into_inner));
-        spans.map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default()
-    }
-}
-
-/// A call elsewhere that has not ended.
-#[derive(Debug)]
-pub struct OpenSpan {
-    outward: Arc<UpstreamSpans>,
-    id: SpanId,
-    under: Option<SpanId>,
-    open: Option<(OutwardCall, Duration)>,
-    /// It was not given up.
-    ended: bool,
-    failed: Option<ErrorCode>,
-}
-
-impl OpenSpan {
-    /// Its id, for what is called within it.
-    pub fn id(&self) -> SpanId {
-        self.id
-    }
-
-    /// What is sent with it.
-    pub fn context(&self) -> TraceContext {
-        self.outward.context.from_span(self.id, self.outward.context.is_sampled())
-    }
-
-    /// It ended, well or with this code.
-    pub fn end(mut self, failed: Option<ErrorCode>) {
-        self.ended = true;
-        self.failed = failed;
-    }
-}
-
-impl Drop for OpenSpan {
-    fn drop(&mut self) {
-        let (Some((what, started)), Some(book)) = (self.open.take(), &self.outward.book) else { return };
-        let Some(parent) = self.under.or(self.outward.context.parent) else { return };
-        let ended = book.clock.monotonic();
-        let (failed, cut_off) = (self.failed, !self.ended);
-        let span = OutwardSpan { id: self.id, parent, what, started, ended, failed, cut_off };
-        book.spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
     use std::pin::Pin;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-    use crate::ports::clock::UnixMillis;
-    use crate::ports::observer::{FinishedCall, ToolSpeech};
+    use contract::error::ErrorCode;
+    use ports::clock::UnixMillis;
+    use ports::observer::{FinishedCall, ToolSpeech};
+    use ports::upstream_spans::OutwardCall;
 
     /// Goes on by a millisecond whenever it is looked at.
     #[derive(Debug, Default)]

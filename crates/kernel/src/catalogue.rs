@@ -4,20 +4,22 @@
 //! The three tiers (VIS-001): *catalogue* is what there is for the caller's tenant to have, *tenant* what it has, *agent*
 //! what this caller may use. Tools of another tenant are in none of them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use contract::compat::{self, Comparison, Negotiation, SchemaDirection};
 use contract::error::{ErrorCode, Refusal};
 use contract::version::{Version, VersionSpec};
 use policy::{Action, Caller};
+use ports::actor::Actor;
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::access::{AccessSnapshot, AgentAccess};
-use crate::administration::Actor;
 use crate::availability::ToolAvailability;
 use crate::invoke::Kernel;
-use crate::ports::clock::UnixMillis;
-use crate::registry::{ListFilter, ListingEntry, RegisteredTool, RegistrySnapshot, ToolPage, ToolVersion};
+use crate::registry::{ListFilter, ListingEntry, RegisteredTool, RegistrySnapshot, ToolPage};
 
 /// Tools that a search finds and the caller lacks, of which the need is noted: the best ones.
 const LACKING_MAX: usize = 3;
@@ -138,7 +140,7 @@ impl Kernel {
                 return false;
             }
             let knows = sight.knows(tool);
-            let mut lacking = lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lacking = lacking.lock_unpoisoned();
             if !knows && lacking.len() < LACKING_MAX && sight.view.has(&tool.tenant, &tool.id) {
                 lacking.push(tool.id.clone());
             }

@@ -28,12 +28,14 @@ pub mod record;
 mod resume;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 pub use acts::CheckpointPage;
 pub(crate) use call_checkpoints::{CHECKPOINT_REF, CallCheckpoints};
@@ -41,7 +43,6 @@ pub(crate) use keeper::{CheckpointKeeper, tend};
 use resume::ResumedState;
 
 use crate::invocation_ids::taken;
-use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 /// How long each kind is kept (CKPT-015).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,12 +167,12 @@ struct Running(Mutex<HashSet<(TenantId, InvocationId)>>);
 impl Running {
     fn begin(self: &Arc<Self>, tenant: &TenantId, invocation: InvocationId) -> RunningResume {
         let key = (tenant.clone(), invocation);
-        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        let is_first = self.0.lock_unpoisoned().insert(key.clone());
         RunningResume { running: Arc::clone(self), key: is_first.then_some(key) }
     }
 
     fn has(&self, tenant: &TenantId, invocation: InvocationId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(tenant.clone(), invocation))
+        self.0.lock_unpoisoned().contains(&(tenant.clone(), invocation))
     }
 }
 
@@ -192,7 +193,7 @@ impl RunningResume {
 impl Drop for RunningResume {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            self.running.0.lock_unpoisoned().remove(key);
         }
     }
 }

@@ -20,26 +20,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use fair_places::{ComputationPermits, FairPermit, FairPlaces, NotComputed, PlaceBounds, PlaceUsage};
 use policy::Caller;
+use ports::clock::Clock;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::computation::{ComputationPermits, NotComputed};
-use crate::fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
-use crate::ports::clock::Clock;
-
-/// Calls at once, and calls that wait, unless the server's configuration says otherwise.
-const CALLS_MAX: usize = 1024;
-/// Calls in processes and guests at once, unless the configuration says otherwise.
-const SANDBOXED_MAX: usize = 256;
 /// Calls that wait for a place in a process or guest, as a multiple of the places.
 const SANDBOXED_WAITING: usize = 4;
 /// After which a caller who found no place may try again.
 const RETRY_AFTER_MS: u64 = 1_000;
 /// How long a comparison waits for its turn, and takes, at the most.
 const COMPARISON_WAIT: Duration = Duration::from_secs(30);
+
+/// How many calls run at once, and wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallBounds {
+    /// Calls that come through doors and run.
+    pub calls_max: usize,
+    /// Those that wait for their turn.
+    pub waiting_max: usize,
+    /// Calls that run code of a tool's author, in processes and guests.
+    pub sandboxed_max: usize,
+}
+
+impl Default for CallBounds {
+    fn default() -> Self {
+        Self { calls_max: 1024, waiting_max: 1024, sandboxed_max: 256 }
+    }
+}
 
 /// The calls that run.
 #[derive(Debug)]
@@ -60,25 +72,15 @@ pub(crate) enum NoPlace {
 }
 
 impl CallConcurrency {
-    /// At most `per_agent` calls of one agent run code of a tool's author.
-    pub(crate) fn new(per_agent: u32) -> Self {
-        let calls = PlaceBounds { capacity: CALLS_MAX, per_flow: CALLS_MAX, waiting: CALLS_MAX };
+    /// Within these bounds; at most `per_agent` calls of one agent run code of a tool's author.
+    pub(crate) fn new(bounds: CallBounds, per_agent: u32) -> Self {
+        let CallBounds { calls_max, waiting_max, sandboxed_max } = bounds;
         Self {
-            calls: FairPlaces::new(calls),
-            sandboxed: FairPlaces::new(sandboxed(SANDBOXED_MAX, per_agent)),
+            calls: FairPlaces::new(PlaceBounds { capacity: calls_max, per_flow: calls_max, waiting: waiting_max }),
+            sandboxed: FairPlaces::new(sandboxed(sandboxed_max, per_agent)),
             checks: ComputationPermits::default(),
             per_agent,
         }
-    }
-
-    /// So many calls run, and so many wait.
-    pub(crate) fn bound_calls(&self, most: usize, waiting: usize) {
-        self.calls.bound(PlaceBounds { capacity: most, per_flow: most, waiting });
-    }
-
-    /// So many calls run code of a tool's author.
-    pub(crate) fn bound_sandboxed(&self, most: usize) {
-        self.sandboxed.bound(sandboxed(most, self.per_agent));
     }
 
     /// How much of each is used, under its name.
@@ -202,7 +204,7 @@ impl CallConcurrency {
 }
 
 fn sandboxed(most: usize, per_agent: u32) -> PlaceBounds {
-    let per_flow = usize::try_from(per_agent).unwrap_or(usize::MAX);
+    let per_flow = usize::saturating_from(per_agent);
     PlaceBounds { capacity: most, per_flow, waiting: most.saturating_mul(SANDBOXED_WAITING) }
 }
 
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_place_is_told_the_limit_and_when_to_come_again() {
-        let refusal = CallConcurrency::new(2).no_sandbox();
+        let refusal = CallConcurrency::new(CallBounds::default(), 2).no_sandbox();
         assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3003, None), "as the table has it: retryable");
         assert_eq!(refusal.details.as_deref(), Some(&json!({ "concurrent_calls_per_agent": 2 })));
         assert_eq!(
@@ -260,9 +262,7 @@ mod tests {
 
     #[test]
     fn the_places_are_those_of_the_configuration() {
-        let calls = CallConcurrency::new(2);
-        calls.bound_calls(3, 4);
-        calls.bound_sandboxed(5);
+        let calls = CallConcurrency::new(CallBounds { calls_max: 3, waiting_max: 4, sandboxed_max: 5 }, 2);
         let bounds =
             calls.usage().map(|(_, usage)| (usage.bounds.capacity, usage.bounds.per_flow, usage.bounds.waiting));
         assert_eq!(bounds[..2], [(3, 3, 4), (5, 2, 20)]);

@@ -9,13 +9,14 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use contract::manifest::LifecycleState;
 use policy::{Action, PolicyOverrides, WhyUnavailable};
+use ports::actor::Actor;
+use ports::tool_version::ToolVersion;
 
 use crate::access::{AccessSnapshot, AgentAccess};
-use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::{IncomingCall, Kernel};
 use crate::phases::{self, CallFacts, Received};
-use crate::registry::{RegisteredTool, ToolVersion};
+use crate::registry::RegisteredTool;
 
 /// A tool in somebody's reach.
 #[derive(Debug, Clone)]

@@ -18,11 +18,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use contract::schema::PartMarks;
+use ports::redactor::{RedactError, Redactor};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use crate::hidden_values::HiddenValues;
-use crate::ports::redactor::{RedactError, Redactor};
-use crate::registry::ToolVersion;
 
 /// Shortest value that is looked for.
 const VALUE_BYTES_MIN: usize = 4;

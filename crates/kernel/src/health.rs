@@ -23,18 +23,17 @@ pub mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
-use contract::version::Version;
+use ports::clock::UnixMillis;
+use ports::health_store::{AlertRule, HealthRecord};
+use ports::tool_version::{ToolVersion, VersionKey};
 
-use crate::ports::clock::UnixMillis;
-use crate::ports::health_store::HealthRecord;
-use crate::registry::ToolVersion;
-use alerts::{Alert, AlertChange, AlertHold, AlertReading, AlertRule, AlertState, Reclassify, next};
+use alerts::{Alert, AlertChange, AlertHold, AlertReading, AlertState, Reclassify, next};
 use baseline::Baseline;
 use score::{HealthCondition, implied_class};
 use window::{HealthCounts, HealthOutcome, HealthWindow, WINDOW};
@@ -82,21 +81,6 @@ impl Default for HealthSettings {
             approvals_pending_max: 50,
             approvals_pending_for: Duration::from_secs(900),
         }
-    }
-}
-
-/// One version of a tool, by whose it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VersionKey {
-    pub tenant: TenantId,
-    pub tool: ToolId,
-    pub version: Version,
-}
-
-impl VersionKey {
-    /// The key of a version.
-    pub fn of(tool: &ToolVersion) -> Self {
-        Self { tenant: tool.tenant.clone(), tool: tool.id.clone(), version: tool.version.clone() }
     }
 }
 
@@ -241,7 +225,7 @@ impl HealthMonitor {
     pub fn reports(&self, now: Duration, wanted: impl Fn(&VersionKey) -> bool) -> Vec<HealthReport> {
         let mut reports = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock_unpoisoned();
             reports.extend(
                 shard.iter().filter(|(key, _)| wanted(key)).map(|(key, watched)| self.report(now, key, watched)),
             );
@@ -253,7 +237,7 @@ impl HealthMonitor {
     pub fn evaluate(&self, now: Duration, wall: UnixMillis) -> Vec<Alert> {
         let mut news = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock_unpoisoned();
             for (key, watched) in shard.iter_mut() {
                 self.evaluate_one(now, wall, key, watched, &mut news);
             }
@@ -265,7 +249,7 @@ impl HealthMonitor {
     pub fn to_keep(&self, now: Duration, wall: UnixMillis) -> Vec<HealthRecord> {
         let mut records = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock_unpoisoned();
             for (key, watched) in shard.iter() {
                 let report = self.report(now, key, watched);
                 let (baseline_p99_ms, baseline_windows) = watched.baseline.to_keep();
@@ -288,7 +272,7 @@ impl HealthMonitor {
         let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
         // INVARIANT: the index is below the number of shards.
         let [first, ..] = &self.shards;
-        self.shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.get(index).unwrap_or(first).lock_unpoisoned()
     }
 
     fn report(&self, now: Duration, key: &VersionKey, watched: &Watched) -> HealthReport {

@@ -15,25 +15,26 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
 use policy::{
     AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, CallerRecord, TokenError, VerifyingKey,
     did_of_subject,
 };
+use ports::audit_sink::{DelegationLink, RecordedActor};
+use ports::clock::UnixMillis;
+use ports::did_resolver::DidError;
+use ports::observer::Observer;
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use crate::access::AccessControl;
 use crate::jobs::CallRecordKey;
-use crate::ports::audit_sink::{DelegationLink, RecordedActor};
-use crate::ports::clock::UnixMillis;
-use crate::ports::did_resolver::DidError;
-use crate::ports::observer::Observer;
 
 mod failures;
 mod verification_keys;
@@ -322,7 +323,7 @@ impl Identity {
     }
 
     /// Fetches the external issuer's keys at the start and then now and then. Never ends.
-    pub async fn keep_keys_fresh(&self, clock: &dyn crate::ports::clock::Clock) {
+    pub async fn keep_keys_fresh(&self, clock: &dyn ports::clock::Clock) {
         let Some(pause) = self.keyring.refresh_every() else { return std::future::pending().await };
         loop {
             self.fetch_keys(None).await;
@@ -346,7 +347,7 @@ impl Identity {
 
     /// Changes the keys in force; tokens remembered under the former ones are verified anew (ID-2).
     fn swap(&self, change: impl FnOnce(&mut Ring)) -> Result<(), Refusal> {
-        let _one_at_a_time = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.swapping.lock_unpoisoned();
         let ring = self.keyring.changed(change);
         let unusable = |error: IdentityError| Refusal::new(ErrorCode::E3000, error.to_string());
         let trust = self.keyring.trust(&ring).map_err(unusable)?;

@@ -33,11 +33,10 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::json::{self, JsonLimits};
 use policy::{QSTASH_LIFETIME_MAX_SECONDS, QstashClaims, QstashError, QstashReceiver};
+use ports::clock::Clock;
+use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use ports::webhook_store::WebhookStore;
 use serde_json::Value;
-
-use crate::ports::clock::Clock;
-use crate::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
-use crate::ports::webhook_store::WebhookStore;
 
 pub use call_outs::{CallOutAttempt, CallOutEnd, CallOutParts, CallOutStop, CallOutUrls, CallOuts};
 pub use handler::InboundHandler;

@@ -26,27 +26,28 @@ mod tally;
 mod version_event;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::cost::{self, Costs, MeasuredUsage, Prices};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId, ToolId};
+use ports::audit_sink::RecordedActor;
+use ports::clock::Clock;
+use ports::entropy::{Entropy, new_token_id};
+use ports::executor::ResourceUsage;
+use ports::health_store::{AlertRule, HealthStore};
+use ports::registry_store::StoreError;
+use ports::tool_version::{ToolVersion, VersionKey};
+use ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
+use ports::version_use::VersionUseStore;
 use serde_json::Value;
 
-use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertRule, AlertState, Reclassify, next};
+use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertState, Reclassify, next};
 use crate::health::window::HealthOutcome;
-use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, VersionKey, ending_of, ending_of_refused, times};
+use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, ending_of, ending_of_refused, times};
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::RecordedActor;
-use crate::ports::clock::Clock;
-use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::executor::ResourceUsage;
-use crate::ports::health_store::HealthStore;
-use crate::ports::registry_store::StoreError;
-use crate::ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
-use crate::ports::version_use::VersionUseStore;
-use crate::registry::ToolVersion;
 use crate::webhooks::Webhooks;
 use deprecation_use::DeprecatedUse;
 use tally::{Addition, Tally, UsageOwner};
@@ -83,6 +84,8 @@ pub struct InsightParts {
     pub prices: Prices,
     /// Days for which use is kept.
     pub retention_days: u32,
+    /// Tells of alerts. Without it they are in the log only.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 /// A call that has ended, as `phases/finish` knows it.
@@ -105,7 +108,6 @@ pub struct Insights {
     tally: Tally,
     parting: DeprecatedUse,
     parts: InsightParts,
-    webhooks: OnceLock<Arc<Webhooks>>,
     /// A batch that could not be written yet.
     unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
     untold: Mutex<VecDeque<Alert>>,
@@ -123,16 +125,10 @@ impl Insights {
             tally: Tally::default(),
             parting: DeprecatedUse::default(),
             parts,
-            webhooks: OnceLock::new(),
             unwritten: tokio::sync::Mutex::new(None),
             untold: Mutex::default(),
             queues: Mutex::default(),
         })
-    }
-
-    /// Says who tells of alerts. Once; without it they are in the log only.
-    pub fn tell_through(&self, webhooks: Arc<Webhooks>) {
-        let _ = self.webhooks.set(webhooks);
     }
 
     /// How tools fare.
@@ -148,7 +144,7 @@ impl Insights {
 
     /// How many approvals of a tenant are pending. For whoever keeps them; without it there is no backlog.
     pub fn approvals_pending(&self, tenant: &TenantId, pending: u64) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock_unpoisoned();
         if queues.len() < QUEUES_MAX || queues.contains_key(tenant) {
             queues.entry(tenant.clone()).or_default().0 = pending;
         }
@@ -159,7 +155,7 @@ impl Insights {
         let measured = MeasuredUsage {
             units,
             tokens: usage.tokens,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::saturating_from(took.as_millis()),
             cpu_millicore_seconds: usage.cpu_millicore_seconds,
             network_bytes: usage.network_bytes_sent.saturating_add(usage.network_bytes_received),
             reported: usage.cost_incurred,
@@ -197,7 +193,7 @@ impl Insights {
             timeouts: is(ran == Some(HealthOutcome::TimedOut)),
             refused: is(ending.is_none() && code != Some(ErrorCode::E3703)),
             replayed: is(call.replayed),
-            duration_ms: u64::try_from(call.took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::saturating_from(call.took.as_millis()),
             cpu_millicore_seconds: call.usage.cpu_millicore_seconds,
             network_bytes: call.usage.network_bytes_sent.saturating_add(call.usage.network_bytes_received),
             tokens: call.usage.tokens.unwrap_or(0),
@@ -245,7 +241,7 @@ impl Insights {
             log(alert);
         }
         {
-            let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut untold = self.untold.lock_unpoisoned();
             for alert in news {
                 untold.push_back(alert);
                 if untold.len() > UNTOLD_MAX {
@@ -305,8 +301,8 @@ impl Insights {
     /// Tells the alerts of each tenant in order. A tenant whose alert cannot be told now is told next time, and holds up
     /// nobody else's.
     async fn tell(&self) {
-        let waiting = std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner));
-        let Some(webhooks) = self.webhooks.get() else { return };
+        let waiting = std::mem::take(&mut *self.untold.lock_unpoisoned());
+        let Some(webhooks) = &self.parts.webhooks else { return };
         let mut left = Untold { insights: self, alerts: waiting, kept: VecDeque::new() };
         let mut later: HashSet<TenantId> = HashSet::new();
         while let Some(alert) = left.alerts.front() {
@@ -321,7 +317,7 @@ impl Insights {
         let (now, wall) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let thresholds = self.health.settings();
         let hold = AlertHold { raise_after: thresholds.approvals_pending_for, ..thresholds.hold };
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock_unpoisoned();
         let mut news = Vec::new();
         for (tenant, (pending, standing)) in queues.iter_mut() {
             let reading = AlertReading { value: *pending as f64, threshold: thresholds.approvals_pending_max as f64 };
@@ -360,7 +356,7 @@ impl Untold<'_> {
 
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        let mut untold = self.insights.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut untold = self.insights.untold.lock_unpoisoned();
         self.kept.append(&mut self.alerts);
         self.kept.append(&mut untold);
         *untold = std::mem::take(&mut self.kept);
@@ -421,12 +417,6 @@ pub(crate) fn told(alert: &Alert) -> serde_json::Map<String, Value> {
 }
 
 impl Kernel {
-    /// The same kernel, learning from its calls.
-    #[must_use]
-    pub fn with_insights(self, insights: Arc<Insights>) -> Self {
-        Self { insights: Some(insights), ..self }
-    }
-
     /// What it has learned, if it learns.
     pub fn insights(&self) -> Option<&Arc<Insights>> {
         self.insights.as_ref()

@@ -14,18 +14,19 @@
 //! A call that brought no id is asked nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::MutexExt as _;
 use contract::canonical::{self, Digest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use policy::CallOwner;
+use ports::job_store::{JobDetail, JobKey, JobStore};
+use ports::ledger::{IdempotencyKey, Intent};
+use ports::redactor::Redactor;
 use serde_json::{Value, json};
 
 use crate::ledger::CallKey;
-use crate::ports::job_store::{JobDetail, JobKey, JobStore};
-use crate::ports::ledger::{IdempotencyKey, Intent};
-use crate::ports::redactor::Redactor;
 
 /// What makes two calls under one id the same call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +52,8 @@ impl CallIdentity {
 pub(crate) struct InvocationIds {
     /// As many as there are calls at once.
     running: Arc<Mutex<HashMap<JobKey, CallIdentity>>>,
-    /// The queue, if this server has one.
-    jobs: OnceLock<Arc<dyn JobStore>>,
+    /// Where jobs are kept, if this server has any.
+    jobs: Option<Arc<dyn JobStore>>,
 }
 
 /// An id that is in use until this is dropped.
@@ -63,9 +64,9 @@ pub(crate) struct IdHold {
 }
 
 impl InvocationIds {
-    /// Says where jobs are kept. Once.
-    pub(crate) fn look_into(&self, jobs: &Arc<dyn JobStore>) {
-        let _ = self.jobs.set(Arc::clone(jobs));
+    /// Those of the calls of this process, and of the jobs that are kept there.
+    pub(crate) fn new(jobs: Option<Arc<dyn JobStore>>) -> Self {
+        Self { running: Arc::default(), jobs }
     }
 
     /// Holds an id that a caller brought, unless another call runs under it. `None` for the same call once more.
@@ -97,7 +98,7 @@ impl InvocationIds {
         digest: Digest,
         (own, redactor): (&CallKey, &dyn Redactor),
     ) -> Result<(), Refusal> {
-        let Some(jobs) = self.jobs.get() else { return Ok(()) };
+        let Some(jobs) = &self.jobs else { return Ok(()) };
         match jobs.find(key).await.map_err(|error| error.refusal())? {
             Some(job) if !is_same_job(&job, &call.owner, digest, (own, redactor)) => Err(taken()),
             _ => Ok(()),
@@ -112,7 +113,7 @@ impl Drop for IdHold {
 }
 
 fn lock(running: &Mutex<HashMap<JobKey, CallIdentity>>) -> MutexGuard<'_, HashMap<JobKey, CallIdentity>> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+    running.lock_unpoisoned()
 }
 
 /// What tells the jobs of two calls apart besides their keys.

@@ -8,15 +8,25 @@ use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use contract::trace_context::TraceContext;
+use fair_places::{FairPermit, PlaceUsage};
 use policy::BearerSecret;
+use ports::audit_log::AuditLog;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::executor::{ExecutionReach, Executor};
+use ports::job_store::JobStore;
+use ports::observer::{Observer, Phase};
+use ports::offerings::Offerings;
+use ports::record_archive::RecordArchive;
+use ports::redactor::Redactor;
+use ports::tool_companion::CallListener;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::access::AccessControl;
 use crate::availability::ToolAvailability;
 use crate::checkpoints::{CallCheckpoints, Checkpoints};
-use crate::concurrency::CallConcurrency;
-use crate::fair_places::{FairPermit, PlaceUsage};
+use crate::concurrency::{CallBounds, CallConcurrency};
 use crate::identity::{Identity, Principal};
 use crate::insights::Insights;
 use crate::invocation_ids::InvocationIds;
@@ -27,21 +37,12 @@ use crate::limits::ResourceEnvelope;
 use crate::mint::TokenIssuer;
 use crate::offerings::OfferedLists;
 use crate::phases::{self, Authorized, CallFacts, Received, Returned, Verified};
-use crate::ports::audit_log::AuditLog;
-use crate::ports::clock::Clock;
-use crate::ports::entropy::Entropy;
-use crate::ports::executor::{ExecutionReach, Executor};
-use crate::ports::observer::{Observer, Phase};
-use crate::ports::offerings::Offerings;
-use crate::ports::record_archive::RecordArchive;
-use crate::ports::redactor::Redactor;
-use crate::ports::tool_companion::CallListener;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::resilience::Resilience;
 use crate::tool_logs::ToolLogs;
 
-/// Everything a kernel needs.
+/// What a kernel needs in any case.
 #[derive(Debug)]
 pub struct KernelParts {
     pub registry: Registry,
@@ -54,8 +55,6 @@ pub struct KernelParts {
     /// Which calls with effects were begun, and what became of them.
     pub books: LedgerService,
     pub executors: Vec<Arc<dyn Executor>>,
-    /// What is published but cannot be called at the moment.
-    pub availability: Arc<ToolAvailability>,
     /// What servers behind this one offer besides tools.
     pub offerings: Arc<dyn Offerings>,
     /// How isolated which calls must be.
@@ -69,6 +68,25 @@ pub struct KernelParts {
     pub redactor: Arc<dyn Redactor>,
 }
 
+/// What a kernel can do without. Each member says what is absent without it.
+#[derive(Debug, Default)]
+pub struct KernelOptions {
+    /// How many calls run at once, and wait. Without it as many as a server does out of the box.
+    pub bounds: CallBounds,
+    /// Keeps what running tools save. Without it nothing is kept.
+    pub checkpoints: Option<Checkpoints>,
+    /// Learns from calls. Without it nobody does.
+    pub insights: Option<Arc<Insights>>,
+    /// Where records can be read. Without it they cannot.
+    pub audit_log: Option<Arc<dyn AuditLog>>,
+    /// Where the records of all instances can be searched. Without it only those of this one can.
+    pub archive: Option<Arc<dyn RecordArchive>>,
+    /// Breakers, limits and retries. Without it there are none.
+    pub resilience: Option<Arc<Resilience>>,
+    /// Where jobs are kept, whose ids are in use. Without it there are no jobs.
+    pub jobs: Option<Arc<dyn JobStore>>,
+}
+
 /// Carries calls through the six phases.
 #[derive(Debug)]
 pub struct Kernel {
@@ -76,15 +94,15 @@ pub struct Kernel {
     pub(crate) concurrency: CallConcurrency,
     /// What servers offer besides tools, remembered for a moment.
     pub(crate) lists: Arc<OfferedLists>,
-    /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
+    /// Keeps what running tools save, if somebody does.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
-    /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
+    /// Learns from calls, if somebody does.
     pub(crate) insights: Option<Arc<Insights>>,
-    /// Where records can be read, if they can ([`Kernel::with_audit_log`]).
+    /// Where records can be read, if they can.
     pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
-    /// Where the records of all instances can be searched, if they can ([`Kernel::with_archive`]).
+    /// Where the records of all instances can be searched, if they can.
     pub(crate) archive: Option<Arc<dyn RecordArchive>>,
-    /// Breakers, limits and retries, if there are any ([`Kernel::with_resilience`]).
+    /// Breakers, limits and retries, if there are any.
     pub(crate) resilience: Option<Arc<Resilience>>,
     /// Cancelled when the doors wait for calls no longer ([`Kernel::ending`]).
     pub(crate) ending: CancellationToken,
@@ -143,23 +161,23 @@ impl FailedCall {
 }
 
 impl Kernel {
-    /// From its parts.
-    pub fn new(parts: KernelParts) -> Self {
-        let concurrency = CallConcurrency::new(parts.envelope.concurrent_calls_per_agent);
-        parts.registry.show_quarantines_in(&parts.availability);
+    /// From its parts, whole: nothing is added to it afterwards.
+    pub fn new(parts: KernelParts, options: KernelOptions) -> Self {
+        let KernelOptions { bounds, checkpoints, insights, audit_log, archive, resilience, jobs } = options;
+        let concurrency = CallConcurrency::new(bounds, parts.envelope.concurrent_calls_per_agent);
         let (offerings, clock, observer) = (&parts.offerings, &parts.clock, &parts.observer);
         let lists = OfferedLists::new(Arc::clone(offerings), Arc::clone(clock), Arc::clone(observer));
         Self {
             parts,
             concurrency,
             lists,
-            checkpoints: None,
-            insights: None,
-            audit_log: None,
-            archive: None,
-            resilience: None,
+            checkpoints: checkpoints.map(Arc::new),
+            insights,
+            audit_log,
+            archive,
+            resilience,
             ending: CancellationToken::new(),
-            ids: InvocationIds::default(),
+            ids: InvocationIds::new(jobs),
             running_jobs: RunningJobs::default(),
             tool_logs: ToolLogs::default(),
         }
@@ -170,37 +188,6 @@ impl Kernel {
     /// dropped could say nothing. Jobs are ended by their workers, in a time of their own.
     pub fn ending(&self) -> &CancellationToken {
         &self.ending
-    }
-
-    /// The same kernel, whose records can be read.
-    #[must_use]
-    pub fn with_audit_log(mut self, log: Arc<dyn AuditLog>) -> Self {
-        self.audit_log = Some(log);
-        self
-    }
-
-    /// The same kernel, in which the records of all instances can be searched.
-    #[must_use]
-    pub fn with_archive(mut self, archive: Arc<dyn RecordArchive>) -> Self {
-        self.archive = Some(archive);
-        self
-    }
-
-    /// The same kernel, with breakers, limits and retries around its calls.
-    #[must_use]
-    pub fn with_resilience(mut self, resilience: Arc<Resilience>) -> Self {
-        self.resilience = Some(resilience);
-        self
-    }
-
-    /// So many calls that come through doors run at once, and so many wait for their turn.
-    pub fn bound_calls(&self, most: usize, waiting: usize) {
-        self.concurrency.bound_calls(most, waiting);
-    }
-
-    /// So many calls run code of a tool's author at once.
-    pub fn bound_sandboxed_calls(&self, most: usize) {
-        self.concurrency.bound_sandboxed(most);
     }
 
     /// How many calls run and wait, of each kind that is bounded.
@@ -237,7 +224,7 @@ impl Kernel {
 
     /// What is published but cannot be called at the moment.
     pub fn availability(&self) -> &ToolAvailability {
-        &self.parts.availability
+        self.parts.registry.availability()
     }
 
     /// The time by which this kernel lives.
@@ -314,13 +301,22 @@ impl Kernel {
         known: Option<Arc<Principal>>,
         arrival: IncomingCall<'_>,
     ) -> Result<Returned, Box<FailedCall>> {
-        let mut carried = self.carry(&mut facts, known, arrival).await;
+        let carried = self.carry(&mut facts, known, arrival).await;
         if carried.is_err() {
             facts.journey.stopped();
         }
+        self.end(&mut facts, carried).await
+    }
+
+    /// Ends a call, whatever became of it and however far it came. There is no other way to an answer.
+    pub(crate) async fn end(
+        &self,
+        facts: &mut CallFacts,
+        mut carried: Result<Verified, Refusal>,
+    ) -> Result<Returned, Box<FailedCall>> {
         facts.enter(self, Phase::Return);
         facts.checkpointing.conclude(&mut carried).await;
-        let settled = phases::settle(self, &mut facts, carried).await;
+        let settled = phases::settle(self, facts, carried).await;
         phases::finish(self, facts, settled).await
     }
 
@@ -342,11 +338,11 @@ impl Kernel {
     }
 
     /// Ends a call that was let in and cannot be kept.
-    pub(crate) async fn turn_away(&self, facts: CallFacts, refusal: Refusal) -> Box<FailedCall> {
+    pub(crate) async fn turn_away(&self, mut facts: CallFacts, refusal: Refusal) -> Box<FailedCall> {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
         let redactor = Arc::clone(&facts.redactor);
         // Boxed: few calls are turned away, and every call would carry the room.
-        match Box::pin(phases::finish(self, facts, phases::SettledCall::refused(refusal.clone()))).await {
+        match Box::pin(self.end(&mut facts, Err(refusal.clone()))).await {
             Err(failed) => failed,
             Ok(_) => Box::new(FailedCall {
                 refusal,

@@ -31,11 +31,11 @@ mod backoff;
 mod call_record;
 mod cancel_and_retry;
 mod completion;
-mod entrance;
 mod handler;
 mod progress_report;
 mod promotion;
 mod queries;
+mod queue;
 mod resolution;
 mod running_jobs;
 mod settings;
@@ -47,25 +47,25 @@ mod worker_permits;
 mod workers;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
+use ports::entropy::new_invocation_id;
+use ports::job_store::{JobCounts, JobDedupe, JobKey, JobPriority, OwnerId};
 use serde_json::Value;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::task::TaskTracker;
 
-use crate::fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
 use crate::invoke::Kernel;
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{JobCounts, JobDedupe, JobKey, JobPriority, JobStore, OwnerId};
 use crate::webhooks::Webhooks;
 
 pub(crate) use call_record::CallRecordKey;
-pub use entrance::LateEntrance;
 pub use handler::{JobFailure, JobHandler, ProgressReporter, RunningJob, WaitingOutside};
 pub use promotion::CallOutcome;
+pub use queue::{JobQueue, JobQueueParts};
 pub(crate) use running_jobs::{RunningJobs, WhyStop};
 pub use settings::JobsSettings;
 pub use view::{AcceptedCall, FailedRun, InvocationView, JobListing, PollingInfo, status_told_by};
@@ -78,23 +78,16 @@ use worker_permits::WorkerPermits;
 pub const TOOL_CALL: &str = "tool_call";
 /// Who does jobs that nobody's token stands behind (ASYNC-009). It calls no tools: only handlers run under it.
 pub const SYSTEM_SUBJECT: &str = "system:jobs";
-/// Changes that listeners may lag behind before they read the store instead.
-const NEWS_MAX: usize = 1_024;
 
 /// The service.
 pub struct Jobs {
     kernel: Arc<Kernel>,
-    store: Arc<dyn JobStore>,
-    settings: JobsSettings,
+    queue: Arc<JobQueue>,
     /// This process, as an owner of jobs.
     owner: OwnerId,
     handlers: Vec<Arc<dyn JobHandler>>,
     /// What they are done with.
     hands: WorkerPermits,
-    /// Something waits for a worker.
-    wake: Notify,
-    /// Which jobs have changed in this process.
-    news: broadcast::Sender<JobKey>,
     /// Room for calls that have outlived their caller's patience, shared by tenants and agents.
     promotions: Arc<FairPlaces>,
     /// Jobs of other kinds than calls that are being done, by kind.
@@ -102,12 +95,23 @@ pub struct Jobs {
     /// What goes on in the background.
     tasks: TaskTracker,
     /// Tells of ends.
-    webhooks: OnceLock<Arc<Webhooks>>,
+    webhooks: Option<Arc<Webhooks>>,
+}
+
+/// What the service is made of.
+#[derive(Debug)]
+pub struct JobsParts {
+    pub kernel: Arc<Kernel>,
+    pub queue: Arc<JobQueue>,
+    /// Those that do what is no call of a tool, each kind once.
+    pub handlers: Vec<Arc<dyn JobHandler>>,
+    /// Tells of ends. Without it nobody is told, and a call that wants to be answered by a callback is refused.
+    pub webhooks: Option<Arc<Webhooks>>,
 }
 
 impl fmt::Debug for Jobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jobs").field("owner", &self.owner).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Jobs").field("owner", &self.owner).field("queue", &self.queue).finish_non_exhaustive()
     }
 }
 
@@ -126,21 +130,17 @@ pub struct SystemJob {
     pub delay: Duration,
     pub attempts_max: u32,
     pub dedupe: Option<JobDedupe>,
-    /// Does it follow from work that was let in? See [`crate::ports::job_entrance::EnteringJob::is_follow_up`].
+    /// Does it follow from work that was let in? See [`ports::job_entrance::EnteringJob::is_follow_up`].
     pub is_follow_up: bool,
 }
 
 impl Jobs {
-    /// Begins to work as an owner of jobs. `handlers` do what is no call of a tool; each kind once.
-    pub async fn open(
-        kernel: Arc<Kernel>,
-        store: Arc<dyn JobStore>,
-        settings: JobsSettings,
-        handlers: Vec<Arc<dyn JobHandler>>,
-    ) -> Result<Arc<Self>, Refusal> {
+    /// Begins to work as an owner of jobs.
+    pub async fn open(parts: JobsParts) -> Result<Arc<Self>, Refusal> {
+        let JobsParts { kernel, queue, handlers, webhooks } = parts;
         let owner = OwnerId(new_invocation_id(kernel.entropy(), kernel.clock().now()).0);
-        store.enlist(owner, settings.lease, settings.alone).await.map_err(|error| error.refusal())?;
-        kernel.ids.look_into(&store);
+        let settings = &queue.settings;
+        queue.store.enlist(owner, settings.lease, settings.alone).await.map_err(|error| error.refusal())?;
         let jobs = Self {
             promotions: FairPlaces::new(PlaceBounds {
                 capacity: settings.promoted_max,
@@ -150,31 +150,28 @@ impl Jobs {
             handling: Handling::default(),
             hands: WorkerPermits::new(settings.concurrency),
             kernel,
-            store,
-            settings,
+            queue,
             owner,
             handlers,
-            wake: Notify::new(),
-            news: broadcast::Sender::new(NEWS_MAX),
             tasks: TaskTracker::new(),
-            webhooks: OnceLock::new(),
+            webhooks,
         };
         Ok(Arc::new(jobs))
     }
 
     /// How jobs are done here.
     pub fn settings(&self) -> &JobsSettings {
-        &self.settings
+        &self.queue.settings
     }
 
     /// How much waits and runs.
-    pub async fn counts(&self) -> Result<JobCounts, crate::ports::registry_store::StoreError> {
-        self.store.counts().await
+    pub async fn counts(&self) -> Result<JobCounts, ports::registry_store::StoreError> {
+        self.queue.store.counts().await
     }
 
     /// How much is used of the workers of this process, and of the room for calls that go on in the background.
     pub fn places(&self) -> [(&'static str, PlaceUsage); 2] {
-        let workers = self.hands.usage(self.settings.concurrency, self.settings.running_per_flow());
+        let workers = self.hands.usage(self.queue.settings.concurrency, self.queue.settings.running_per_flow());
         [("workers", workers), ("background_calls", self.promotions.usage())]
     }
 
@@ -185,11 +182,6 @@ impl Jobs {
 
     /// Which jobs change in this process from now on. What is missed can be read with [`Jobs::events`].
     pub fn news(&self) -> broadcast::Receiver<JobKey> {
-        self.news.subscribe()
-    }
-
-    fn tell(&self, key: &JobKey) {
-        // Nobody listening is no failure.
-        let _ = self.news.send(key.clone());
+        self.queue.changes()
     }
 }

@@ -26,28 +26,30 @@ mod resolution;
 mod settlement;
 mod unwritten_ends;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
+use base::backoff::GrowingPause;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::version::Version;
 use policy::Caller;
+use ports::clock::Clock;
+use ports::entropy::{Entropy, new_token_id};
+use ports::executor::{CallDispatch, ExecutionReach};
+use ports::ledger::{
+    BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
+};
+use ports::observer::{LedgerEvent, Observer};
+use ports::registry_store::StoreError;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::invocation_ids::{job_digest, taken};
 use crate::jobs::TOOL_CALL;
-use crate::ports::clock::Clock;
-use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::executor::{CallDispatch, ExecutionReach};
-use crate::ports::ledger::{
-    BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
-};
-use crate::ports::observer::{LedgerEvent, Observer};
-use crate::ports::registry_store::StoreError;
-use crate::registry::ToolVersion;
 
 pub(crate) use brief::NotedKey;
 use brief::{Brief, Look};
@@ -108,11 +110,11 @@ pub(crate) struct WaitsFor(Mutex<Option<InvocationId>>);
 
 impl WaitsFor {
     fn set(&self, first: Option<InvocationId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = first;
+        *self.0.lock_unpoisoned() = first;
     }
 
     pub(crate) fn get(&self) -> Option<InvocationId> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock_unpoisoned()
     }
 }
 
@@ -194,7 +196,7 @@ impl LedgerService {
     pub async fn renew(&self) -> Result<(), StoreError> {
         let renewed = self.ledger.renew(self.owner, LEASE).await;
         if renewed.is_err() {
-            *self.missed.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.monotonic());
+            *self.missed.lock_unpoisoned() = Some(self.clock.monotonic());
         }
         renewed
     }
@@ -202,7 +204,7 @@ impl LedgerService {
     /// Was the store away from this process a moment ago? Then it was from others too, and their leases have run out without
     /// their being gone: they have the time of a lease to come back and write how their calls ended.
     fn others_may_come_back(&self) -> bool {
-        let missed = *self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        let missed = *self.missed.lock_unpoisoned();
         missed.is_some_and(|missed| self.clock.monotonic().saturating_sub(missed) < LEASE)
     }
 
@@ -299,7 +301,7 @@ impl LedgerService {
                 // One of ours makes room.
                 BeginOutcome::IdTaken if ids_tried < IDS_TRIED_MAX => {
                     ids_tried += 1;
-                    wish.intent.invocation = crate::ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
+                    wish.intent.invocation = ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
                 }
                 BeginOutcome::IdTaken => {
                     return Err(Refusal::new(ErrorCode::E3000, "no free invocation id was found").retryable(true));
@@ -386,7 +388,7 @@ impl LedgerService {
         if settlement.state == EntryState::Unknown {
             self.observer.ledger(LedgerEvent::Unknown);
         }
-        let mut pause = SETTLE_PAUSE.0;
+        let mut pause = GrowingPause::doubling(SETTLE_PAUSE.0, SETTLE_PAUSE.1);
         for tries in 1.. {
             match self.ledger.settle(held.invocation, held.fence, settlement.clone()).await {
                 Ok(SettleOutcome::Kept) => {
@@ -406,10 +408,7 @@ impl LedgerService {
                     tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
                     return Err(UnwrittenReason::Store);
                 }
-                Err(_) => {
-                    self.clock.sleep(pause).await;
-                    pause = (pause * 2).min(SETTLE_PAUSE.1);
-                }
+                Err(_) => self.clock.sleep(pause.next_pause()).await,
             }
         }
         Err(UnwrittenReason::Store)

@@ -1,5 +1,5 @@
 //! The six phases every call passes, and the mechanisms they need. Talks to nothing itself: what it needs from the
-//! outside it declares as [`ports`].
+//! outside it asks of [`ports`].
 //!
 //! Start reading at [`Kernel::invoke`]: it is the only way a tool is ever run, whatever the door.
 
@@ -7,15 +7,13 @@ mod access;
 mod administration;
 mod availability;
 mod call_companion;
-pub mod call_trace;
+mod call_trace;
 mod catalogue;
 pub mod checkpoints;
-mod computation;
 mod concurrency;
 mod deadline;
 mod discovery;
 mod discretion;
-mod fair_places;
 pub mod health;
 mod hidden_values;
 mod identity;
@@ -25,15 +23,12 @@ mod invocation_ids;
 mod invoke;
 mod isolation;
 pub mod jobs;
-pub mod latency;
 mod ledger;
 mod limits;
 pub mod membership;
 mod mint;
 mod offerings;
-pub mod permissions;
 pub mod phases;
-pub mod ports;
 mod recorder;
 pub mod registry;
 pub mod resilience;
@@ -42,21 +37,20 @@ pub mod webhooks;
 
 pub use access::{AccessControl, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
-    ActivationWish, Actor, AuditFound, AuditNext, AuditScope, DelegationRequest, PoliciesView, PolicyVersion,
+    ActivationWish, AuditFound, AuditNext, AuditScope, DelegationRequest, PoliciesView, PolicyVersion,
     ReplacedActivation, RevocationRequest, ServerAct, TenantWish, sees_metrics,
 };
 pub use availability::{ToolAvailability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
-pub use computation::{ComputationPermits, NotComputed};
+pub use concurrency::CallBounds;
 pub use deadline::SYNC_MAX;
 pub use discovery::{CallExplanation, ReachableTool, TenantTool, UnreachableTool};
-pub use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage, QueueFull};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
-pub use invoke::{FailedCall, IncomingCall, Kernel, KernelParts};
+pub use invoke::{FailedCall, IncomingCall, Kernel, KernelOptions, KernelParts};
 pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
 pub use ledger::{LedgerService, MISSING_KEY, RecoveryReport, indeterminate_end};
-pub use limits::{ResolvedLimits, ResourceEnvelope};
+pub use limits::ResourceEnvelope;
 pub use mint::{MintedToken, TokenIssuer, new_token_id_in};
 pub use offerings::offering_id;
 pub use recorder::{RecordSlot, Recorder, RecorderHandle};

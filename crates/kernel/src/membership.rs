@@ -11,13 +11,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
+use ports::clock::{Clock, UnixMillis};
+use ports::presence::{Presence, PresenceError, PresentReplica};
 use serde::{Deserialize, Serialize};
-
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::presence::{Presence, PresenceError, PresentReplica};
 
 /// How often an instance says that it is there.
 pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
@@ -164,7 +164,7 @@ impl Membership {
 
     fn read(&self, present: &PresentReplica) -> Option<SeenMember> {
         let member: InstanceMember = serde_json::from_str(&present.word).ok()?;
-        let seen_at = UnixMillis(i64::try_from(present.seen_ms).unwrap_or(i64::MAX));
+        let seen_at = UnixMillis(i64::saturating_from(present.seen_ms));
         // The name that it was announced under counts, not the one in the word.
         let is_self = present.replica == self.me.id;
         (member.id == present.replica).then_some(SeenMember { member, seen_at, is_self })
@@ -172,7 +172,7 @@ impl Membership {
 
     /// Once for each shape.
     fn say_other_shapes(&self, members: &[SeenMember]) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock_unpoisoned();
         for other in members.iter().map(|seen| &seen.member).filter(|member| member.schema != self.me.schema) {
             if said.len() < SAID_MAX && said.insert(other.schema.clone()) {
                 tracing::warn!(
@@ -187,7 +187,7 @@ impl Membership {
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Vec<SeenMember>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock_unpoisoned()
     }
 }
 

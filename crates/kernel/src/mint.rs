@@ -1,6 +1,9 @@
 //! Making tokens: the signing key in force, and its replacement while tokens are being made.
 
 use contract::hex::lower_hex;
+use ports::clock::UnixMillis;
+use ports::entropy::{Entropy, new_token_id};
+use ports::key_vault::KeyVault;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -8,10 +11,6 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::{MintRequest, SigningKey, TokenClaims, TokenMinter};
 use sha2::{Digest as _, Sha256};
-
-use crate::ports::clock::UnixMillis;
-use crate::ports::entropy::{Entropy, new_token_id};
-use crate::ports::key_vault::KeyVault;
 
 /// Bytes of the mark of a tenant in the ids of its tokens.
 const MARK_BYTES: usize = 6;

@@ -19,25 +19,26 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
+use ports::actor::Actor;
+use ports::clock::UnixMillis;
+use ports::lifecycle::Lifecycle;
+use ports::offerings::{
+    OfferedItem, OfferingCaller, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, ResourceWatch,
+    unknown_server,
+};
+use ports::registry_store::StoredVersion;
+use ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, ProtocolEra, QuestionKind, SilentCompanion, ToolCompanion, ToolProgress,
+    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents,
+};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use crate::administration::Actor;
 use crate::call_companion::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
 use crate::phases::{OfferedTool, OfferingAsked, OfferingCall};
-use crate::ports::clock::UnixMillis;
-use crate::ports::offerings::{
-    OfferedItem, OfferingCaller, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, ResourceWatch,
-    unknown_server,
-};
-use crate::ports::registry_store::StoredVersion;
-use crate::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, ProtocolEra, QuestionKind, SilentCompanion, ToolCompanion, ToolProgress,
-    ToolQuestion, ToolSnapshot, no_checkpoints, no_documents,
-};
-use crate::registry::{Lifecycle, ToolVersion};
 
 pub(crate) use lists::OfferedLists;
 

@@ -10,14 +10,14 @@
 //! Handing a phase's value to the next phase compiles:
 //!
 //! ```
-//! use gantry_kernel::{Kernel, phases::{self, Facts, Received}};
-//! async fn in_order(kernel: &Kernel, mut facts: Facts, received: Received) {
+//! use gantry_kernel::{Kernel, phases::{self, CallFacts, Received}};
+//! async fn in_order(kernel: &Kernel, mut facts: CallFacts, received: Received) {
 //!     let Ok(validated) = phases::validate(kernel, &mut facts, received).await else { return };
 //!     let Ok(authorized) = phases::authorize(kernel, validated).await else { return };
 //!     let Ok(executed) = phases::execute(kernel, &mut facts, authorized).await else { return };
 //!     let verified = phases::verify(kernel, &facts, executed).await;
 //!     let settled = phases::settle(kernel, &mut facts, verified).await;
-//!     let _returned = phases::finish(kernel, facts, settled).await;
+//!     let _returned = phases::finish(kernel, &mut facts, settled).await;
 //! }
 //! ```
 //!
@@ -25,8 +25,8 @@
 //! (a nightly compiler compares the codes). Leaving out authorization does not compile (E0308, mismatched types):
 //!
 //! ```compile_fail,E0308
-//! use gantry_kernel::{Kernel, phases::{self, Facts, Validated}};
-//! async fn skips_authorize(kernel: &Kernel, facts: &mut Facts, validated: Validated) {
+//! use gantry_kernel::{Kernel, phases::{self, CallFacts, Validated}};
+//! async fn skips_authorize(kernel: &Kernel, facts: &mut CallFacts, validated: Validated) {
 //!     let _executed = phases::execute(kernel, facts, validated).await;
 //! }
 //! ```
@@ -43,15 +43,15 @@
 //! Nor settling what was not verified, or returning what was not settled:
 //!
 //! ```compile_fail,E0308
-//! use gantry_kernel::{Kernel, phases::{self, Executed, Facts}};
-//! async fn skips_verify(kernel: &Kernel, facts: &mut Facts, executed: Executed) {
+//! use gantry_kernel::{Kernel, phases::{self, Executed, CallFacts}};
+//! async fn skips_verify(kernel: &Kernel, facts: &mut CallFacts, executed: Executed) {
 //!     let _settled = phases::settle(kernel, facts, Ok(executed)).await;
 //! }
 //! ```
 //!
 //! ```compile_fail,E0308
-//! use gantry_kernel::{Kernel, phases::{self, Facts, Verified}};
-//! async fn skips_settle(kernel: &Kernel, facts: Facts, verified: Verified) {
+//! use gantry_kernel::{Kernel, phases::{self, CallFacts, Verified}};
+//! async fn skips_settle(kernel: &Kernel, facts: &mut CallFacts, verified: Verified) {
 //!     let _returned = phases::finish(kernel, facts, verified).await;
 //! }
 //! ```
@@ -74,8 +74,8 @@
 //! ```
 //!
 //! ```compile_fail,E0382
-//! use gantry_kernel::{Kernel, phases::{self, Authorized, Facts}};
-//! async fn runs_twice(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) {
+//! use gantry_kernel::{Kernel, phases::{self, Authorized, CallFacts}};
+//! async fn runs_twice(kernel: &Kernel, facts: &mut CallFacts, authorized: Authorized) {
 //!     let _first = phases::execute(kernel, facts, authorized).await;
 //!     let _second = phases::execute(kernel, facts, authorized).await;
 //! }

@@ -18,16 +18,17 @@
 //! - RECORD-3: a record that was handed in is written, also if nobody waits for it any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::backoff::GrowingPause;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::Observer;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use tokio::task::JoinHandle;
-
-use crate::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::observer::Observer;
 
 /// Records that may wait at least. Where more calls are let in, there is room for all of them: a call holds its place from its
 /// beginning to its end. At the limit callers wait [`SLOT_WAIT`], then get E3803.
@@ -144,7 +145,7 @@ impl Recorder {
         observer: Arc<dyn Observer>,
         calls_at_once: usize,
     ) -> (Self, RecorderHandle) {
-        let records_max = u32::try_from(calls_at_once.saturating_mul(RECORDS_PER_CALL)).unwrap_or(u32::MAX);
+        let records_max = u32::saturating_from(calls_at_once.saturating_mul(RECORDS_PER_CALL));
         let records_max = records_max.max(RECORDS_MIN);
         let shared = Arc::new(Shared {
             writable: AtomicBool::new(sink.has_room()),
@@ -282,7 +283,7 @@ impl Queue {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock_unpoisoned()
     }
 
     /// Is nobody else on the way with a record?
@@ -377,7 +378,7 @@ impl Shared {
                 self.work.notify_one();
                 return;
             }
-            let mut pause = RETRY_PAUSE.0;
+            let mut pause = GrowingPause::doubling(RETRY_PAUSE.0, RETRY_PAUSE.1);
             while let Err(error) = match self.sink.write_now(&group.records) {
                 Some(Ok(())) => Ok(()),
                 _ => self.sink.write(Arc::clone(&group.records)).await,
@@ -397,7 +398,7 @@ impl Shared {
             (queue.unsynced.take(), std::mem::take(&mut queue.until_durable))
         };
         let Some(oldest) = oldest else { return };
-        let mut pause = RETRY_PAUSE.0;
+        let mut pause = GrowingPause::doubling(RETRY_PAUSE.0, RETRY_PAUSE.1);
         while let Err(error) = self.sink.sync().await {
             self.failed(&error, until_durable.drain(..), &mut pause).await;
         }
@@ -411,7 +412,7 @@ impl Shared {
     }
 
     /// The sink could not do it. Nobody waits for a disk that somebody has to look at.
-    async fn failed(&self, error: &AuditError, waiting: impl Iterator<Item = RecordWaiter>, pause: &mut Duration) {
+    async fn failed(&self, error: &AuditError, waiting: impl Iterator<Item = RecordWaiter>, pause: &mut GrowingPause) {
         tracing::error!(error = error as &dyn std::error::Error, "audit records wait to be written");
         self.observer.audit_append_failed();
         self.writable.store(false, Ordering::Relaxed);
@@ -421,8 +422,7 @@ impl Shared {
             queue.until_durable.drain(..).for_each(tell_failed);
             queue.entries.iter_mut().filter_map(|entry| entry.told.take()).for_each(tell_failed);
         }
-        self.clock.sleep(*pause).await;
-        *pause = (*pause * 2).min(RETRY_PAUSE.1);
+        self.clock.sleep(pause.next_pause()).await;
     }
 
     /// Lets written records gather for a moment, unless somebody waits.

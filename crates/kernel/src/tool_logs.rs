@@ -12,14 +12,14 @@
 //!   that masks members nothing of the text is kept, because text has no members.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId};
 use contract::version::Version;
+use ports::clock::UnixMillis;
 use tokio::sync::watch;
-
-use crate::ports::clock::UnixMillis;
 
 /// Calls of one tool that are kept.
 pub const CALLS_MAX: usize = 50;
@@ -82,7 +82,7 @@ impl ToolLogs {
         for text in [&mut call.log, &mut call.message].into_iter().flatten() {
             keep_end(text, LOG_BYTES_MAX);
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock_unpoisoned();
         let count = kept.count.saturating_add(1);
         kept.count = count;
         let ring = kept.tools.entry((tenant.clone(), tool.clone())).or_default();
@@ -101,7 +101,7 @@ impl ToolLogs {
 
     /// The last calls of a tool by its own tenant, the oldest first.
     pub(crate) fn last(&self, tenant: &TenantId, tool: &ToolId, limit: usize) -> Vec<Arc<LoggedCall>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock_unpoisoned();
         let Some(ring) = kept.tools.get(&(tenant.clone(), tool.clone())) else { return Vec::new() };
         let passed = ring.calls.len().saturating_sub(limit);
         ring.calls.iter().skip(passed).map(|(_, call)| Arc::clone(call)).collect()
@@ -109,7 +109,7 @@ impl ToolLogs {
 
     /// What was kept after so many calls, of every tool, the oldest first.
     pub(crate) fn after(&self, count: u64) -> Vec<(u64, ToolId, Arc<LoggedCall>)> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock_unpoisoned();
         let rings = kept.tools.iter().filter(|(_, ring)| ring.newest > count);
         let mut calls: Vec<_> = rings
             .flat_map(|((_, tool), ring)| {

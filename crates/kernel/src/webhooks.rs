@@ -27,17 +27,16 @@ mod signature;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ports::call_out::CallsOut;
-use crate::ports::clock::Clock;
-use crate::ports::entropy::Entropy;
-use crate::ports::job_entrance::JobEntrance;
-use crate::ports::secret_source::{SecretSource, SecretValue};
-use crate::ports::webhook_store::WebhookStore;
-
 pub use administration::{DeliveryReport, ResentDelivery, TriedAddress, WebhookWish};
 pub use announce::{CompletedCall, EVENT_BYTES_MAX};
 pub use deliver::{DELIVERY_JOB, DeliveryOutcome, DeliveryTurn};
 pub use job::DeliveryJobs;
+use ports::call_out::CallsOut;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::job_entrance::JobEntrance;
+use ports::secret_source::{SecretSource, SecretValue};
+use ports::webhook_store::WebhookStore;
 pub use schedule::ATTEMPTS_DEFAULT;
 pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, is_of_now, sign, verify};
 

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::Manifest;
-use gantry_kernel::ports::change_bus::{BusChange, ChangeBus as _};
-use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::observer::NoObserver;
-use gantry_kernel::registry::{LifecycleAction, Registry};
+use gantry_kernel::registry::Registry;
+use ports::change_bus::{BusChange, ChangeBus as _};
+use ports::clock::{Clock, UnixMillis};
+use ports::lifecycle::LifecycleAction;
+use ports::observer::NoObserver;
 use serde_json::json;
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;

@@ -9,6 +9,7 @@
 //!
 //! Not here: comparing numbers (`number`), what lies below a path or URL (`scope`).
 
+use base::SaturatingFrom as _;
 use contract::ids::ToolId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -222,7 +223,7 @@ fn is_under(value: &str, under: &str) -> bool {
 }
 
 fn count(text: &str) -> u64 {
-    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
+    u64::saturating_from(text.chars().count())
 }
 
 /// The allowed values as JSON, cut to what fits a message.

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -134,12 +135,12 @@ impl Sandbox {
 
     /// The launcher's process, if it has been started: for those who look after processes.
     pub fn launcher(&self) -> Option<u32> {
-        let link = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.as_ref().map(|link| link.process.lock().unwrap_or_else(PoisonError::into_inner).id())
+        let link = self.inner.link.lock_unpoisoned();
+        link.as_ref().map(|link| link.process.lock_unpoisoned().id())
     }
 
     fn link(&self) -> Result<Arc<LauncherLink>, SpawnError> {
-        let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.inner.link.lock_unpoisoned();
         if let Some(link) = &*slot {
             return Ok(Arc::clone(link));
         }
@@ -149,7 +150,7 @@ impl Sandbox {
     }
 
     fn forget(&self, dead: &Arc<LauncherLink>) {
-        let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.inner.link.lock_unpoisoned();
         if slot.as_ref().is_some_and(|link| Arc::ptr_eq(link, dead)) {
             tracing::warn!("the sandbox launcher ended; another one is started when it is needed");
             *slot = None;
@@ -204,7 +205,7 @@ impl Drop for LauncherLink {
         // Closing the socket is what ends it; being waited for is what it is owed. It may have sandboxes to clean up, so
         // the wait is somebody else's: a thread, because a runtime may be gone by now.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut process = self.process.lock_unpoisoned();
         if matches!(process.try_wait(), Ok(Some(_))) {
             return;
         }

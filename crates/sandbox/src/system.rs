@@ -10,6 +10,8 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use base::SaturatingFrom as _;
+
 /// Which side of a clone one is on.
 #[derive(Debug)]
 pub(crate) enum CloneSide {
@@ -115,7 +117,7 @@ pub(crate) fn reap(block: bool) -> io::Result<Option<ReapedProcess>> {
             code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
             signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
             cpu_micros: micros(usage.ru_utime).saturating_add(micros(usage.ru_stime)),
-            memory_peak_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+            memory_peak_bytes: u64::saturating_from(usage.ru_maxrss).saturating_mul(1024),
         })),
         _ => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
@@ -136,8 +138,8 @@ pub(crate) fn has_children() -> bool {
 }
 
 fn micros(time: libc::timeval) -> u64 {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(time.tv_usec).unwrap_or(0))
+    let seconds = u64::saturating_from(time.tv_sec);
+    seconds.saturating_mul(1_000_000).saturating_add(u64::saturating_from(time.tv_usec))
 }
 
 /// Ends this process without running anything more of it.

@@ -15,6 +15,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 
+use base::SaturatingFrom as _;
 use gantry_scan::{ScannedDefinition, fit};
 use serde_json::Value;
 
@@ -158,7 +159,7 @@ impl Names {
     }
 
     fn number(&mut self, name: String) -> u32 {
-        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let next = u32::saturating_from(self.names.len());
         *self.numbers.entry(name.clone()).or_insert_with(|| {
             self.names.push(name);
             next
@@ -289,7 +290,7 @@ fn hundredths(weight: f64) -> i32 {
 
 /// As the scan scales a sum over this many features, without rounding.
 fn scale(features: usize) -> f64 {
-    (100.0 / f64::from(u32::try_from(features.max(20)).unwrap_or(u32::MAX))).sqrt()
+    (100.0 / f64::from(u32::saturating_from(features.max(20)))).sqrt()
 }
 
 fn coprime(a: usize, b: usize) -> bool {

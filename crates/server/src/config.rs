@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+use kernel::CallBounds;
 use serde::{Deserialize, Serialize};
 
 /// Most names in `allowed_hosts`.
@@ -118,9 +120,14 @@ impl ServerConfig {
         self.calls_max.saturating_add(waiting).saturating_add(spare)
     }
 
+    /// How many calls a kernel behind such a door runs, and lets wait; so many of them may run code of a tool's author.
+    pub fn call_bounds(&self, sandboxed_max: usize) -> CallBounds {
+        CallBounds { calls_max: self.calls_max, waiting_max: self.calls_waiting_max, sandboxed_max }
+    }
+
     /// Checks every key against its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let wide = |size: usize| u64::saturating_from(size);
         let ranges = [
             ("connections_max", wide(self.connections_max), 1, 1_000_000),
             ("calls_max", wide(self.calls_max), 1, 1_000_000),

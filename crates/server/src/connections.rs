@@ -29,8 +29,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::MutexExt as _;
 use contract::ids::TenantId;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -214,7 +215,7 @@ impl ConnectionLimits {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock_unpoisoned()
     }
 }
 

@@ -1,23 +1,24 @@
 //! The door itself: the kernel behind it, its limits, and what it knows about its own state.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use affordances::TokenCounters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use http::HeaderMap;
 use http::request::Parts;
+use kernel::Kernel;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::membership::Membership;
-use kernel::ports::server_administration::ServerAdministration;
-use kernel::ports::shared_state::SharedState;
-use kernel::ports::tool_folders::ToolFolders;
 use kernel::webhooks::Webhooks;
-use kernel::{FairPermit, FairPlaces, Kernel, PlaceBounds, PlaceUsage};
 use policy::Caller;
+use ports::server_administration::ServerAdministration;
+use ports::shared_state::SharedState;
+use ports::tool_folders::ToolFolders;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
@@ -25,7 +26,7 @@ use crate::config::{SPARE_MIN, ServerConfig};
 use crate::connections::ConnectionLimits;
 use crate::incoming_request::CallerCredential;
 use crate::mcp::config::McpConfig;
-use crate::mcp::{McpDoor, McpState};
+use crate::mcp::{McpDoor, McpState, SessionKey};
 use crate::origin::{self, HostNames};
 use crate::problem::{RefusalResponse, wrong_way};
 use crate::requests::RequestPlaces;
@@ -82,6 +83,62 @@ impl fmt::Debug for FreeSpace {
     }
 }
 
+/// What a door is made of. Each member that may be missing says what is absent then.
+#[derive(Debug)]
+pub struct DoorParts {
+    /// Who is asked. Its bounds are those of `config`.
+    pub kernel: Arc<Kernel>,
+    /// Renders the metrics of the process.
+    pub metrics: MetricsText,
+    /// Limits of this door, validated.
+    pub config: ServerConfig,
+    /// The MCP door beside it, validated.
+    pub mcp: McpConfig,
+    /// What seals ids of MCP sessions of older clients, which then go on at any instance that has it. Without it each is served
+    /// where it began.
+    pub session_key: Option<SessionKey>,
+    /// MCP servers behind Gantry. Without it there are none.
+    pub servers: Option<Arc<dyn ServerAdministration>>,
+    /// Tells of ends. Without it there are no webhooks.
+    pub webhooks: Option<Arc<Webhooks>>,
+    /// Takes signed jobs of other queues. Without it that door is closed.
+    pub inbound_jobs: Option<Arc<InboundJobs>>,
+    /// Keeps calls that outlive their request. Without it every call is waited for.
+    pub jobs: Option<Arc<Jobs>>,
+    /// Space on the disk. Without it nobody looks.
+    pub free_space: Option<FreeSpace>,
+    /// What replicas share. Without it nobody asks how it is.
+    pub shared_state: Option<Arc<dyn SharedState>>,
+    /// Which instances there are. Without it nobody knows.
+    pub membership: Option<Arc<Membership>>,
+    /// Changes the level of the log. Without it nobody can.
+    pub log: Option<LogControl>,
+    /// Looks at tool folders. Without it nobody does.
+    pub tool_folders: Option<Arc<dyn ToolFolders>>,
+}
+
+impl DoorParts {
+    /// A door to `kernel` as it is without configuration, with nothing beside it.
+    pub fn of_kernel(kernel: Arc<Kernel>, metrics: MetricsText) -> Self {
+        Self {
+            kernel,
+            metrics,
+            config: ServerConfig::default(),
+            mcp: McpConfig::default(),
+            session_key: None,
+            servers: None,
+            webhooks: None,
+            inbound_jobs: None,
+            jobs: None,
+            free_space: None,
+            shared_state: None,
+            membership: None,
+            log: None,
+            tool_folders: None,
+        }
+    }
+}
+
 /// The state that all requests share.
 #[derive(Debug)]
 pub struct Door {
@@ -97,15 +154,15 @@ pub struct Door {
     orphans: Arc<OrphanedWork>,
     counters: Arc<TokenCounters>,
     probe: HealthProbe,
-    servers: OnceLock<Arc<dyn ServerAdministration>>,
-    webhooks: OnceLock<Arc<Webhooks>>,
-    inbound_jobs: OnceLock<Arc<InboundJobs>>,
-    jobs: OnceLock<Arc<Jobs>>,
-    free_space: OnceLock<FreeSpace>,
-    shared_state: OnceLock<Arc<dyn SharedState>>,
-    crew: OnceLock<Arc<Membership>>,
-    log: OnceLock<LogControl>,
-    tool_folders: OnceLock<Arc<dyn ToolFolders>>,
+    servers: Option<Arc<dyn ServerAdministration>>,
+    webhooks: Option<Arc<Webhooks>>,
+    inbound_jobs: Option<Arc<InboundJobs>>,
+    jobs: Option<Arc<Jobs>>,
+    free_space: Option<FreeSpace>,
+    shared_state: Option<Arc<dyn SharedState>>,
+    membership: Option<Arc<Membership>>,
+    log: Option<LogControl>,
+    tool_folders: Option<Arc<dyn ToolFolders>>,
     /// Room for those who watch jobs, shared by tenants and agents.
     watchers: Arc<FairPlaces>,
     /// Room for requests that are no calls, shared likewise.
@@ -116,134 +173,73 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door to `kernel`, with MCP as it is without configuration. The configuration has been validated.
-    pub fn new(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig) -> Arc<Self> {
-        Self::with_mcp(kernel, metrics, config, McpConfig::default())
-    }
-
-    /// A door to `kernel`. Both configurations have been validated.
-    pub fn with_mcp(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig, mcp: McpConfig) -> Arc<Self> {
+    /// From its parts, whole: nothing is added to it afterwards.
+    pub fn new(parts: DoorParts) -> Arc<Self> {
+        let DoorParts { kernel, metrics, config, mcp, session_key, .. } = parts;
         // Who runs and who waits is the kernel's to decide, once it knows whose call it is; here is a bound for all of it.
-        kernel.bound_calls(config.calls_max, config.calls_waiting_max);
         let all = config.calls_let_in();
-        let calls = FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 });
-        let errands = Arc::new(Semaphore::new(all_errands(&config)));
-        let connections = ConnectionLimits::new(config.connections_max);
-        let mcp = McpDoor::new(mcp, &kernel);
-        let requests = RequestPlaces::new(&config);
+        let mcp = McpDoor::new(mcp, session_key.as_ref(), &kernel);
         Arc::new(Self {
+            calls: FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 }),
+            errands: Arc::new(Semaphore::new(all_errands(&config))),
+            connections: ConnectionLimits::new(config.connections_max),
+            requests: RequestPlaces::new(&config),
             mcp,
             kernel,
             config,
             metrics,
-            calls,
-            errands,
-            connections,
             orphans: Arc::default(),
             counters: Arc::default(),
             probe: HealthProbe::default(),
-            servers: OnceLock::new(),
-            webhooks: OnceLock::new(),
-            inbound_jobs: OnceLock::new(),
-            jobs: OnceLock::new(),
-            free_space: OnceLock::new(),
-            shared_state: OnceLock::new(),
-            crew: OnceLock::new(),
-            log: OnceLock::new(),
-            tool_folders: OnceLock::new(),
+            servers: parts.servers,
+            webhooks: parts.webhooks,
+            inbound_jobs: parts.inbound_jobs,
+            jobs: parts.jobs,
+            free_space: parts.free_space,
+            shared_state: parts.shared_state,
+            membership: parts.membership,
+            log: parts.log,
+            tool_folders: parts.tool_folders,
             watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
-            requests,
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
     }
 
-    /// Says where to ask about MCP servers behind Gantry. Once; without it there are none.
-    pub fn ask_about_servers(&self, desk: Arc<dyn ServerAdministration>) {
-        // A second desk is not taken: requests may have asked the first.
-        let _ = self.servers.set(desk);
-    }
-
     pub(crate) fn servers(&self) -> Option<Arc<dyn ServerAdministration>> {
-        self.servers.get().cloned()
-    }
-
-    /// Says who tells of ends. Once; without it there are no webhooks.
-    pub fn tell_through(&self, webhooks: Arc<Webhooks>) {
-        let _ = self.webhooks.set(webhooks);
+        self.servers.clone()
     }
 
     pub(crate) fn webhooks(&self) -> Option<Arc<Webhooks>> {
-        self.webhooks.get().cloned()
-    }
-
-    /// Opens the signed door for jobs of other queues. Once; without it, it is closed.
-    pub fn take_jobs_for(&self, jobs: Arc<InboundJobs>) {
-        let _ = self.inbound_jobs.set(jobs);
+        self.webhooks.clone()
     }
 
     pub(crate) fn inbound_jobs(&self) -> Option<Arc<InboundJobs>> {
-        self.inbound_jobs.get().cloned()
-    }
-
-    /// Says who keeps calls that outlive their request. Once; without it every call is waited for.
-    pub fn keep_jobs(&self, jobs: Arc<Jobs>) {
-        let _ = self.jobs.set(jobs);
+        self.inbound_jobs.clone()
     }
 
     pub(crate) fn jobs(&self) -> Option<&Arc<Jobs>> {
-        self.jobs.get()
-    }
-
-    /// Says where to look for space on the disk. Once; without it nobody looks.
-    pub fn look_at_disk(&self, space: FreeSpace) {
-        let _ = self.free_space.set(space);
+        self.jobs.as_ref()
     }
 
     pub(crate) fn free_space(&self) -> Option<&FreeSpace> {
-        self.free_space.get()
-    }
-
-    /// Says what the replicas share. Once; without it, nobody asks how it is.
-    pub fn ask_about_shared_state(&self, state: Arc<dyn SharedState>) {
-        let _ = self.shared_state.set(state);
+        self.free_space.as_ref()
     }
 
     pub(crate) fn shared_state(&self) -> Option<&Arc<dyn SharedState>> {
-        self.shared_state.get()
+        self.shared_state.as_ref()
     }
 
-    /// Sessions of older MCP clients may go on at any instance that has this key. Once; without it each is served where it
-    /// began.
-    pub fn share_sessions(&self, key: &[u8; 32]) {
-        self.mcp.share_sessions(key);
-    }
-
-    /// Says who knows which instances there are. Once; without it, nobody does.
-    pub fn ask_about_instances(&self, crew: Arc<Membership>) {
-        let _ = self.crew.set(crew);
-    }
-
-    pub(crate) fn crew(&self) -> Option<&Arc<Membership>> {
-        self.crew.get()
-    }
-
-    /// Says how the level of the log is changed. Once; without it, it cannot be.
-    pub fn control_log(&self, log: LogControl) {
-        let _ = self.log.set(log);
+    pub(crate) fn membership(&self) -> Option<&Arc<Membership>> {
+        self.membership.as_ref()
     }
 
     pub(crate) fn log(&self) -> Option<&LogControl> {
-        self.log.get()
-    }
-
-    /// Says who looks at tool folders. Once; without it nobody does.
-    pub fn load_through(&self, folders: Arc<dyn ToolFolders>) {
-        let _ = self.tool_folders.set(folders);
+        self.log.as_ref()
     }
 
     pub(crate) fn tool_folders(&self) -> Option<Arc<dyn ToolFolders>> {
-        self.tool_folders.get().cloned()
+        self.tool_folders.clone()
     }
 
     /// Room for one more who watches a job, if its caller may have it.

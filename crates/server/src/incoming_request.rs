@@ -8,12 +8,14 @@ use axum::extract::{FromRequestParts as _, RawPathParams};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
+use fair_places::FairPermit;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Version};
-use kernel::ports::entropy::new_trace_id;
-use kernel::{Actor, FairPermit, Principal};
+use kernel::Principal;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
 
 use crate::base_url::BaseUrl;
 use crate::connections::OwnConnection;

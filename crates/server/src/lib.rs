@@ -40,9 +40,9 @@ pub mod tool_view;
 mod visibility_view;
 
 pub use config::{ConfigError, ServerConfig};
-pub use door::{Door, FreeSpace, MetricsText};
+pub use door::{Door, DoorParts, FreeSpace, MetricsText};
 pub use mcp::config::{McpConfig, McpConfigError, McpMode, ToolExposure};
-pub use mcp::{McpState, StdioError, serve_stdio};
+pub use mcp::{McpState, SessionKey, StdioError, serve_stdio};
 pub use openapi::openapi;
 pub use serve::{DrainOutcome, serve};
 pub use tls::{DoorListener, HandshakeCounts, TlsError, TlsIdentity, TlsMaterial, TlsState};

@@ -4,10 +4,10 @@
 //! `rmcp` knows the protocol and its revisions; this knows who is calling, what it is offered and how a call is carried.
 //!
 //! ```text
-//! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ listing, resources, lazy
-//!                                                                                       ├▶ calling, relaying ─▶ rounds ─▶ running ─▶ kernel
-//!                                                                                       ├▶ tasks ─▶ jobs
-//!                                                                                       └▶ watching ─▶ news of the catalogue and of servers
+//! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ tool_list, resources, lazy
+//!                                                                                       ├▶ tools_call, offering_rounds ─▶ rounds ─▶ running_call ─▶ kernel
+//!                                                                                       ├▶ earlier_tasks ─▶ tasks ─▶ jobs
+//!                                                                                       └▶ subscriptions ─▶ news of the catalogue and of servers
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
@@ -26,7 +26,8 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
-use kernel::{Kernel, PlaceUsage, Principal};
+use fair_places::PlaceUsage;
+use kernel::{Kernel, Principal};
 use tokio_util::sync::CancellationToken;
 
 use crate::incoming_request::CallerCredential;
@@ -36,17 +37,21 @@ mod call_logs;
 mod call_meta;
 mod call_status;
 mod change_notifier;
+mod client_state;
 pub(crate) mod config;
 mod detached_calls;
+mod earlier_tasks;
 pub(crate) mod front;
 mod handler;
 mod lazy;
 mod names;
 mod offering_relay;
+mod offering_rounds;
 mod pages;
 mod quota;
 mod resources;
 mod result_fit;
+mod result_presenter;
 mod results;
 mod rounds;
 mod running_call;
@@ -64,6 +69,7 @@ mod tool_list;
 mod tools_call;
 mod waiting_calls;
 
+pub use session_ids::SessionKey;
 pub use stdio::{StdioError, serve_stdio};
 
 use change_notifier::ChangeNotifier;
@@ -89,7 +95,7 @@ pub(crate) struct McpDoor {
     news: Arc<ChangeNotifier>,
     seal: StateSeal,
     /// There if sessions may go on at other instances.
-    session_ids: OnceLock<SessionIds>,
+    session_ids: Option<SessionIds>,
     listeners: McpQuota,
     /// Ends streams that only listen.
     ending: CancellationToken,
@@ -152,7 +158,8 @@ impl McpState {
 }
 
 impl McpDoor {
-    pub(crate) fn new(config: McpConfig, kernel: &Kernel) -> Self {
+    /// Whose sessions may go on at every instance with this key, if there is one.
+    pub(crate) fn new(config: McpConfig, key: Option<&SessionKey>, kernel: &Kernel) -> Self {
         Self {
             listings: ListingCache::default(),
             sessions: Arc::new(SessionTable::new(&config)),
@@ -161,20 +168,15 @@ impl McpDoor {
             results: ParkedResults::default(),
             news: Arc::default(),
             seal: StateSeal::new(kernel.entropy()),
-            session_ids: OnceLock::new(),
+            session_ids: key.map(SessionIds::new),
             listeners: McpQuota::new(config.listeners_max, config.listeners_per_principal_max),
             ending: CancellationToken::new(),
             config,
         }
     }
 
-    pub(crate) fn share_sessions(&self, key: &[u8; 32]) {
-        // A second key is not taken: ids of the first are in use.
-        let _ = self.session_ids.set(SessionIds::new(key));
-    }
-
     fn session_ids(&self) -> Option<&SessionIds> {
-        self.session_ids.get()
+        self.session_ids.as_ref()
     }
 
     /// Ends everything that would otherwise never end. Calls go on.

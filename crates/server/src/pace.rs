@@ -13,10 +13,11 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::ids::TenantId;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -68,17 +69,17 @@ impl Default for ConnectionProgress {
 impl ConnectionProgress {
     /// It shows a token of this tenant.
     pub(crate) fn belongs_to(&self, tenant: &TenantId) {
-        *self.tenant.lock().unwrap_or_else(PoisonError::into_inner) = Some(tenant.clone());
+        *self.tenant.lock_unpoisoned() = Some(tenant.clone());
     }
 
     /// Whose token it has shown last.
     pub(crate) fn tenant(&self) -> Option<TenantId> {
-        self.tenant.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tenant.lock_unpoisoned().clone()
     }
 
     /// Was that the token of this tenant?
     pub(crate) fn is_of(&self, tenant: &TenantId) -> bool {
-        self.tenant.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(tenant)
+        self.tenant.lock_unpoisoned().as_ref() == Some(tenant)
     }
 
     /// What can be told of it to whoever looks for room.
@@ -111,7 +112,7 @@ impl ConnectionProgress {
     /// Completes when the client has closed its side, if this can be seen. What a client sends ahead, or says in TLS before it
     /// closes, is left for hyper.
     pub(crate) async fn gone(&self) {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let socket = self.socket.lock_unpoisoned().take();
         let stream = socket.and_then(|socket| TcpStream::from_std(socket.into()).ok());
         if let Some(stream) = stream {
             while let Ok(ready) = stream.ready(Interest::READABLE).await {
@@ -234,7 +235,7 @@ impl PacedStream {
     fn notice_conversation(&self, bytes: &[u8]) {
         if bytes.starts_with(CONVERSATION) {
             let socket = self.stream.as_fd().try_clone_to_owned().ok();
-            *self.progress.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+            *self.progress.socket.lock_unpoisoned() = socket;
         }
     }
 

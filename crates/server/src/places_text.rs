@@ -4,7 +4,8 @@
 
 use std::fmt::Write as _;
 
-use kernel::PlaceUsage;
+use base::SaturatingFrom as _;
+use fair_places::PlaceUsage;
 
 use crate::door::Door;
 
@@ -72,5 +73,5 @@ fn family_of(name: &str) -> &str {
 }
 
 fn wide(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+    u64::saturating_from(number)
 }

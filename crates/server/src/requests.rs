@@ -2,7 +2,7 @@
 //!
 //! Behind them are the threads that block, the one writer of the store (or the connections to it) and the cores that a search
 //! needs. None of these knows a tenant, so the tenants share one step before them: whoever is recognised takes one of
-//! `server.requests_max` places, as everything is shared of which there is only so much (`kernel::FairPlaces`), and waits for it
+//! `server.requests_max` places, as everything is shared of which there is only so much (`fair_places::FairPlaces`), and waits for it
 //! in a bounded line for at most `server.request_wait_ms`. A client that closes its half of the connection may still want its
 //! answer, so one that is gone for good keeps its turn until then. (Decision 0076)
 //!
@@ -11,15 +11,15 @@
 //! - REQ-2: a body that has not come whole holds no place.
 //! - REQ-3: what has places of its own needs none: calls, and streams of events. Probes and metrics need none either.
 //!
-//! Not here: who is next (`kernel::FairPlaces`), which requests those are (`routes`).
+//! Not here: who is next (`fair_places::FairPlaces`), which requests those are (`routes`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::clock::Clock;
-use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
+use ports::clock::Clock;
 
 use crate::config::ServerConfig;
 

@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use base::RwLockExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
@@ -72,12 +73,12 @@ impl TlsState {
 
     /// The identity in force.
     pub fn identity(&self) -> Arc<TlsIdentity> {
-        Arc::clone(&self.identity.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.identity.read_unpoisoned())
     }
 
     /// New handshakes use this identity (TLS-2).
     pub fn replace(&self, identity: TlsIdentity) {
-        *self.identity.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(identity);
+        *self.identity.write_unpoisoned() = Arc::new(identity);
     }
 
     /// How many handshakes ended in which way.

@@ -12,8 +12,10 @@ use contract::manifest::{LifecycleState, Manifest, Protocol, SideEffectPolicy, T
 use contract::schema::UncheckedPart;
 use contract::version::Version;
 use kernel::WhyUnavailable;
-use kernel::ports::clock::UnixMillis;
-use kernel::registry::{LifecycleNotice, ListingEntry, RegisteredTool, ToolVersion};
+use kernel::registry::{ListingEntry, RegisteredTool};
+use ports::clock::UnixMillis;
+use ports::lifecycle::LifecycleNotice;
+use ports::tool_version::ToolVersion;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -4,9 +4,9 @@
 use contract::ids::ToolId;
 use contract::manifest::{Execution, SideEffectPolicy};
 use contract::version::Version;
-use kernel::registry::ToolVersion;
 use kernel::{ReachableTool, TenantTool, UnreachableTool};
 use policy::WhyUnavailable;
+use ports::tool_version::ToolVersion;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;

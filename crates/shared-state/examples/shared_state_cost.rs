@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_shared_state::measure::{StateCost, cost};
 use gantry_shared_state::{MemoryState, RedisSettings, RedisState};
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 use tokio::time::Instant;
 
 /// Calls that are measured, and as many before them that are not.

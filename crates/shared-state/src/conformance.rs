@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::SharedState;
+use ports::shared_state::SharedState;
 
 /// A shared state under test.
 #[async_trait]

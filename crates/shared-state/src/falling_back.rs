@@ -19,21 +19,22 @@
 //! Not here: how a server is known to be away (`redis::link`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::Observer;
-use kernel::ports::shared_state::{
+use base::{MutexExt as _, SaturatingFrom as _};
+use ports::clock::Clock;
+use ports::observer::Observer;
+use ports::resilience::window::WindowTotals;
+use ports::resilience::{
+    BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot, IllegalMove,
+    ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
+};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, Limit, PastTransition,
     PresentReplica, RateLimits, ReplaceMode, ReserveOutcome, SharedBreakers, SharedHealth, SharedState,
     SharedStateError, SharedValues,
-};
-use kernel::resilience::window::WindowTotals;
-use kernel::resilience::{
-    BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerSnapshot, IllegalMove,
-    ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
 };
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -377,7 +378,7 @@ fn nothing_counted() -> BreakerSnapshot {
 
 impl Remembered {
     fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Opened>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock_unpoisoned()
     }
 
     /// What the shared state has answered.
@@ -431,7 +432,7 @@ impl Remembered {
     }
 
     fn wall_ms(&self) -> u64 {
-        u64::try_from(self.clock.now().0).unwrap_or(0)
+        u64::saturating_from(self.clock.now().0)
     }
 
     /// Those that refuse calls at this moment and are asked about.
@@ -448,7 +449,7 @@ impl Remembered {
                 None => None,
                 Some(until) => Some(until.checked_sub(now).filter(|left| !left.is_zero())?),
             };
-            let until_ms = left.map(|left| wall_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+            let until_ms = left.map(|left| wall_ms.saturating_add(u64::saturating_from(left.as_millis())));
             let mode = if left.is_none() { BreakerMode::ForcedOpen } else { BreakerMode::Open };
             Some((key.clone(), Stand { mode, since_ms: opened.since_ms, until_ms, reason: opened.reason }))
         });
@@ -462,7 +463,7 @@ impl Remembered {
             return Some(BreakerAdmission::Refused { mode: BreakerMode::ForcedOpen, retry_after_ms: None });
         };
         let left = until.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero())?;
-        let retry_after_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
+        let retry_after_ms = Some(u64::saturating_from(left.as_millis()).max(1));
         Some(BreakerAdmission::Refused { mode: BreakerMode::Open, retry_after_ms })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::shared_state::{BreakerKey, Limit, SharedState, SharedStateError};
-use kernel::resilience::{BreakerAdmission, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota};
+use ports::resilience::{BreakerAdmission, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota};
+use ports::shared_state::{BreakerKey, Limit, SharedState, SharedStateError};
 use tokio::time::Instant;
 
 /// How long a guarded call spends with the shared state: leave, a limit, and the result.

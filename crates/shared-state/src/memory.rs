@@ -1,7 +1,7 @@
 //! The change bus of a single instance: a bounded broadcast channel. A listener that falls behind is told, and reloads.
 
 use async_trait::async_trait;
-use kernel::ports::change_bus::{BusChange, ChangeBus};
+use ports::change_bus::{BusChange, ChangeBus};
 use tokio::sync::broadcast;
 
 /// Changes that may wait for a slow listener.

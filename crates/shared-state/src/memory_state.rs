@@ -17,9 +17,10 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{NoObserver, Observer};
-use kernel::ports::shared_state::BreakerTransition;
+use base::SaturatingFrom as _;
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::{NoObserver, Observer};
+use ports::shared_state::BreakerTransition;
 use tokio::sync::broadcast;
 
 use breakers::Kept;
@@ -45,7 +46,7 @@ const TRANSITIONS_WAITING_MAX: usize = 256;
 pub struct MemoryState {
     time: SteadyTime,
     observer: Arc<dyn Observer>,
-    breakers: Shards<kernel::ports::shared_state::BreakerKey, Kept>,
+    breakers: Shards<ports::shared_state::BreakerKey, Kept>,
     transitions: broadcast::Sender<BreakerTransition>,
     /// When each limit that was taken from would be even again, in microseconds.
     limits: Shards<Box<str>, u64>,
@@ -91,8 +92,8 @@ impl SteadyTime {
 
     fn micros(&self) -> u64 {
         let passed = self.clock.monotonic().saturating_sub(self.began);
-        let began = u64::try_from(self.began_at.0).unwrap_or(0).saturating_mul(1000);
-        began.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
+        let began = u64::saturating_from(self.began_at.0).saturating_mul(1000);
+        began.saturating_add(u64::saturating_from(passed.as_micros()))
     }
 
     fn millis(&self) -> u64 {
@@ -102,11 +103,11 @@ impl SteadyTime {
 
 /// A span in milliseconds, as instants count them.
 fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+    u64::saturating_from(span.as_millis())
 }
 
 /// Names are bounded before they are kept.
-fn fits(key: &str) -> Result<(), kernel::ports::shared_state::SharedStateError> {
-    use kernel::ports::shared_state::{KEY_BYTES_MAX, SharedStateError};
+fn fits(key: &str) -> Result<(), ports::shared_state::SharedStateError> {
+    use ports::shared_state::{KEY_BYTES_MAX, SharedStateError};
     if key.len() > KEY_BYTES_MAX { Err(SharedStateError::TooLarge) } else { Ok(()) }
 }

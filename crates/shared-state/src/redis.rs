@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Client, IntoConnectionInfo as _, ProtocolVersion};
-use kernel::ports::shared_state::{BreakerTransition, KEY_BYTES_MAX, SharedStateError};
+use ports::shared_state::{BreakerTransition, KEY_BYTES_MAX, SharedStateError};
 use tokio::sync::broadcast;
 
 use breakers::Listed;

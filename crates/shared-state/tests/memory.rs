@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use gantry_shared_state::MemoryState;
 use gantry_shared_state::conformance::StateAdapter;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
-use kernel::ports::shared_state::{
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::{FinishedCall, Observer, ToolSpeech};
+use ports::resilience::{BreakerSettings, ManualMove, RateQuota};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedState,
     SharedStateError, SharedValues as _,
 };
-use kernel::resilience::{BreakerSettings, ManualMove, RateQuota};
 
 /// Stands still until it is moved. Nobody sleeps by it.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl StateAdapter for InMemory {
     }
 
     async fn pass(&self, span: Duration) {
-        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::saturating_from(span.as_millis());
         self.clock.0.fetch_add(millis, Ordering::SeqCst);
     }
 }

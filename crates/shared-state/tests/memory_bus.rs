@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gantry_shared_state::MemoryBus;
 use gantry_shared_state::bus_suite::BusUnderTest;
-use kernel::ports::change_bus::ChangeBus;
+use ports::change_bus::ChangeBus;
 
 /// In memory there is one replica: whoever comes is that one.
 struct OneReplica(Arc<MemoryBus>);

@@ -17,10 +17,10 @@ use std::time::Instant;
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use gantry_store::sqlite::{SqliteOptions, SqliteStore};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{RegistryStore, StoredVersion};
-use kernel::ports::tool_search::ToolSearch;
-use kernel::registry::Lifecycle;
+use ports::clock::UnixMillis;
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{RegistryStore, StoredVersion};
+use ports::tool_search::ToolSearch;
 use serde_json::{Value, json};
 
 /// How many hits are judged.

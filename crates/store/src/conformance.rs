@@ -33,19 +33,19 @@ pub mod webhooks;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::ports::access_store::AccessStore;
-use kernel::ports::checkpoint_store::CheckpointStore;
-use kernel::ports::health_store::HealthStore;
-use kernel::ports::job_store::JobStore;
-use kernel::ports::ledger::Ledger;
-use kernel::ports::registry_store::RegistryStore;
-use kernel::ports::tool_search::ToolSearch;
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::usage_store::UsageStore;
-use kernel::ports::vector_store::VectorStore;
-use kernel::ports::version_use::VersionUseStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::WorkflowRuns;
+use ports::access_store::AccessStore;
+use ports::checkpoint_store::CheckpointStore;
+use ports::health_store::HealthStore;
+use ports::job_store::JobStore;
+use ports::ledger::Ledger;
+use ports::registry_store::RegistryStore;
+use ports::tool_search::ToolSearch;
+use ports::upstream_store::UpstreamStore;
+use ports::usage_store::UsageStore;
+use ports::vector_store::VectorStore;
+use ports::version_use::VersionUseStore;
+use ports::webhook_store::WebhookStore;
+use ports::workflow_runs::WorkflowRuns;
 
 pub use stepped_clock::SteppedClock;
 

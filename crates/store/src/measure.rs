@@ -1,17 +1,15 @@
-//! What the store costs, for benches: draining a long queue, saving a state, a long past, and SQLite itself without anything of ours
+//! What the store costs, for benches: draining a long queue, a long past, and SQLite itself without anything of ours
 //! around it. (A feature; never on in a release.)
 //!
 //! Everything here does its work for real, on a file that the caller names, and answers with numbers. What they are judged by
 //! belongs to whoever asks (`cargo xtask bench --only durable`, and the examples of this crate).
 #![expect(clippy::disallowed_methods, reason = "it measures by the machine's clock")]
 
-mod checkpoint_cost;
 mod history;
 mod ledger_rate;
 mod queue_drain;
 pub(crate) mod sample_call;
 
-pub use checkpoint_cost::{CheckpointCost, KeepCost, checkpoint_cost};
 pub use history::{postgres_history, sqlite_history};
 pub use ledger_rate::ledger_rate;
 pub use queue_drain::{DrainCost, drain};

@@ -17,17 +17,18 @@ mod version_use;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{
+use ports::clock::{Clock, UnixMillis};
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::ports::tool_search::{SearchHit, ToolSearch};
-use kernel::registry::Lifecycle;
+use ports::tool_search::{SearchHit, ToolSearch};
 
 use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, ToolDocument, fuse, newest_searchable};
 use crate::time::StoreTime;
@@ -77,7 +78,7 @@ impl MemoryStore {
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.versions.lock_unpoisoned()
     }
 }
 
@@ -119,12 +120,12 @@ impl RegistryStore for MemoryStore {
     }
 
     async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
-        Ok(self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect())
+        Ok(self.quarantines.lock_unpoisoned().values().cloned().collect())
     }
 
     async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         let key = (quarantine.tenant.clone(), quarantine.tool.clone());
-        let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quarantines = self.quarantines.lock_unpoisoned();
         if quarantines.get(&key).is_some_and(|there| !there.yields_to(&quarantine.by_tenant)) {
             return Ok(QuarantineChange::Withheld);
         }
@@ -138,7 +139,7 @@ impl RegistryStore for MemoryStore {
         tool: &ToolId,
         by: &TenantId,
     ) -> Result<QuarantineChange, StoreError> {
-        let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quarantines = self.quarantines.lock_unpoisoned();
         let key = (tenant.clone(), tool.clone());
         match quarantines.get(&key) {
             None => return Ok(QuarantineChange::Unknown),
@@ -240,7 +241,7 @@ impl TermIndex for Index {
     type Error = std::convert::Infallible;
 
     fn documents(&self) -> Result<u64, Self::Error> {
-        Ok(u64::try_from(self.documents.len()).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(self.documents.len()))
     }
 
     fn frequency(&self, term: &str) -> Result<u64, Self::Error> {

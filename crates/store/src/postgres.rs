@@ -56,7 +56,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
+use base::SaturatingFrom as _;
+use ports::clock::Clock;
 
 pub use address::{password_has_raw_signs, root_certificates, with_root_certificates, without_password};
 pub use bus::PostgresBus;
@@ -111,7 +112,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// How many shapes of the database this program knows.
     pub fn shapes_known() -> u32 {
-        u32::try_from(migrations::known()).unwrap_or(0)
+        u32::saturating_from(migrations::known())
     }
 
     /// Connects, refuses what cannot work, and migrates the database if need be.

@@ -47,12 +47,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{
+use ports::clock::{Clock, UnixMillis};
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::ports::tool_search::{SearchHit, ToolSearch};
-use kernel::registry::Lifecycle;
+use ports::tool_search::{SearchHit, ToolSearch};
 
 use faults::{Busy, Fault, Unreadable};
 use open::Location;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 
 /// The time of one open store.
 #[derive(Clone)]

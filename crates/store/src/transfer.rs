@@ -54,7 +54,7 @@ pub struct HeldJobs {
     /// The error of each, as JSON, with [`HeldJobs::ANY_ID`] in place of its id.
     pub error: String,
     /// When they end.
-    pub now: kernel::ports::clock::UnixMillis,
+    pub now: ports::clock::UnixMillis,
 }
 
 impl HeldJobs {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use contract::ids::TenantId;
 use gantry_store::memory::MemoryStore;
 use gantry_store::{postgres, sqlite};
-use kernel::ports::breaker_history::{BreakerHistory, HistoryPlace, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use kernel::resilience::{BreakerMode, BreakerReason, ExceededThreshold};
+use ports::breaker_history::{BreakerHistory, HistoryPlace, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::resilience::{BreakerMode, BreakerReason, ExceededThreshold};
+use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
 use test_servers::PostgresServer;
 
 /// One server for all tests of this program. It ends with the program.

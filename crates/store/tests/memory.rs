@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_store::conformance::{SteppedClock, StoreAdapter};
 use gantry_store::memory::MemoryStore;
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 
 struct Kept(Arc<MemoryStore>, Arc<SteppedClock>);
 
@@ -31,7 +31,7 @@ async fn open() -> Kept {
 
 gantry_store::every_suite!(suites, crate::open);
 
-async fn open_archive() -> Arc<dyn kernel::ports::record_archive::RecordArchive> {
+async fn open_archive() -> Arc<dyn ports::record_archive::RecordArchive> {
     Arc::new(MemoryStore::new())
 }
 
@@ -39,7 +39,7 @@ mod archive {
     gantry_store::archive_suite!(super::open_archive);
 }
 
-async fn open_heads() -> Arc<dyn kernel::ports::log_heads::LogHeads> {
+async fn open_heads() -> Arc<dyn ports::log_heads::LogHeads> {
     Arc::new(MemoryStore::new())
 }
 

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use gantry_store::conformance::{SteppedClock, StoreAdapter};
 use gantry_store::postgres::{PostgresOptions, PostgresStore};
-use kernel::ports::clock::Clock;
-use kernel::ports::log_heads::LogHeads;
+use ports::clock::Clock;
+use ports::log_heads::LogHeads;
 use test_servers::{PgBouncer, PostgresServer};
 
 /// One server for all tests of this program. It ends with the program.

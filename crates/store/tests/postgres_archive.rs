@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_store::conformance::archive::record;
 use gantry_store::postgres::{PostgresOptions, PostgresStore};
-use kernel::ports::record_archive::{AppendOutcome, ArchiveQuery, RecordArchive, Retention, moment_of};
+use ports::record_archive::{AppendOutcome, ArchiveQuery, RecordArchive, Retention, moment_of};
 use test_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 

@@ -16,11 +16,9 @@ use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use gantry_store::postgres::{PostgresOptions, PostgresStore};
-use kernel::ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, QueueBounds, TakeRules};
-use kernel::ports::ledger::{
-    BeginOutcome, EntryState, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement,
-};
-use kernel::ports::registry_store::StoreError;
+use ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, QueueBounds, TakeRules};
+use ports::ledger::{BeginOutcome, EntryState, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement};
+use ports::registry_store::StoreError;
 use serde_json::json;
 use test_servers::PostgresServer;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_store::conformance::{SteppedClock, StoreAdapter};
 use gantry_store::sqlite::{SqliteOptions, SqliteStore};
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 
 struct InFile {
     store: Arc<SqliteStore>,

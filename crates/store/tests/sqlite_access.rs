@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_store::sqlite::{SqliteOptions, SqliteStore};
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 
 fn open(path: &Path) -> SqliteStore {

@@ -8,12 +8,11 @@ use contract::envelope::CheckpointKind;
 use contract::ids::TenantId;
 use gantry_store::sqlite::{SqliteOptions, SqliteStore};
 use kernel::checkpoints::codec::{self, CodecError};
-use kernel::checkpoints::record::{CheckpointRecord, SavedState};
-use kernel::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, ListPage, SaveOutcome, SealedCheckpoint,
-};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
+use kernel::checkpoints::record::CheckpointRecord;
+use ports::checkpoint_store::{CheckpointHead, CheckpointId, CheckpointStore, ListPage, SaveOutcome, SealedCheckpoint};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::saved_state::SavedState;
 use serde_json::json;
 
 const HOUR: Option<Duration> = Some(Duration::from_hours(1));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::sqlite::{SqliteOpenError, SqliteOptions, SqliteStore};
-use kernel::ports::registry_store::{PublishOutcome, RegistryStore, StoreError, StoredVersion};
-use kernel::ports::tool_search::ToolSearch;
+use ports::registry_store::{PublishOutcome, RegistryStore, StoreError, StoredVersion};
+use ports::tool_search::ToolSearch;
 use rusqlite::Connection;
 
 fn sample(tool: &str, description: &str) -> StoredVersion {

@@ -13,8 +13,8 @@ use gantry_store::transfer::{
     MoveError, PostgresDump, PostgresLoad, ReplaceError, RowSum, SqliteSource, back_up, check_backup, copy_to_postgres,
     put_in_place, read_line, write_line,
 };
-use kernel::ports::usage_store::{Day, Days, UsageBatch, UsageStore};
-use kernel::ports::webhook_store::WebhookStore;
+use ports::usage_store::{Day, Days, UsageBatch, UsageStore};
+use ports::webhook_store::WebhookStore;
 use rusqlite::Connection;
 use test_servers::PostgresServer;
 use uuid::Uuid;

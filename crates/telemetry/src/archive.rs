@@ -3,6 +3,7 @@
 //! Not here: what one instance brings there and how far it is behind, which is counted as a sink of its log
 //! (`sink="record_archive"`).
 
+use base::SaturatingFrom as _;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,7 +41,7 @@ impl ArchiveMetrics {
 
     /// So much is there.
     pub fn stands(&self, records: u64, months: usize) {
-        self.records.set(i64::try_from(records).unwrap_or(i64::MAX));
-        self.months.set(i64::try_from(months).unwrap_or(i64::MAX));
+        self.records.set(i64::saturating_from(records));
+        self.months.set(i64::saturating_from(months));
     }
 }

@@ -5,8 +5,9 @@
 mod lines;
 
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -61,14 +62,14 @@ pub struct LogControl {
 impl LogControl {
     /// What is in force.
     pub fn level(&self) -> String {
-        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.level.lock_unpoisoned().clone()
     }
 
     /// Says as much as this from now on: a level, or a list of `module=level`. A level that is not understood changes
     /// nothing.
     pub fn set(&self, level: &str) -> Result<(), LoggingError> {
         let filter = parsed(level)?;
-        let mut known = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.level.lock_unpoisoned();
         self.handle.reload(filter)?;
         level.clone_into(&mut known);
         Ok(())

@@ -13,12 +13,13 @@ mod resilience;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use ports::clock::Clock;
+use ports::observer::{FinishedCall, LedgerEvent, Observer, SpokenWords, StaleAnswer, ToolSpeech, TracedCall};
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -110,9 +111,8 @@ pub struct Metrics {
     resilience: ResilienceMetrics,
     store: StoreMetrics,
     tls: TlsMetrics,
-    trace_counts: TraceCounts,
     /// There if a collector is configured.
-    tracer: OnceLock<Tracer>,
+    tracer: Option<Tracer>,
 }
 
 impl Default for Metrics {
@@ -122,8 +122,23 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// With everything at zero.
+    /// With everything at zero, and nobody to send traces to.
     pub fn new() -> Self {
+        Self::built(&TraceCounts::default(), None)
+    }
+
+    /// With everything at zero, and traces that are sent to a collector until the handle is closed.
+    pub fn with_traces(
+        config: &TraceConfig,
+        redaction: TraceRedaction,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, TracerHandle), TraceError> {
+        let counts = TraceCounts::default();
+        let (tracer, handle) = Tracer::start(config, redaction, clock, counts.clone())?;
+        Ok((Self::built(&counts, Some(tracer)), handle))
+    }
+
+    fn built(trace_counts: &TraceCounts, tracer: Option<Tracer>) -> Self {
         let mut registry = Registry::with_prefix("gantry");
         let mut plain = Registry::default();
         let calls = CallMetrics::new(&mut registry, &mut plain);
@@ -141,7 +156,6 @@ impl Metrics {
         let audit_delivery = Histogram::new(DELIVERY_BUCKETS);
         let help = "How long the oldest record of each write had waited to be durable";
         registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
-        let trace_counts = TraceCounts::default();
         registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
         let decisions = Remembered::default();
         registry.register(
@@ -206,8 +220,7 @@ impl Metrics {
             resilience,
             store,
             tls,
-            trace_counts,
-            tracer: OnceLock::new(),
+            tracer,
         }
     }
 
@@ -241,19 +254,6 @@ impl Metrics {
         &self.sinks
     }
 
-    /// Begins to send traces to a collector. Once; without it there are none.
-    pub fn send_traces(
-        &self,
-        config: &TraceConfig,
-        redaction: TraceRedaction,
-        clock: Arc<dyn Clock>,
-    ) -> Result<TracerHandle, TraceError> {
-        let (tracer, handle) = Tracer::start(config, redaction, clock, self.trace_counts.clone())?;
-        // A second one is not taken: calls may have been promised to the first.
-        let _ = self.tracer.set(tracer);
-        Ok(handle)
-    }
-
     /// The lines that Prometheus reads, in OpenMetrics, without the end of a page ([`MetricsFormat::page`]).
     pub fn render(&self) -> String {
         let mut lines = String::new();
@@ -272,22 +272,22 @@ impl Observer for Metrics {
     }
 
     fn records(&self, context: &TraceContext) -> Option<bool> {
-        self.tracer.get().map(|tracer| tracer.records(context))
+        self.tracer.as_ref().map(|tracer| tracer.records(context))
     }
 
     fn invocation_traced(&self, trace: Box<TracedCall>) {
-        if let Some(tracer) = self.tracer.get() {
+        if let Some(tracer) = &self.tracer {
             tracer.take(trace);
         }
     }
 
     fn registry_swapped(&self, tools: usize, versions: usize) {
-        self.tools.set(i64::try_from(tools).unwrap_or(i64::MAX));
-        self.versions.set(i64::try_from(versions).unwrap_or(i64::MAX));
+        self.tools.set(i64::saturating_from(tools));
+        self.versions.set(i64::saturating_from(versions));
     }
 
     fn audit_queue(&self, waiting: usize) {
-        self.audit_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.audit_waiting.set(i64::saturating_from(waiting));
     }
 
     fn audit_append_failed(&self) {
@@ -371,7 +371,7 @@ impl Observer for Metrics {
     }
 
     fn ledger_owed(&self, ends: usize) {
-        self.ledger_owed.set(i64::try_from(ends).unwrap_or(i64::MAX));
+        self.ledger_owed.set(i64::saturating_from(ends));
     }
 
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -77,7 +78,7 @@ impl SinkMetrics {
 
     /// How far it is behind.
     pub fn lag(&self, sink: &str, records: u64, seconds: u64) {
-        let clamped = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let clamped = |number: u64| i64::saturating_from(number);
         self.lag_records.get_or_create(&label(sink)).set(clamped(records));
         self.lag_seconds.get_or_create(&label(sink)).set(clamped(seconds));
     }

@@ -2,6 +2,7 @@
 //!
 //! Not here: who looks. The numbers are taken from the pool when the page of metrics is made.
 
+use base::SaturatingFrom as _;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -31,7 +32,7 @@ impl StoreMetrics {
 
     /// So many connections are in use and idle, of so many.
     pub fn connections(&self, used: usize, idle: usize, max: usize) {
-        let clamped = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let clamped = |number: usize| i64::saturating_from(number);
         self.connections.get_or_create(&StateLabel { state: "used" }).set(clamped(used));
         self.connections.get_or_create(&StateLabel { state: "idle" }).set(clamped(idle));
         self.connections_max.set(clamped(max));

@@ -5,7 +5,7 @@
 //! - TRA-2: a trace is recorded as a whole or not at all, and what is handed on says which.
 //! - TRA-3: what leaves has been through the redaction, and never holds parameters or results.
 //!
-//! Not here: when phases begin and end (`kernel::journey`).
+//! Not here: when phases begin and end (`kernel::call_trace`).
 
 mod export;
 mod otlp;
@@ -17,9 +17,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::trace_context::TraceContext;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::TracedCall;
+use ports::clock::Clock;
+use ports::observer::TracedCall;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -99,7 +100,7 @@ impl TraceCounts {
     }
 
     fn add(&self, outcome: &'static str, calls: usize) {
-        self.0.get_or_create(&OutcomeLabel { outcome }).inc_by(u64::try_from(calls).unwrap_or(u64::MAX));
+        self.0.get_or_create(&OutcomeLabel { outcome }).inc_by(u64::saturating_from(calls));
     }
 }
 

@@ -7,8 +7,9 @@
 //! translates.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
+use base::RwLockExt as _;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -164,10 +165,10 @@ impl UpstreamMetrics {
 
     /// Gives the server a label of its own, as long as there are some.
     fn of_its_own(&self, name: &str) -> Option<Gauge> {
-        if let Some(gauge) = self.labelled.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        if let Some(gauge) = self.labelled.read_unpoisoned().get(name) {
             return Some(gauge.clone());
         }
-        let mut labelled = self.labelled.write().unwrap_or_else(PoisonError::into_inner);
+        let mut labelled = self.labelled.write_unpoisoned();
         if labelled.len() >= SERVER_LABELS_MAX && !labelled.contains_key(name) {
             return None;
         }

@@ -3,7 +3,7 @@
 //! The programs come from `cargo xtask test`, which installs them; here they are only found and started. A server that
 //! cannot be started is an error and never a reason to leave a test out.
 //!
-//! Not here: what is in the servers (the tests), MCP servers (`tests/mcp`).
+//! Not here: what is in the servers (the tests), MCP servers with tools (`tests/mcp`, `xtask::conformance`, `bench::mcp`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,6 +13,7 @@
 mod folder;
 mod guarded;
 mod line;
+pub mod mcp;
 mod nobody;
 mod pgbouncer;
 mod port;

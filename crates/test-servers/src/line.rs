@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use base::MutexExt as _;
 
 /// Connections that one line carries at once; further ones are closed.
 const CONNECTIONS_MAX: usize = 512;
@@ -87,7 +88,7 @@ impl Drop for LoopbackLine {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_unpoisoned()
     }
 
     fn set(&self, change: impl FnOnce(&mut State)) {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ::outbound::{AddressGuard, DeniedAddress, GuardedTarget, OpenedNetworks};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::permissions::{DeclaredPermissions, NetworkPermission};
+use ports::permissions::{DeclaredPermissions, NetworkPermission};
 use sandbox::egress::{Cidr, EgressBounds, EgressRule, GateLimits, HostResolver, PortSet};
 
 use crate::spec::{ServerReach, ServerSpec, SetBy};

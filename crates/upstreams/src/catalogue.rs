@@ -24,17 +24,18 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Execution;
 use contract::nearest::nearest;
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::server_administration::ToolProblem;
-use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 use kernel::{Kernel, ToolKey, WhyUnavailable};
+use ports::change_bus::ChangeBus;
+use ports::server_administration::ToolProblem;
+use ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 
 use crate::admission::ServerAdmission;
 use crate::pins;
@@ -47,6 +48,7 @@ mod intake;
 mod manifest;
 mod scanned;
 mod source;
+mod spec_changes;
 mod store_changes;
 mod stored;
 mod supervised;
@@ -292,5 +294,5 @@ impl ServerCatalogue {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

@@ -26,13 +26,14 @@ pub(crate) mod stdio;
 pub(crate) mod streamable;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::CallDispatch;
-use kernel::ports::tool_companion::{LogSeverity, ToolCompanion};
+use base::MutexExt as _;
+use ports::clock::Clock;
+use ports::executor::CallDispatch;
+use ports::tool_companion::{LogSeverity, ToolCompanion};
 use serde_json::{Map, Value, json};
 
 use crate::fault::UpstreamFault;
@@ -41,7 +42,7 @@ pub(crate) use call_traffic::CallTraffic;
 use handshake::OPERATORS_LOG;
 pub use handshake::ProtocolEra;
 pub(crate) use handshake::{ExpectedEra, MetServer};
-use router::MessageRouter;
+use router::{MessageRouter, QuestionAnswers};
 pub(crate) use server_usage::CallMeter;
 use server_usage::ServerMeter;
 
@@ -128,13 +129,13 @@ pub(crate) struct ServerConnection {
 impl ServerConnection {
     /// Meets the server at the other end of a channel.
     pub(crate) async fn meet(
-        router: Arc<MessageRouter>,
+        (router, answers): (Arc<MessageRouter>, QuestionAnswers),
         channel: Arc<dyn ServerChannel>,
         clock: Arc<dyn Clock>,
         expected: ExpectedEra,
         introduction: &handshake::ClientIntroduction,
     ) -> Result<Self, UpstreamFault> {
-        router.answers_through(&channel);
+        tokio::spawn(answers.leave_through(Arc::downgrade(&channel)));
         let line = ConnectionLine { router: &router, channel: &*channel };
         let met = handshake::meet(line, &*clock, expected, introduction).await?;
         channel.listen(&router);
@@ -194,7 +195,7 @@ impl ServerConnection {
     async fn lower_log(&self, wanted: LogSeverity) {
         let level = wanted.min(OPERATORS_LOG);
         {
-            let mut asked = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.log.lock_unpoisoned();
             if !self.met.lets_set_log() || asked.is_some_and(|asked| asked <= level) {
                 return;
             }

@@ -10,17 +10,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::cost::ReportedCost;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest};
 use contract::trace_context::TraceContext;
-use kernel::PlaceUsage;
-use kernel::call_trace::OutwardCall;
-use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
-use kernel::ports::redactor::GivenCredentials;
-use kernel::ports::tool_origin::ToolOrigin;
-use kernel::registry::ToolVersion;
+use fair_places::PlaceUsage;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput};
+use ports::redactor::GivenCredentials;
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
+use ports::upstream_spans::OutwardCall;
 use serde_json::{Map, Value, json};
 
 use crate::connection::{CallMeter, CallTraffic};
@@ -238,7 +239,7 @@ impl Counts {
         let Some(meter) = self.meter else { return usage };
         let used = meter.end().await;
         ResourceUsage {
-            cpu_millicore_seconds: u64::try_from(used.cpu.as_millis()).unwrap_or(u64::MAX),
+            cpu_millicore_seconds: u64::saturating_from(used.cpu.as_millis()),
             memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
             ..usage
         }

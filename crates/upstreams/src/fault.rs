@@ -16,7 +16,7 @@
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::json::JsonError;
-use kernel::ports::executor::{ExecutionReach, ExecutorError};
+use ports::executor::{ExecutionReach, ExecutorError};
 use serde_json::{Value, json};
 
 use crate::connection::MESSAGE_BYTES_MAX;

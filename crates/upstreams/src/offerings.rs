@@ -10,12 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
-use kernel::ports::offerings::{
+use ports::offerings::{
     OfferingCaller, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, Offerings, ResourceWatch,
     unknown_server,
 };
-use kernel::ports::tool_companion::ToolCompanion;
-use kernel::ports::tool_origin::ToolOrigin;
+use ports::tool_companion::ToolCompanion;
+use ports::tool_origin::ToolOrigin;
 use serde_json::Value;
 use tokio::sync::broadcast;
 

@@ -4,8 +4,8 @@
 //! What cannot be read counts as everything, so that a policy is never told less than the server may touch.
 
 use executors::origin::add_address;
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
+use ports::permissions::DeclaredPermissions;
+use ports::tool_origin::{OriginParts, ToolOrigin};
 use url::Url;
 
 use crate::spec::{ServerReach, ServerSpec};

@@ -19,7 +19,7 @@
 
 use contract::canonical::Digest;
 use kernel::WhyUnavailable;
-use kernel::ports::upstream_store::{PinRecord, PinState, ToolDefinition};
+use ports::upstream_store::{PinRecord, PinState, ToolDefinition};
 use serde_json::{Map, Value};
 
 /// What is pinned of a descriptor; everything else a server writes there may change freely, and what of it is shown to
@@ -126,7 +126,7 @@ pub fn why_unavailable(pin: &PinRecord, server_answers: bool) -> Option<WhyUnava
 #[cfg(test)]
 mod tests {
     use contract::ids::TenantId;
-    use kernel::ports::clock::UnixMillis;
+    use ports::clock::UnixMillis;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -7,7 +7,7 @@
 //! Not here: making credentials of the values in a file of somebody's client (`import`).
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::redactor::Redactor;
+use ports::redactor::Redactor;
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::shown;
@@ -123,7 +123,7 @@ mod tests {
     use std::borrow::Cow;
 
     use contract::schema::PartMarks;
-    use kernel::ports::redactor::RedactError;
+    use ports::redactor::RedactError;
 
     use super::*;
 

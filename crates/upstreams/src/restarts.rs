@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use base::backoff::{doubled, half_jitter};
+
 /// The bounds of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RestartBounds {
@@ -53,8 +55,7 @@ impl RestartCount {
         if self.failures > bounds.restarts_max {
             return RestartDecision::GiveUp { probe: spread(bounds.probe_every, random) };
         }
-        let doubled = 2u32.saturating_pow(self.failures.saturating_sub(1));
-        let pause = bounds.pause_first.saturating_mul(doubled).min(bounds.pause_max);
+        let pause = doubled(bounds.pause_first, self.failures.saturating_sub(1), bounds.pause_max);
         RestartDecision::Again { pause: spread(pause, random) }
     }
 
@@ -66,8 +67,7 @@ impl RestartCount {
 
 /// Between half of a span and the whole, so that servers that went down together do not come back together.
 fn spread(span: Duration, random: u32) -> Duration {
-    let half = span / 2;
-    half.saturating_add(half.mul_f64(f64::from(random) / f64::from(u32::MAX)))
+    half_jitter(span, f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

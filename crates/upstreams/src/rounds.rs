@@ -6,8 +6,8 @@
 //! Older servers ask by requests of their own (`connection::router`).
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::ExecutorError;
-use kernel::ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
+use ports::executor::ExecutorError;
+use ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
 use serde_json::{Map, Value, json};
 
 use crate::connection::router::{not_relayed, relayed};

@@ -11,15 +11,17 @@
 //!   of a private key that stands in many lines nothing is written.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use executors::process::key_block::KeyBlock;
 use executors::process::scrub::SecretScrubber;
-use kernel::ports::clock::Clock;
-use kernel::ports::redactor::Redactor;
+use ports::clock::Clock;
+use ports::redactor::Redactor;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -99,7 +101,7 @@ impl ServerLog {
 
     /// One more line that the server has written. Never waits.
     pub(crate) fn written(&self, line: &str) {
-        let shown = self.key_block.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+        let shown = self.key_block.lock_unpoisoned().line(line);
         if let Some(shown) = shown {
             self.line(&shown);
         }
@@ -109,7 +111,20 @@ impl ServerLog {
     pub(crate) fn line(&self, text: &str) {
         let scrubber = self.scrubber.load();
         let text = scrubber.text(text);
-        let text = self.redactor.text(&text);
+        self.keep(&self.redactor.text(&text));
+    }
+
+    /// One line of ours about a place in the network. An address and a port are what whoever grants them has to know, and
+    /// tell nothing about a person; a host name may hold anything that the program put there.
+    pub(crate) fn place(&self, words: &str, place: &str) {
+        if place.parse::<SocketAddr>().is_ok() {
+            self.keep(&format!("{words}{place}"));
+        } else {
+            self.line(&format!("{words}{place}"));
+        }
+    }
+
+    fn keep(&self, text: &str) {
         let clean = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
         let whole = text.trim_end();
         let kept: String = whole.chars().take(LINE_CHARS_MAX).map(clean).collect();
@@ -233,8 +248,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::schema::PartMarks;
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::redactor::RedactError;
+    use ports::clock::UnixMillis;
+    use ports::redactor::RedactError;
     use serde_json::Value;
 
     use super::*;
@@ -283,7 +298,7 @@ mod tests {
             Ok(None)
         }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-            text.replace("jane", "[NAME]").into()
+            text.replace("jane", "[NAME]").replace("10.0.0.7", "[ADDRESS]").into()
         }
         fn members(&self, _: &mut Value, _: &[Box<str>]) {}
     }
@@ -303,6 +318,21 @@ mod tests {
         let lines = until_last(&log, "[secret key] of [NAME]").await;
         assert_eq!(lines, ["2026-03-01T12:30:45.678Z \u{fffd}[31mkey is [secret key] of [NAME]"]);
         assert!(folder.path().join("___files.log").try_exists().unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_address_that_may_be_granted_is_told_and_a_host_name_is_cleaned() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ServerLog::open(folder.path(), "net", LogBounds::default(), Arc::new(StillClock), untold(), hidden());
+        log.place("[gantry] not to ", "10.0.0.7:3306");
+        log.place("[gantry] not to ", "jane.10.0.0.7.example:443");
+        log.line("it said 10.0.0.7");
+        let lines = until_last(&log, "it said [ADDRESS]").await;
+        let words: Vec<&str> = lines.iter().filter_map(|line| line.split_once(' ')).map(|(_, words)| words).collect();
+        assert_eq!(
+            words,
+            ["[gantry] not to 10.0.0.7:3306", "[gantry] not to [NAME].[ADDRESS].example:443", "it said [ADDRESS]"]
+        );
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::manifest::{Execution, Manifest, TaskSupport};
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 
 use crate::connection::{MetServer, ProtocolEra};

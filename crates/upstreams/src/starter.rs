@@ -14,10 +14,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::process::scrub::SecretScrubber;
 use executors::{SandboxProvider, ToolConfinement};
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::{SecretSource, SecretValue};
-use kernel::{FairPermit, FairPlaces, ResolvedLimits};
+use fair_places::{FairPermit, FairPlaces};
+use ports::clock::Clock;
+use ports::permissions::DeclaredPermissions;
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::{SecretSource, SecretValue};
 use sandbox::{BuildStep, MountAccess, SandboxMount, SpawnError};
 
 use crate::admission::ServerAdmission;
@@ -73,7 +74,7 @@ pub(crate) struct StartedServer {
 impl ServerStarter {
     /// Reaches the server and meets it. Whoever calls bounds the wait; dropping the future leaves nothing.
     pub(crate) async fn start(&self, wanted: StartTarget<'_>) -> Result<StartedServer, UpstreamFault> {
-        let router = MessageRouter::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
+        let (router, answers) = MessageRouter::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
         let mut secrets = Vec::new();
         let channel: Arc<dyn ServerChannel> = match &wanted.spec.reach {
             ServerReach::Stdio { command, args, cwd, env, permissions, package } => {
@@ -115,7 +116,8 @@ impl ServerStarter {
         let expected = if is_sse { ExpectedEra::Only(ProtocolEra::Legacy) } else { wanted.expected };
         let introduction = ClientIntroduction::new(wanted.spec.relay);
         let connection =
-            ServerConnection::meet(router, channel, Arc::clone(&self.clock), expected, &introduction).await?;
+            ServerConnection::meet((router, answers), channel, Arc::clone(&self.clock), expected, &introduction)
+                .await?;
         Ok(StartedServer { connection, scrubber: scrubber(&secrets) })
     }
 

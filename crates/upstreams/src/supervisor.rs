@@ -30,15 +30,16 @@ pub(crate) mod live;
 mod liveness;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::offerings::OfferingChange;
-use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::offerings::OfferingChange;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -284,14 +285,14 @@ impl ServerUnit {
 
     /// May it be met in the older protocol as well, as far as is known?
     pub(crate) fn may_speak_legacy(&self) -> bool {
-        let until = *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.not_in_legacy.lock_unpoisoned();
         until.is_none_or(|until| until <= self.house.clock.monotonic())
     }
 
     /// It could not be, and is not tried again for a while.
     pub(crate) fn does_not_speak_legacy(&self) {
         let until = self.house.clock.monotonic().saturating_add(LEGACY_AGAIN);
-        *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        *self.not_in_legacy.lock_unpoisoned() = Some(until);
     }
 
     /// It is to be met anew.
@@ -299,7 +300,7 @@ impl ServerUnit {
         let mut facts = self.facts();
         (facts.era, facts.lets_watch) = (None, None);
         drop(facts);
-        *self.not_in_legacy.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.not_in_legacy.lock_unpoisoned() = None;
     }
 
     /// SUP-3. A place for a call of this agent of this tenant; the wait is bounded by whoever drops the future.
@@ -423,7 +424,7 @@ impl ServerUnit {
     }
 
     pub(crate) fn facts(&self) -> MutexGuard<'_, UnitFacts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock_unpoisoned()
     }
 
     fn publish(&self, phase: Phase) {

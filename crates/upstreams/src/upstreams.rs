@@ -14,18 +14,20 @@ mod lists;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwap;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::{SandboxProvider, ToolConfinement};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::redactor::Redactor;
-use kernel::ports::secret_source::SecretSource;
-use kernel::ports::tool_origin::ToolOrigin;
-use kernel::{FairPlaces, PlaceBounds, PlaceUsage, ResolvedLimits};
+use fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::redactor::Redactor;
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::SecretSource;
+use ports::tool_origin::ToolOrigin;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
@@ -496,7 +498,7 @@ impl UpstreamServers {
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        self.units.lock_unpoisoned()
     }
 }
 

@@ -13,11 +13,12 @@
 //! Not here: who may watch (`kernel`), what a client is told (the door).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::{OfferingChange, OfferingNotice, ResourceWatch};
+use ports::offerings::{OfferingChange, OfferingNotice, ResourceWatch};
 use serde_json::json;
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -103,7 +104,7 @@ impl UnitChanges {
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock_unpoisoned()
     }
 }
 
@@ -138,7 +139,7 @@ pub(crate) struct WatchTable(Mutex<HashMap<UnitKey, Weak<WatchedResources>>>);
 
 impl WatchTable {
     pub(crate) fn of(&self, key: &UnitKey) -> Arc<WatchedResources> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock_unpoisoned();
         if let Some(known) = all.get(key).and_then(Weak::upgrade) {
             return known;
         }
@@ -193,7 +194,7 @@ impl UpstreamServers {
     pub(crate) fn watch_resource(&self, key: UnitKey, uri: &str) -> Result<ResourceWatch, Refusal> {
         let watched = self.watches.of(&key);
         watched.add(uri)?;
-        let mut followed = watched.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = watched.followed.lock_unpoisoned();
         if !std::mem::replace(&mut *followed, true) {
             // Nobody waits for its end: it has nothing of its own, and ends after what it follows.
             tokio::spawn(follow(self.me.clone(), key, Arc::clone(&watched)));
@@ -214,7 +215,7 @@ async fn follow(upstreams: Weak<UpstreamServers>, key: UnitKey, watched: Arc<Wat
     let mut wanted = watched.uris.subscribe();
     loop {
         {
-            let mut followed = watched.followed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut followed = watched.followed.lock_unpoisoned();
             if wanted.borrow_and_update().is_empty() {
                 *followed = false;
                 return;
@@ -223,7 +224,7 @@ async fn follow(upstreams: Weak<UpstreamServers>, key: UnitKey, watched: Arc<Wat
         // Not held while waiting: whoever drops all servers must not wait for us.
         let unit = upstreams.upgrade().and_then(|upstreams| upstreams.unit_of(&key));
         let Some(unit) = unit else {
-            *watched.followed.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *watched.followed.lock_unpoisoned() = false;
             return;
         };
         if let Ok(in_use) = unit.live().await {

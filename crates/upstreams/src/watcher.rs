@@ -1,8 +1,9 @@
 //! Who is told when a server changes what it offers, goes away or comes back.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use base::RwLockExt as _;
 use contract::ids::TenantId;
 
 use crate::supervisor::{EraMeeting, ServerUnit};
@@ -22,7 +23,7 @@ pub(crate) struct WatcherSet(RwLock<Vec<Arc<dyn UpstreamWatcher>>>);
 
 impl WatcherSet {
     pub(crate) fn add(&self, watcher: Arc<dyn UpstreamWatcher>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        self.0.write_unpoisoned().push(watcher);
     }
 
     pub(crate) fn tools_changed(&self, unit: &ServerUnit) {
@@ -37,7 +38,7 @@ impl WatcherSet {
     /// speaks only to that tenant's calls.
     fn tell(&self, unit: &ServerUnit, word: impl Fn(&dyn UpstreamWatcher)) {
         if unit.tenant == unit.owner && unit.endpoint == 0 && unit.meeting == EraMeeting::First {
-            let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let watchers = self.0.read_unpoisoned();
             watchers.iter().for_each(|watcher| word(&**watcher));
         }
     }

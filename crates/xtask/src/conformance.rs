@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use test_servers::mcp::http;
 
 pub(crate) use self::driver::run as drive;
 use self::exceptions::Exceptions;
@@ -167,8 +168,8 @@ fn together(one: &Scenario, other: &Scenario) -> bool {
 }
 
 async fn alone(options: &Options, exceptions: &Exceptions) -> Result<Vec<Row>> {
-    let (listener, address) = fixture::http::listen().await?;
-    let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::FixtureServer::new())));
+    let (listener, address) = http::listen().await?;
+    let server = tokio::spawn(http::serve(listener, Arc::new(fixture::FixtureServer::new())));
     let url = format!("http://localhost:{}/mcp", address.port());
     let output = tempfile::tempdir().context("no temporary folder")?;
     let (mut rows, applicable) = split(wanted(options)?, exceptions);
@@ -231,6 +232,7 @@ fn progress(scenario: &Scenario) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use test_servers::mcp::wire;
 
     use super::raw_client::{RawClient, agreeable};
     use super::*;
@@ -248,10 +250,10 @@ mod tests {
     /// The client of the driver and the server of the suites, without a gateway between them.
     #[tokio::test]
     async fn driver_and_fixture_understand_each_other_in_both_eras() {
-        let (listener, address) = fixture::http::listen().await.unwrap();
-        let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::FixtureServer::new())));
+        let (listener, address) = http::listen().await.unwrap();
+        let server = tokio::spawn(http::serve(listener, Arc::new(fixture::FixtureServer::new())));
         let url = format!("http://{address}/mcp");
-        let old = RawClient::old(&url, "", fixture::wire::OLD, agreeable).await.unwrap();
+        let old = RawClient::old(&url, "", wire::OLD, agreeable).await.unwrap();
         for client in [old, RawClient::new(&url, "", agreeable)] {
             let tools = client.list("tools").await.unwrap();
             assert!(tools.iter().any(|tool| tool["name"] == "test_elicitation"), "{tools:?}");

@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use base::SaturatingFrom as _;
 
 use crate::{services, workspace};
 
@@ -82,7 +83,7 @@ async fn exercise(parts: Parts, time: Duration, kills: u64) -> Result<topic::See
     let mut gateway = Gateway::start(&parts.gantry, home.path(), &broker.address, TOPIC).await?;
     println!("broker {}, gateway {}, {kills} kills in {} s", broker.address, gateway.url, time.as_secs());
     let load = Load::begin(&gateway).await?;
-    let part = time / u32::try_from(kills).unwrap_or(u32::MAX).max(1);
+    let part = time / u32::saturating_from(kills).max(1);
     let mut outages = Duration::ZERO;
     for kill in 0..kills {
         tokio::time::sleep(part.saturating_sub(AWAY)).await;

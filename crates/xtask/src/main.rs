@@ -28,11 +28,6 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// The product's, because servers that are put together here from its crates are measured (`bench/audit/house.rs`), and so are
-/// those they are compared with.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// What a person sees who asks for nothing or for something unknown.
 const USAGE: &str = "\
 usage: cargo xtask <command>
@@ -93,13 +88,8 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "soak" => return soak::run(rest),
         "kafka" => return kafka::run(rest),
         "acceptance" => return acceptance::run(rest),
-        // The three below are how `bench` calls the release build of this very program.
-        "bench-measure" => bench::measure(rest)?,
-        "echo-server" => bench::echo::run()?,
-        "bench-house" => bench::audit::house::run(rest)?,
-        // And how `conformance` and the official suites call it.
+        // How `conformance` and the official suites call this very program.
         "conformance-fixture" => conformance::fixture::run(rest)?,
-        "mcp-echo-server" => bench::mcp::upstream::run(rest)?,
         "conformance-client" => conformance::drive(rest)?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::money::{Amount, Currency};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{AppendOutcome, ArchiveRecord, EndedCall, RecordArchive};
-use kernel::ports::registry_store::StoreError;
+use ports::clock::UnixMillis;
+use ports::record_archive::{AppendOutcome, ArchiveRecord, EndedCall, RecordArchive};
+use ports::registry_store::StoreError;
 use serde::Deserialize;
 
 use super::{CursorError, RecordSink, SinkCursor, SinkError, SinkEvent};

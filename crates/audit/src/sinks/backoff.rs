@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base::backoff::{doubled, half_jitter};
+
 /// Pause after the first failure, and the longest; it doubles in between.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// The longest time for which a receiver's own word is taken.
@@ -11,9 +13,7 @@ pub(super) const ASKED_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// servers which lost the same receiver do not come back to it together.
 pub(super) fn pause_after(failures: u32, draw: u16) -> Duration {
     let (first, last) = PAUSE;
-    let doublings = failures.saturating_sub(1).min(16);
-    let step = first.saturating_mul(1_u32 << doublings).min(last);
-    step / 2 + (step / 2).mul_f64(f64::from(draw) / f64::from(u16::MAX))
+    half_jitter(doubled(first, failures.saturating_sub(1), last), f64::from(draw) / f64::from(u16::MAX))
 }
 
 #[cfg(test)]

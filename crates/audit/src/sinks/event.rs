@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -15,13 +15,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 
 use super::{RecordSink, SinkError, SinkEvent};
 
@@ -95,7 +96,7 @@ impl FileSink {
     ) -> io::Result<T> {
         let writer = Arc::clone(&self.writer);
         let done = tokio::task::spawn_blocking(move || {
-            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = writer.lock_unpoisoned();
             // After a failure everything is opened and judged anew.
             work(&mut writer).inspect_err(|_| writer.current = None)
         });
@@ -271,7 +272,7 @@ fn end_of_last_line(file: &mut File, length: u64) -> io::Result<u64> {
 
 fn millis(time: SystemTime) -> UnixMillis {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    UnixMillis(i64::saturating_from(since.as_millis()))
 }
 
 #[cfg(test)]

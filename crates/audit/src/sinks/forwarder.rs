@@ -15,8 +15,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use jiff::fmt::rfc2822;
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::SecretSource;
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::clock::Clock;
+use ports::secret_source::SecretSource;
 
 use super::{BatchVerdict, RecordSink, SinkError, SinkEvent};
 
@@ -160,7 +161,7 @@ impl HttpSink {
         }
         let until = rfc2822::parse(text).ok()?.timestamp().as_millisecond();
         let millis = until.saturating_sub(self.clock.now().0);
-        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+        Some(Duration::from_millis(u64::saturating_from(millis)))
     }
 }
 

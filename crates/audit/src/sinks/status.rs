@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::cursor::{replace, text_of};

@@ -9,7 +9,7 @@ use crate::note::NoteSigner;
 use crate::segments::file_name;
 use crate::stage::{LogPlace, record, record_of};
 use crate::{RecordRange, checkpoint, export, notes_in, tree_file};
-use kernel::ports::audit_sink::AuditSink as _;
+use ports::audit_sink::AuditSink as _;
 
 /// Records 0 to 17 with checkpoints after 1, 6, 14 and 18.
 async fn log() -> LogPlace {
@@ -190,7 +190,7 @@ async fn a_forged_checkpoint_is_named() {
         let tree = TreeFile::open_to_read(&place.dir()).unwrap().unwrap();
         crate::merkle::root_of(&tree, 18).unwrap()
     };
-    let now = kernel::ports::clock::UnixMillis(0);
+    let now = ports::clock::UnixMillis(0);
     for root in [edge.root(), [1; 32]] {
         let note = crate::LogCheckpoint::sign(&forger, 18, &root, now, false);
         fs::write(place.file(checkpoint::NAME), format!("{note}\n")).unwrap();
@@ -232,8 +232,8 @@ async fn a_clock_that_goes_back_is_noted_and_no_fault() {
     let log = place.open();
     for _ in 0..3 {
         place.clock.0.fetch_sub(60_000, Ordering::SeqCst);
-        let at = kernel::ports::clock::Clock::now(&*place.clock);
-        log.append([kernel::ports::audit_sink::AuditRecord { at, ..record("x") }].into()).await.unwrap();
+        let at = ports::clock::Clock::now(&*place.clock);
+        log.append([ports::audit_sink::AuditRecord { at, ..record("x") }].into()).await.unwrap();
     }
     log.close().await.unwrap();
     let report = verify_dir(&place.dir(), &trust(&place)).unwrap();

@@ -4,8 +4,8 @@
 //! is not understood: an object with further members, or a list of members behind one `redact=`, would otherwise be half
 //! obeyed.
 
-use kernel::ports::policy_engine::EngineError;
 use policy::{Obligation, PolicyVerdict};
+use ports::policy_engine::EngineError;
 use serde_json::{Map, Value};
 
 use super::no;

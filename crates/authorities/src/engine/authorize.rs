@@ -1,8 +1,8 @@
 //! Contract A: subject, action, resource, context (AUTH-006).
 
 use async_trait::async_trait;
-use kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use policy::{PolicyQuestion, PolicyVerdict};
+use ports::policy_engine::{EngineError, PolicyEngine};
 use serde::Serialize;
 use serde_json::Value;
 

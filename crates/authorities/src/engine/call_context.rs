@@ -6,8 +6,8 @@
 use contract::canonical;
 use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::clock::UnixMillis;
 use policy::{PermissionScope, PolicyQuestion, Risk, Role};
+use ports::clock::UnixMillis;
 use serde::Serialize;
 
 use super::UpstreamServer;

@@ -8,8 +8,8 @@
 
 use async_trait::async_trait;
 use contract::version::Version;
-use kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use policy::{PolicyQuestion, PolicyVerdict};
+use ports::policy_engine::{EngineError, PolicyEngine};
 use serde::Serialize;
 use serde_json::Value;
 

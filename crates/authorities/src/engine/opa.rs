@@ -7,9 +7,9 @@
 use async_trait::async_trait;
 use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use policy::{PermissionScope, PolicyQuestion, PolicyVerdict, Risk, Role};
+use ports::clock::UnixMillis;
+use ports::policy_engine::{EngineError, PolicyEngine};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::Subject;
 use gantry_authorities::DidWeb;
-use kernel::ports::clock::Clock;
-use kernel::ports::did_resolver::{DidError, DidResolver as _};
 use outbound::{AddressGuard, GateLimits, HostResolver};
+use ports::clock::Clock;
+use ports::did_resolver::{DidError, DidResolver as _};
 use serde_json::json;
 use tokio::task::JoinSet;
 

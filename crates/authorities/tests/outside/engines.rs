@@ -8,11 +8,11 @@ use contract::version::Version;
 use gantry_authorities::{
     AuthorityClient, AuthorizeEngine, BearerToken, CheckPermissionEngine, EngineSettings, EngineSetupError, OpaEngine,
 };
-use kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use policy::{
     Obligation, OutputSchema, PermissionScope, PolicyQuestion, PolicyUpstream, PolicyVerdict, Role, ToolFacts,
     ToolReach,
 };
+use ports::policy_engine::{EngineError, PolicyEngine};
 use serde_json::{Value, json};
 
 use crate::authority::{Authority, Behaviour, nobody};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gantry_authorities::{AuthorityClient, KeySetFile, KeySetUrl};
-use kernel::ports::key_source::KeySource as _;
+use ports::key_source::KeySource as _;
 
 use crate::authority::{Authority, Behaviour, nobody};
 

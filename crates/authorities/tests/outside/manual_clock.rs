@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 
 #[derive(Debug, Default)]
 pub(crate) struct ManualClock(Mutex<Duration>);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use base::SaturatingFrom as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{Builder, Header};
@@ -40,7 +41,7 @@ impl<W: Write> BackupWriter<W> {
 
     /// Adds a small file.
     pub(crate) fn add_text(&mut self, name: &str, text: &str) -> io::Result<()> {
-        self.add(name, text.as_bytes(), u64::try_from(text.len()).unwrap_or(u64::MAX))
+        self.add(name, text.as_bytes(), u64::saturating_from(text.len()))
     }
 
     /// Says what a table must be.
@@ -51,7 +52,7 @@ impl<W: Write> BackupWriter<W> {
     /// Ends with the digests. Without this a backup is none.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         let text = serde_json::to_string_pretty(&self.digests)?;
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let bytes = u64::saturating_from(text.len());
         self.archive.append_data(&mut header(bytes), DIGESTS, text.as_bytes())?;
         self.archive.into_inner()?.finish()
     }

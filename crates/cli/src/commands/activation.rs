@@ -1,5 +1,6 @@
 //! `gantry activation …`: which agent may use which tools, and how strictly. (VIS-003…005)
 
+use base::SaturatingFrom as _;
 use clap::{Args, Subcommand};
 use contract::ids::{Subject, TenantId};
 use policy::{PolicyOverrides, ToolPattern};
@@ -80,7 +81,7 @@ impl ActivationSetCommand {
         let overrides = PolicyOverrides {
             requires_confirmation: self.require_confirmation.then_some(true),
             requires_approval: self.require_approval.then_some(true),
-            timeout_seconds: self.timeout.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+            timeout_seconds: self.timeout.map(u32::saturating_from),
             redact: self.redact,
         };
         overrides.check().map_err(|error| CommandFailure::usage(error.to_string()))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use kernel::ports::clock::Clock as _;
+use ports::clock::Clock as _;
 use serde_json::json;
 use store::postgres::PostgresOptions;
 use store::transfer::{ClearColumn, MoveError, PostgresDump, RowCell, RowSum, back_up, forget_clear_texts, write_line};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::backoff::GrowingPause;
 use clap::{ArgGroup, Args, Subcommand};
 use contract::ids::{InvocationId, TenantId};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ mod watch;
 
 /// Pauses between two looks at a job: the first, how they grow, and the longest (ASYNC-003).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const PAUSE_GROWTH: f64 = 1.5;
+const PAUSE_GROWTH_PERCENT: u32 = 150;
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Nobody waits longer at a terminal.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -273,7 +274,7 @@ pub(super) fn has_ended(answer: &Value) -> bool {
 /// Looks at a job, less and less often, until it has ended. A job that failed is a failure here too.
 pub(super) async fn wait_for_end(client: &ServerClient, id: &str) -> Result<Value, CommandFailure> {
     let waiting = async {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = GrowingPause::growing(FIRST_PAUSE, PAUSE_GROWTH_PERCENT, LONGEST_PAUSE);
         loop {
             let answer = client.get(&format!("/v1/invocations/{}", segment(id))).await?;
             match text(&answer, "status").as_str() {
@@ -284,8 +285,7 @@ pub(super) async fn wait_for_end(client: &ServerClient, id: &str) -> Result<Valu
                         .unwrap_or_else(|| CommandFailure::new("the job did not succeed")));
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = pause.mul_f64(PAUSE_GROWTH).min(LONGEST_PAUSE);
+            tokio::time::sleep(pause.next_pause()).await;
         }
     };
     tokio::time::timeout(WAIT_MAX, waiting).await.unwrap_or_else(|_| {

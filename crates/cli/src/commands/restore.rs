@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::clock::Clock as _;
-use kernel::ports::entropy::new_trace_id;
+use ports::clock::Clock as _;
+use ports::entropy::new_trace_id;
 use serde_json::json;
 use store::transfer::HeldJobs;
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 use clap::Args;
 use executors::ProcessExecutor;
 use kernel::Kernel;
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::clock::Clock;
-use server::Door;
+use ports::change_bus::ChangeBus;
+use ports::clock::Clock;
+use ports::tool_folders::ToolFolders;
+use server::{Door, DoorParts};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -51,9 +52,11 @@ mod tls;
 mod upstreams;
 mod worker;
 
-use assembly::{KernelAssembly, RunningKernel};
+use assembly::{KernelAssembly, RunningKernel, VersionKind};
 use banner::Banner;
+use callbacks::Callbacks;
 pub(super) use development::DevelopmentTool;
+use jobs::SealedQueue;
 use tls::TlsKeeper;
 
 /// How long the audit log and the store have to finish after the last call.
@@ -129,12 +132,14 @@ impl ServeCommand {
         let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
             .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
-        let house = assembly::build(context, &config, redacting).await?.with_drafts(self.development.is_some());
+        let versions = if self.development.is_some() { VersionKind::Draft } else { VersionKind::Published };
+        let (house, traces) = assembly::build(context, &config, redacting, versions).await?;
         let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
         let listener = bind(&config).await?;
-        let traces = house.send_traces(&config)?;
+        let queue = SealedQueue::build(&house, &config)?;
+        let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
         let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared, news } =
-            house.open(&config).await?;
+            Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
@@ -149,14 +154,26 @@ impl ServeCommand {
 
         let running = announcement(&listener, tls.is_some())?;
         let announced = context.data_dir().announce(&running)?;
-        let door = assembly::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+        let (membership, announcing) = membership::join(&house, &config, &shared, &running);
+        let jobs = Box::pin(jobs::open(&kernel, &queue, &callbacks)).await?;
+        let watchers = watchers(folders);
+        let door = Door::new(DoorParts {
+            config: config.server.limits.clone(),
+            mcp: config.mcp.clone(),
+            session_key: house.session_key(),
+            servers: Some(Arc::clone(&catalogue) as _),
+            webhooks: Some(Arc::clone(&callbacks.webhooks)),
+            inbound_jobs: callbacks.inbound.clone(),
+            jobs: Some(Arc::clone(&jobs)),
+            free_space: Some(insights::free_space(context.data_dir().path(), &config)),
+            shared_state: Some(Arc::clone(&shared)),
+            membership: Some(Arc::clone(&membership)),
+            log: Some(log),
+            tool_folders: look_requests(&watchers),
+            ..DoorParts::of_kernel(Arc::clone(&kernel), house.metrics_text(tls.as_ref().map(TlsKeeper::state)))
+        });
         let listener = listening(listener, tls.as_ref(), &config);
-        door.ask_about_servers(Arc::clone(&catalogue) as _);
-        door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
-        door.ask_about_shared_state(Arc::clone(&shared));
-        let (crew, announcing) = membership::join(&house, &config, &shared, &running, &door);
-        door.control_log(log);
-        let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
+        let background = jobs::begin(&house, queue, callbacks, jobs)?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
         keepers.extend(follow_registry(&kernel, news));
@@ -167,7 +184,7 @@ impl ServeCommand {
         keepers.extend(archive::keep(&house, config.retention));
         keepers.extend(log_heads::keep(&house, recorder.log()));
         keepers.extend(ledger_upkeep::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
-        keepers.extend(watch(folders, &door, &house));
+        keepers.extend(watch(watchers, &house));
         let tools = kernel.registry().snapshot().tool_count();
         match &self.development {
             None => Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
@@ -197,7 +214,7 @@ impl ServeCommand {
         for keeper in keepers {
             keeper.abort();
         }
-        crew.leave().await;
+        membership.leave().await;
         // Nobody will call them again; each ends now, not when the last of the server does.
         processes.warm().clear();
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
@@ -363,17 +380,21 @@ async fn clean_checkpoints(kernel: Arc<Kernel>, clock: Arc<dyn Clock>) {
     }
 }
 
+/// What notices changes of the folders that were loaded.
+fn watchers(folders: Vec<(FolderLoader, Vec<PathBuf>)>) -> Vec<(ToolWatcher, FolderLoader)> {
+    folders.into_iter().map(|(loader, watched)| (ToolWatcher::start(&watched), loader)).collect()
+}
+
+/// Where a look at the folders of the shared catalogue can be asked for.
+fn look_requests(watchers: &[(ToolWatcher, FolderLoader)]) -> Option<Arc<dyn ToolFolders>> {
+    let (watcher, _) = watchers.iter().find(|(_, loader)| loader.tenant.is_home())?;
+    Some(Arc::new(watcher.requests()))
+}
+
 /// Keeps what was loaded up to date with what is in the folders.
-fn watch(folders: Vec<(FolderLoader, Vec<PathBuf>)>, door: &Door, house: &KernelAssembly) -> Vec<JoinHandle<()>> {
-    let mut keepers = Vec::new();
-    for (loader, watched) in folders {
-        let watcher = ToolWatcher::start(&watched);
-        if loader.tenant.is_home() {
-            door.load_through(Arc::new(watcher.desk()));
-        }
-        keepers.push(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>)));
-    }
-    keepers
+fn watch(watchers: Vec<(ToolWatcher, FolderLoader)>, house: &KernelAssembly) -> Vec<JoinHandle<()>> {
+    let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
+    watchers.into_iter().map(|(watcher, loader)| tokio::spawn(watcher.run(loader, clock()))).collect()
 }
 
 /// Loads every tool folder; answers also which directories to watch.

@@ -119,7 +119,7 @@ impl ServerListCommand {
 impl ServerRemoveCommand {
     async fn run(self, context: &CommandContext) -> Result<(), CommandFailure> {
         // A name that nothing has is said first: nobody should have to repeat a command to learn that.
-        edit::found(context, &self.name, self.tenant.as_ref()).await?;
+        let server = edit::found(context, &self.name, self.tenant.as_ref()).await?;
         if !self.yes {
             let name = &self.name;
             if !context.printer.can_ask() {
@@ -135,8 +135,23 @@ impl ServerRemoveCommand {
         }
         let answer = context.client()?.delete(&path(&self.name, "", self.tenant.as_ref())).await?;
         context.printer.answer(&answer, |_| format!("{} is gone", self.name));
+        let credentials = credentials(&server);
+        if !credentials.is_empty() {
+            context.printer.note(&format!(
+                "its credentials stay in the secrets folder, for others may use them: {}; delete the files that nothing needs",
+                credentials.join(", ")
+            ));
+        }
         Ok(())
     }
+}
+
+/// Names of the credentials that a server was given, as it is listed.
+fn credentials(server: &Value) -> Vec<String> {
+    let settings = ["/spec/reach/env", "/spec/reach/headers"].into_iter();
+    let settings =
+        settings.filter_map(|place| server.pointer(place)?.as_object()).flat_map(|settings| settings.values());
+    settings.filter_map(|setting| setting.get("secret")?.as_str()).map(|name| visible(name).to_string()).collect()
 }
 
 impl ServerRestartCommand {
@@ -155,7 +170,7 @@ impl ServerLogsCommand {
         let answer = context.client()?.get(&path).await?;
         context.printer.answer(&answer, |_| {
             let lines = answer.get("lines").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-            let lines: Vec<_> = lines.map(visible).collect();
+            let lines: Vec<_> = lines.map(|name| visible(name).to_string()).collect();
             if lines.is_empty() { "it has written nothing".to_owned() } else { lines.join("\n") }
         });
         Ok(())

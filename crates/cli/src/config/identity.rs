@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use policy::{Role, TokenMinter};
 
 use super::key::{ConfigKey, KeyKind};
@@ -226,7 +227,7 @@ impl IdentitySection {
             issuer,
             audience,
             clock_skew_seconds: small(settings, &CLOCK_SKEW_SECONDS),
-            delegation_depth: usize::try_from(settings.integer(&DELEGATION_DEPTH)).unwrap_or(usize::MAX),
+            delegation_depth: usize::saturating_from(settings.integer(&DELEGATION_DEPTH)),
             require_did: settings.flag(&REQUIRE_DID),
             did_web_hosts: settings.list(&DID_WEB_HOSTS).to_vec(),
             failures_per_minute: small(settings, &AUTH_FAILURES_PER_MINUTE),
@@ -240,7 +241,7 @@ impl IdentitySection {
 }
 
 fn small(settings: &EffectiveSettings, key: &ConfigKey) -> u32 {
-    u32::try_from(settings.integer(key)).unwrap_or(u32::MAX)
+    u32::saturating_from(settings.integer(key))
 }
 
 fn trusted(settings: &EffectiveSettings, own: &str, problems: &mut Vec<ConfigProblem>) -> Option<TrustedIssuer> {

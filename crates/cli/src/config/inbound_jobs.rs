@@ -1,9 +1,10 @@
 //! `[inbound_jobs]`: the signed door for jobs of other queues, and the services that do them. (ASYNC-010…014, FLOW-006)
 
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use kernel::inbound_jobs::CallOutUrls;
-use kernel::ports::secret_source::SecretValue;
 use policy::QstashReceiver;
+use ports::secret_source::SecretValue;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};
@@ -131,7 +132,7 @@ impl InboundSection {
             receiver,
             public_url,
             tenant,
-            bytes_max: usize::try_from(settings.integer(&BYTES_MAX)).unwrap_or(usize::MAX),
+            bytes_max: usize::saturating_from(settings.integer(&BYTES_MAX)),
             secret: text(&SECRET).and_then(SecretValue::new),
             urls: CallOutUrls {
                 embedding: text(&EMBEDDING_URL),

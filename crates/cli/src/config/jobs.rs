@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use kernel::jobs::JobsSettings;
-use kernel::ports::job_store::QueueBounds;
+use ports::job_store::QueueBounds;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::EffectiveSettings;
@@ -135,8 +136,8 @@ const fn key(
 /// The section's values.
 pub(super) fn read(settings: &EffectiveSettings) -> JobsSettings {
     // INVARIANT: the ranges of the keys fit the types; saturating is what a range beyond them would deserve.
-    let small = |key: &ConfigKey| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
-    let size = |key: &ConfigKey| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
+    let small = |key: &ConfigKey| u32::saturating_from(settings.integer(key));
+    let size = |key: &ConfigKey| usize::saturating_from(settings.integer(key));
     let seconds = |key: &ConfigKey| Duration::from_secs(settings.integer(key));
     let per_tenant = settings.integer(&QUEUE_PER_TENANT);
     let bounds = QueueBounds {

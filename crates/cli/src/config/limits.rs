@@ -3,6 +3,8 @@
 //!
 //! Not here: what the server as a whole takes in (`[server]`), how many sandboxes live at once (`[sandbox]`).
 
+use base::SaturatingFrom as _;
+
 use super::key::{ConfigKey, KeyKind};
 use super::settings::EffectiveSettings;
 
@@ -55,7 +57,7 @@ pub(crate) struct LimitsSection {
 impl LimitsSection {
     pub(super) fn read(settings: &EffectiveSettings) -> Self {
         // INVARIANT: the range of the key fits the type.
-        let calls = u32::try_from(settings.integer(&CONCURRENT_CALLS_PER_AGENT)).unwrap_or(u32::MAX);
+        let calls = u32::saturating_from(settings.integer(&CONCURRENT_CALLS_PER_AGENT));
         Self {
             concurrent_calls_per_agent: calls,
             result_bytes: settings.integer(&RESULT_BYTES_MAX),

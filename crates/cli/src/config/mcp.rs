@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use base::SaturatingFrom as _;
 use policy::ToolPattern;
 use server::{McpConfig, McpMode, ToolExposure};
 
@@ -209,7 +210,7 @@ const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static
 
 /// The section's values.
 pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> McpConfig {
-    let size = |key: &ConfigKey| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
+    let size = |key: &ConfigKey| usize::saturating_from(settings.integer(key));
     let config = McpConfig {
         mode: if settings.text(&MODE) == Some("discovery") { McpMode::Discovery } else { McpMode::Full },
         exposure: match settings.text(&EXPOSURE) {

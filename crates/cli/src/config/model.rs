@@ -3,6 +3,7 @@
 //! Its rules belong to `executors`, which uses it; here are only its names for people. Without `base_url` there is no
 //! model, and what needs one says so.
 
+use base::SaturatingFrom as _;
 use executors::ModelConfig;
 use executors::model::{ModelProvider, ModelSecret};
 
@@ -106,7 +107,7 @@ fn from(settings: &EffectiveSettings) -> ModelConfig {
         reasoning_model: text(&REASONING_MODEL),
         api_key: settings.text(&API_KEY).map(ModelSecret::new),
         timeout_ms: settings.integer(&TIMEOUT_MS),
-        max_response_bytes: usize::try_from(settings.integer(&MAX_RESPONSE_BYTES)).unwrap_or(usize::MAX),
+        max_response_bytes: usize::saturating_from(settings.integer(&MAX_RESPONSE_BYTES)),
     }
 }
 

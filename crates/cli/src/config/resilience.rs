@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use kernel::resilience::{RateQuota, ResilienceSettings, SettingsDraft};
+use base::SaturatingFrom as _;
+use kernel::resilience::ResilienceSettings;
+use ports::resilience::{RateQuota, SettingsDraft};
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};
@@ -160,10 +162,10 @@ pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProble
     };
     let breaker = draft.checked().unwrap_or_else(|error| {
         problems.push(ConfigProblem::new("[resilience]", error.to_string()));
-        kernel::resilience::BreakerSettings::default()
+        ports::resilience::BreakerSettings::default()
     });
     let mut quota = |key: &ConfigKey, period: Duration| {
-        let limit = u32::try_from(settings.integer_if_set(key)?).unwrap_or(u32::MAX);
+        let limit = u32::saturating_from(settings.integer_if_set(key)?);
         RateQuota::new(limit, period)
             .map_err(|error| problems.push(ConfigProblem::new(key.title(), error.to_string())))
             .ok()
@@ -184,7 +186,7 @@ pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProble
 mod tests {
     use std::collections::BTreeMap;
 
-    use kernel::resilience::{CanaryShare, HalfOpenRule, OpenWait, WindowKind};
+    use ports::resilience::{CanaryShare, HalfOpenRule, OpenWait, WindowKind};
 
     use super::*;
 

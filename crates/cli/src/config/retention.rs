@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::record_archive::Retention;
+use ports::record_archive::Retention;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};

@@ -8,6 +8,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use base::SaturatingFrom as _;
 use kernel::ResourceEnvelope;
 
 use super::key::{ConfigKey, KeyKind};
@@ -172,7 +173,7 @@ pub(crate) struct SandboxSection {
 impl SandboxSection {
     pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
         // INVARIANT: the ranges of the keys fit the types; saturating is what a range beyond them would deserve.
-        let small = |key: &ConfigKey| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
+        let small = |key: &ConfigKey| u32::saturating_from(settings.integer(key));
         let system = paths(settings, &SYSTEM_PATHS, problems);
         if let Some(relative) = system.iter().flatten().find(|path| path.is_relative()) {
             let message =
@@ -180,7 +181,7 @@ impl SandboxSection {
             problems.push(ConfigProblem::new(SYSTEM_PATHS.title(), message));
         }
         Self {
-            sandboxes: usize::try_from(settings.integer(&SANDBOXES)).unwrap_or(usize::MAX),
+            sandboxes: usize::saturating_from(settings.integer(&SANDBOXES)),
             pids: small(&PIDS),
             open_files: small(&OPEN_FILES),
             envelope: ResourceEnvelope {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use base::SaturatingFrom as _;
 use server::ServerConfig;
 
 use super::key::{ConfigKey, KeyKind};
@@ -293,7 +294,7 @@ fn tls_files(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) ->
 }
 
 fn limits(settings: &EffectiveSettings) -> ServerConfig {
-    let size = |key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
+    let size = |key| usize::saturating_from(settings.integer(key));
     ServerConfig {
         connections_max: size(&CONNECTIONS_MAX),
         calls_max: size(&CALLS_MAX),

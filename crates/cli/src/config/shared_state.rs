@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ::shared_state::{FallbackSettings, RedisSettings, RedisSettingsError};
+use base::SaturatingFrom as _;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};
@@ -134,7 +135,7 @@ impl SharedStateSection {
             problems.push(ConfigProblem::new(key.title(), error.to_string()));
             return Self::Memory;
         }
-        let replicas = u32::try_from(settings.integer(&FALLBACK_REPLICAS)).unwrap_or(u32::MAX);
+        let replicas = u32::saturating_from(settings.integer(&FALLBACK_REPLICAS));
         Self::Redis(RedisSection { settings: redis, fallback: FallbackSettings { replicas } })
     }
 }

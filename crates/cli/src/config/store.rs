@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use store::postgres;
 
 use super::key::{ConfigKey, KeyKind};
@@ -127,7 +128,7 @@ impl StoreSection {
         };
         let database = |url: &str| DatabaseConfig {
             url: url.to_owned(),
-            connections_max: usize::try_from(settings.integer(&CONNECTIONS_MAX)).unwrap_or(usize::MAX),
+            connections_max: usize::saturating_from(settings.integer(&CONNECTIONS_MAX)),
             connection_wait: Duration::from_secs(settings.integer(&CONNECTION_WAIT_SECONDS)),
             statement_max: Duration::from_secs(settings.integer(&STATEMENT_SECONDS)),
         };

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::ErrorCode;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::new_trace_id;
-use kernel::{Actor, Kernel};
+use kernel::Kernel;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::clock::Clock;
+use ports::entropy::new_trace_id;
 
 use super::{EXTENSION, PolicyText};
 use crate::failure::CommandFailure;

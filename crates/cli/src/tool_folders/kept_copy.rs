@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use base::SaturatingFrom as _;
 use contract::ids::ToolId;
 use contract::version::Version;
 use sha2::{Digest as _, Sha256};
@@ -158,7 +159,7 @@ fn digest(root: &Path, files: &[(PathBuf, Kind)]) -> std::io::Result<String> {
     let mut whole = Sha256::new();
     // Each part with its length before it: no two folders are one text.
     let mut add = |part: &[u8]| {
-        whole.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        whole.update(u64::saturating_from(part.len()).to_be_bytes());
         whole.update(part);
     };
     for (way, kind) in files {

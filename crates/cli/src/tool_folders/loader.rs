@@ -27,10 +27,11 @@ use contract::ids::{TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::version::Version;
 use executors::{ProcessExecutor, ToolDirectories, WasmExecutor};
-use kernel::ports::entropy::new_trace_id;
-use kernel::ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
-use kernel::{Actor, Kernel};
+use kernel::Kernel;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
+use ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
 
 use super::kept_copy::{self, Content};
 use super::{FoundFolders, ToolFolder, find};
@@ -415,7 +416,7 @@ fn in_full(refusal: Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use contract::ids::TenantId;
-    use kernel::ports::clock::Clock as _;
+    use ports::clock::Clock as _;
 
     use super::*;
     use crate::machine::SystemClock;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use kernel::ports::clock::Clock;
-use kernel::ports::tool_folders::{FolderReport, ToolFolders};
+use ports::clock::Clock;
+use ports::tool_folders::{FolderReport, ToolFolders};
 use tokio::sync::{mpsc, oneshot};
 
 use super::loader::FolderLoader;
@@ -53,7 +53,7 @@ impl ToolWatcher {
     }
 
     /// Where a look can be asked for.
-    pub(crate) fn desk(&self) -> FolderLookRequests {
+    pub(crate) fn requests(&self) -> FolderLookRequests {
         FolderLookRequests { asking: self.asking.clone() }
     }
 

@@ -11,7 +11,7 @@
 use contract::error::Refusal;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use serde_json::{Value, json};
 
 use self::units::Unit;

@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::{ExecutorError, ToolOutput};
+use base::SaturatingFrom as _;
+use ports::clock::Clock;
+use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::ToolArguments;
@@ -36,7 +37,7 @@ pub(super) async fn run(
         "reasoning": answer.text,
         "model": answer.model,
         "tokensUsed": answer.tokens.unwrap_or(0),
-        "durationMs": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        "durationMs": u64::saturating_from(duration.as_millis()),
     });
     Ok(ToolOutput { value, usage: answer.usage() })
 }

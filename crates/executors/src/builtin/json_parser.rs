@@ -14,7 +14,7 @@ use std::time::Duration;
 use contract::error::Refusal;
 use contract::json::{self, JsonLimits};
 use contract::schema::{CHECK_WORK_MAX, CompiledSchema, SchemaLimits, SchemaViolation};
-use kernel::ports::executor::{ExecutorError, ResourceUsage, ToolOutput};
+use ports::executor::{ExecutorError, ResourceUsage, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{ToolArguments, invalid};

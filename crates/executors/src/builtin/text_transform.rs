@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use contract::error::Refusal;
-use kernel::ports::executor::{ExecutorError, ToolOutput};
+use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::{ToolArguments, invalid};

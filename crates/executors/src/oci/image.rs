@@ -14,8 +14,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use base::MutexExt as _;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags};
 use serde::Deserialize;
 
@@ -143,7 +144,7 @@ impl ImageCache {
     }
 
     fn slot(&self, digest: &str) -> Arc<Slot> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock_unpoisoned();
         known.retain(|_, slot| slot.strong_count() > 0);
         if let Some(slot) = known.get(digest).and_then(Weak::upgrade) {
             return slot;
@@ -154,7 +155,7 @@ impl ImageCache {
     }
 
     fn in_use(&self) -> Vec<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock_unpoisoned();
         known.iter().filter(|(_, slot)| slot.strong_count() > 0).map(|(digest, _)| digest.clone()).collect()
     }
 }

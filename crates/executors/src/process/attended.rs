@@ -5,11 +5,11 @@
 //! process is shared with a reading that lies with the call ([`UsageAtEnd`]): the kernel takes the reading, which ends the
 //! process and counts. A reading that nobody takes is dropped with the call, and the process with it.
 //!
-//! [`UsageAtEnd`]: kernel::ports::executor::UsageAtEnd
+//! [`UsageAtEnd`]: ports::executor::UsageAtEnd
 
 use std::sync::Arc;
 
-use kernel::ports::executor::{ResourceUsage, ToolCall, UsageAtEnd};
+use ports::executor::{ResourceUsage, ToolCall, UsageAtEnd};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::process_run::ProcessRun;

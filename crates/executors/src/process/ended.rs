@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ResourceUsage, ToolCall};
+use ports::executor::{ExecutionReach, ExecutorError, ResourceUsage, ToolCall};
 use sandbox::oci::ContainerError;
 use sandbox::{BuildStep, SandboxEnd, SpawnError, StepFailure};
 
@@ -176,7 +177,7 @@ pub(super) fn usage(used: sandbox::ProgramUsage) -> ResourceUsage {
 
 /// A thousandth of a core for a second is a millisecond of one core.
 pub(super) fn millis(cpu: Duration) -> u64 {
-    u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)
+    u64::saturating_from(cpu.as_millis())
 }
 
 #[cfg(test)]

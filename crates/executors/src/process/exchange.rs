@@ -4,8 +4,8 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
+use ports::tool_companion::ToolCompanion;
 use sandbox::SandboxEnd;
 use serde_json::Value;
 

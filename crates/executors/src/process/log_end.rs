@@ -3,7 +3,9 @@
 //! A call that is ended from outside takes the reader with it, and what it had read must not be lost: the reason why a
 //! program did not answer in time is usually in its last lines.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::MutexExt as _;
 
 use super::streams::StreamTail;
 
@@ -59,6 +61,6 @@ impl LogEnd {
     }
 
     fn lock(&self) -> MutexGuard<'_, StreamTail> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }

@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::json::{self, JsonError, JsonLimits};
-use kernel::ports::executor::{ExecutionReach, FailedProgram};
+use ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
 
 use super::service_failure::{self, ServiceFailure};

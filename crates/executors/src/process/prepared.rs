@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::ToolCall;
-use kernel::ports::secret_source::SecretValue;
+use ports::executor::ToolCall;
+use ports::secret_source::SecretValue;
 use sandbox::egress::EgressGate;
 use sandbox::{DirectPlaces, MountAccess, OwnFile, PROXY_PORT, SandboxNetwork, SandboxSpec};
 

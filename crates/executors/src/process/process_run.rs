@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::executor::{ExecutorError, ResourceUsage, ToolCall};
+use ports::executor::{ExecutorError, ResourceUsage, ToolCall};
 use sandbox::egress::{EgressGate, EgressProxy, ProxyHandle};
 use sandbox::{SandboxChild, SandboxEnd};
 

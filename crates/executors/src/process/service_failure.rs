@@ -16,7 +16,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::ExecutionReach;
+use ports::executor::ExecutionReach;
 use serde_json::{Value, json};
 
 /// The service behind the tool is not available.

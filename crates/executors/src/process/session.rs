@@ -33,12 +33,12 @@ use contract::cost::ReportedCost;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, ToolId, TraceId};
 use contract::version::Version;
-use kernel::ports::executor::{ExecutionReach, ResumePoint, ToolCall};
+use ports::executor::{ExecutionReach, ResumePoint, ToolCall};
 use serde_json::{Value, json};
 
 pub use self::scrubbed::ScrubbedCompanion;
 pub use self::wire::{ProtocolFault, ToolFailure};
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;

@@ -15,7 +15,7 @@
 use std::io;
 use std::time::Duration;
 
-use kernel::ports::executor::ToolCall;
+use ports::executor::ToolCall;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::log_end::LogEnd;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Manifest, ManifestError, ProcessProtocol};
-use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
+use ports::executor::{ExecutorError, ToolCall, ToolOutput};
 
 use super::child::Child;
 use super::output::{self, ProcessExit, judged};

@@ -22,13 +22,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 
 /// Whose process it is, and what it was made for. Equal keys may share processes, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -238,7 +239,7 @@ impl<P> WarmPool<P> {
     }
 
     fn room(&self) -> MutexGuard<'_, WarmCapacity<P>> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        self.room.lock_unpoisoned()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::PlaceBounds;
+use fair_places::PlaceBounds;
 
 /// Calls that may wait for a guest, as a multiple of those that run.
 const WAITING: usize = 4;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::permissions::DeclaredPermissions;
+use ports::permissions::DeclaredPermissions;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
@@ -86,7 +86,7 @@ fn refused(message: String) -> Refusal {
 mod tests {
     use std::sync::Arc;
 
-    use kernel::ports::secret_source::NoSecrets;
+    use ports::secret_source::NoSecrets;
     use sandbox::egress::SystemResolver;
 
     use super::*;

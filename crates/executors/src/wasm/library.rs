@@ -13,8 +13,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -173,7 +174,7 @@ impl Library {
         if id.bytes > self.component_bytes_max {
             return Err(LoadError::TooLarge { limit: self.component_bytes_max });
         }
-        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shelves = self.shelves.lock_unpoisoned();
         shelves.now += 1;
         let now = shelves.now;
         if let Some((used, loading)) = shelves.by_file.get_mut(&id)
@@ -205,7 +206,7 @@ impl Library {
 
 impl std::fmt::Debug for Library {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let loaded = self.shelves.lock().unwrap_or_else(PoisonError::into_inner).by_file.len();
+        let loaded = self.shelves.lock_unpoisoned().by_file.len();
         f.debug_struct("Library").field("loaded", &loaded).field("cache", &self.cache).finish_non_exhaustive()
     }
 }
@@ -289,7 +290,7 @@ impl Work {
         if let Some(component) = kept() {
             return Ok(component);
         }
-        let _turn = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.compiling.lock_unpoisoned();
         // Somebody with the same content in another folder may have been first.
         if let Some(component) = kept() {
             return Ok(component);

@@ -8,7 +8,7 @@
 //! Not here: time (`wasm`), CPU (`metered`), network (`outbound`).
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ResolvedLimits;
+use ports::resolved_limits::ResolvedLimits;
 use wasmtime::ResourceLimiter;
 
 use super::config::WasmConfig;

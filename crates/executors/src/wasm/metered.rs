@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, Sleep};
 
@@ -31,7 +32,7 @@ impl CpuTime {
     }
 
     fn add(&self, span: Duration) {
-        self.nanos.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+        self.nanos.fetch_add(u64::saturating_from(span.as_nanos()), Ordering::AcqRel);
     }
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Metered<F> {
 
 impl<F: Future> Metered<F> {
     pub(super) fn new(inner: F, cpu: CpuTime, millicores: u64) -> Self {
-        let millicores = u32::try_from(millicores).unwrap_or(u32::MAX).max(1);
+        let millicores = u32::saturating_from(millicores).max(1);
         Self { inner: Box::pin(inner), cpu, millicores, started: Instant::now(), waiting: None }
     }
 
@@ -90,7 +91,7 @@ impl<F: Future> Future for Metered<F> {
 
 fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    Duration::new(u64::saturating_from(now.tv_sec), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! Both are memory on our side and never block the guest. A guest that writes more than a result may have is stopped on
 //! the spot, because everything it does from then on is for nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use bytes::Bytes;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
@@ -42,7 +43,7 @@ impl ResultStream {
 
     /// What was written.
     pub(super) fn take(&self) -> Result<Vec<u8>, TooMuchOutput> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock_unpoisoned();
         if written.too_much { Err(TooMuchOutput) } else { Ok(std::mem::take(&mut written.bytes)) }
     }
 }
@@ -55,7 +56,7 @@ impl Pollable for ResultStream {
 #[async_trait]
 impl OutputStream for ResultStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock_unpoisoned();
         if written.bytes.len().saturating_add(bytes.len()) > self.bytes_max {
             written.too_much = true;
             return Err(StreamError::Trap(TooMuchOutput.into()));
@@ -88,7 +89,7 @@ impl Default for LogStream {
 impl LogStream {
     /// The last whole lines of it, fit for a log once they are redacted.
     pub(super) fn last_lines(&self) -> String {
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = self.end.lock_unpoisoned();
         printable(&end.text())
     }
 }
@@ -101,7 +102,7 @@ impl Pollable for LogStream {
 #[async_trait]
 impl OutputStream for LogStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).extend(&bytes);
+        self.end.lock_unpoisoned().extend(&bytes);
         Ok(())
     }
 

@@ -10,9 +10,10 @@
 //! - VERDICT-5: code of a guest may run while it is made, so one that could not be made, or turned out not to be a tool, may have
 //!   done something. What is known before that (no component, no credential, no turn) is said before there is a guest.
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
+use ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ResourceUsage, ToolCall, ToolOutput};
 use serde_json::Value;
 use wasmtime::Trap;
 
@@ -44,7 +45,7 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Executo
 
 fn usage(ended: &Ended) -> ResourceUsage {
     ResourceUsage {
-        cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
+        cpu_millicore_seconds: u64::saturating_from(ended.cpu.as_millis()),
         memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
         network_bytes_sent: ended.traffic.sent,
         network_bytes_received: ended.traffic.received,
@@ -73,7 +74,7 @@ fn judged(call: &ToolCall, ended: Ended) -> Result<Value, Refusal> {
     if !ended.traffic.violations.is_empty() {
         return Err(forbidden(call, &ended.traffic.violations));
     }
-    let bytes_max = usize::try_from(call.limits.result_bytes).unwrap_or(usize::MAX);
+    let bytes_max = usize::saturating_from(call.limits.result_bytes);
     let failed = !matches!(ended.outcome, Outcome::Answered(_));
     match ended.outcome {
         Outcome::TooMuch => Err(too_much(bytes_max)),

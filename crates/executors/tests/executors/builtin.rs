@@ -6,8 +6,8 @@ use contract::error::ErrorCode;
 use contract::manifest::Isolation;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
-use kernel::ports::executor::{Executor, ExecutorError, ToolOutput};
-use kernel::registry::ToolVersion;
+use ports::executor::{Executor, ExecutorError, ToolOutput};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use crate::calls::{StillClock, call, version_of};

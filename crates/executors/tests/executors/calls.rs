@@ -9,11 +9,12 @@ use contract::canonical::Digest;
 use contract::envelope::CallLimits;
 use contract::manifest::{Execution, Isolation, Manifest};
 use kernel::ResourceEnvelope;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::executor::{CallTrace, ToolCall};
-use kernel::ports::registry_store::StoredVersion;
-use kernel::ports::tool_companion::SilentCompanion;
-use kernel::registry::{Lifecycle, ToolVersion};
+use ports::clock::{Clock, UnixMillis};
+use ports::executor::{CallTrace, ToolCall};
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::StoredVersion;
+use ports::tool_companion::SilentCompanion;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 /// Stands at 2026-03-01T12:30:45.678Z.

@@ -13,9 +13,9 @@ use gantry_executors::process::scrub::SecretScrubber;
 use gantry_executors::process::session::{ProcessSession, SessionBounds, SessionCall, SessionError};
 use gantry_executors::process::simple::{ReadBounds, talk_until};
 use gantry_executors::process::streams::ProcessStreams;
-use kernel::checkpoints::record::SavedState;
-use kernel::ports::executor::ResumePoint;
-use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
+use ports::executor::ResumePoint;
+use ports::saved_state::SavedState;
+use ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 

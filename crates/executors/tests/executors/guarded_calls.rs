@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gantry_executors::guarded_calls::{ANSWER_BYTES_MAX, CallTimes, GuardedCalls, OpenedNetworks};
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut as _};
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut as _};
 use sandbox::egress::{EgressBounds, HostResolver};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;

@@ -12,7 +12,7 @@ use contract::error::ErrorCode;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
 use gantry_executors::model::{ModelClient, ModelConfig, ModelProvider, ModelSecret, Prompt};
-use kernel::ports::executor::{ExecutionReach, Executor, ToolOutput};
+use ports::executor::{ExecutionReach, Executor, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::calls::{StillClock, call, version_of};

@@ -11,9 +11,9 @@ use contract::manifest::{Execution, Manifest, ManifestFormat};
 use gantry_executors::{
     OciExecutor, OperatorReach, RuntimePrograms, SandboxProvider, ToolConfinement, ToolDirectories,
 };
-use kernel::ports::executor::{ExecutionReach, Executor, ToolOutput};
-use kernel::ports::secret_source::NoSecrets;
-use kernel::registry::ToolVersion;
+use ports::executor::{ExecutionReach, Executor, ToolOutput};
+use ports::secret_source::NoSecrets;
+use ports::tool_version::ToolVersion;
 use sandbox::egress::SystemResolver;
 use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, SideEffectPolicy};
 use gantry_executors::{OperatorReach, ProcessExecutor, ProcessIsolation, ToolConfinement, ToolDirectories};
-use kernel::ports::executor::{Executor, ToolOutput};
-use kernel::ports::secret_source::NoSecrets;
-use kernel::registry::ToolVersion;
+use ports::executor::{Executor, ToolOutput};
+use ports::secret_source::NoSecrets;
+use ports::tool_version::ToolVersion;
 use sandbox::egress::SystemResolver;
 use serde_json::{Value, json};
 
@@ -237,7 +237,7 @@ async fn a_forgotten_home_and_a_missing_program_are_refused() {
 
 #[tokio::test]
 async fn each_end_of_a_program_says_how_far_the_call_came() {
-    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    use ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
     let home = tempfile::tempdir().unwrap();
     for (command, reach) in [
         (&["sh", "-c", "exit 3"][..], Answered),

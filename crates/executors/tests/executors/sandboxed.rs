@@ -10,10 +10,10 @@ use gantry_executors::{
     OperatorReach, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider, ToolConfinement,
     ToolDirectories,
 };
-use kernel::ports::executor::ExecutionReach::{self, Answered, MayHaveRun, NotSent, Refused};
-use kernel::ports::executor::Executor;
-use kernel::ports::secret_source::NoSecrets;
-use kernel::registry::ToolVersion;
+use ports::executor::ExecutionReach::{self, Answered, MayHaveRun, NotSent, Refused};
+use ports::executor::Executor;
+use ports::secret_source::NoSecrets;
+use ports::tool_version::ToolVersion;
 use sandbox::egress::SystemResolver;
 use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};

@@ -13,9 +13,9 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, ResourceLimits, SideEffectPolicy};
 use gantry_executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
-use kernel::ports::executor::{Executor, ToolOutput};
-use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
-use kernel::registry::ToolVersion;
+use ports::executor::{Executor, ToolOutput};
+use ports::secret_source::{SecretError, SecretSource, SecretValue};
+use ports::tool_version::ToolVersion;
 use sandbox::egress::SystemResolver;
 use serde_json::{Value, json};
 

@@ -19,10 +19,15 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
+use fair_places::NotComputed;
 use futures_util::future::try_join_all;
 use policy::{
     Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, PolicyQuestion, PolicyVerdict, ToolFacts,
 };
+use ports::clock::UnixMillis;
+use ports::policy_engine::EngineError;
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 use quick_cache::sync::Cache;
 use serde_json::{Value, json};
 
@@ -30,11 +35,6 @@ use super::service::AccessControl;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
 use super::subject_invalidation::{InvalidationMark, SubjectInvalidations};
 use super::tool_reach::ReachFacts;
-use crate::computation::NotComputed;
-use crate::ports::clock::UnixMillis;
-use crate::ports::policy_engine::EngineError;
-use crate::ports::tool_origin::ToolOrigin;
-use crate::registry::ToolVersion;
 
 /// Remembered decisions; the least used make room.
 const REMEMBERED_MAX: usize = 50_000;

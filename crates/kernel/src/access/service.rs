@@ -5,25 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use base::SaturatingFrom as _;
 use contract::ids::{Subject, TenantId};
+use fair_places::{ComputationPermits, PlaceUsage};
 use policy::VisibilityDefault;
+use ports::access_store::{
+    AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,
+};
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::clock::Clock;
+use ports::did_resolver::DidResolver;
+use ports::observer::Observer;
+use ports::policy_engine::PolicyEngine;
+use ports::registry_store::StoreError;
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::decisions::{Decisions, PolicyDecision};
 use super::snapshot::{AccessSnapshot, EVERY_AGENT};
-use crate::computation::ComputationPermits;
-use crate::fair_places::PlaceUsage;
-use crate::ports::access_store::{
-    AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,
-};
-use crate::ports::change_bus::{BusChange, ChangeBus};
-use crate::ports::clock::Clock;
-use crate::ports::did_resolver::DidResolver;
-use crate::ports::observer::Observer;
-use crate::ports::policy_engine::PolicyEngine;
-use crate::ports::registry_store::StoreError;
 
 /// The snapshot is read anew after this long even if nobody has said a word: messages can be lost.
 const REFRESH: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl AccessControl {
     pub async fn open(parts: AccessParts) -> Result<Self, StoreError> {
         let state = parts.store.load().await?;
         let snapshot = AccessSnapshot::new(state, parts.settings.visibility, None);
-        let ttl_ms = i64::try_from(parts.settings.decision_ttl.as_millis()).unwrap_or(i64::MAX);
+        let ttl_ms = i64::saturating_from(parts.settings.decision_ttl.as_millis());
         Ok(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             decisions: Decisions::new(ttl_ms),

@@ -10,11 +10,10 @@ use policy::{
     Caller, CallerKind, Delegator, Policies, PolicyOverrides, ToolPattern, VisibilityDefault, WhyUnavailable, reach,
     specificity,
 };
-
-use crate::ports::access_store::{
+use ports::access_store::{
     AccessState, Activation, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
-use crate::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 
 /// The agent id of an activation that is for every agent of its tenant.
 pub(crate) const EVERY_AGENT: &str = "*";

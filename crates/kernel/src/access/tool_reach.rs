@@ -6,9 +6,8 @@
 
 use contract::error::Refusal;
 use policy::ToolReach;
-
-use crate::ports::tool_origin::ToolOrigin;
-use crate::registry::ToolVersion;
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 
 /// The words and hosts of one tool, each list sorted and without repetition.
 #[derive(Debug)]

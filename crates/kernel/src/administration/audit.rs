@@ -3,11 +3,11 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditProof, AuditQuery};
+use ports::audit_sink::{AuditAction, AuditError};
 
-use super::Actor;
 use crate::invoke::Kernel;
-use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditProof, AuditQuery};
-use crate::ports::audit_sink::{AuditAction, AuditError};
 
 mod archived;
 

@@ -5,16 +5,18 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::Action;
-use serde_json::json;
-
-use super::Actor;
-use crate::invoke::Kernel;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::breaker_history::HistoryQuery;
-use crate::ports::shared_state::{
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::breaker_history::HistoryQuery;
+use ports::resilience::{BreakerSettings, ManualMove};
+use ports::shared_state::{
     BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, SharedStateError,
 };
-use crate::resilience::{BreakerSettings, ManualMove, Resilience};
+use serde_json::json;
+
+use crate::invoke::Kernel;
+use crate::resilience::Resilience;
+use crate::resilience::guard::guard_of;
 
 impl Kernel {
     /// How breakers stand. Without a tenant: the own one's, or all of them for whoever administers the installation.
@@ -73,7 +75,7 @@ impl Kernel {
         let registry = self.registry().snapshot();
         let mut services: Vec<&str> = Vec::new();
         for version in registry.tools().flat_map(|tool| tool.versions()) {
-            let Some(guarded) = version.guard(&resilience.settings).and_then(|guard| guard.breaker.as_ref()) else {
+            let Some(guarded) = guard_of(version, &resilience.settings).and_then(|guard| guard.breaker.as_ref()) else {
                 continue;
             };
             if guarded.key.service() == key.service() {

@@ -3,15 +3,15 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault, did_of_subject};
+use ports::access_store::{Activation, AgentRecord, TenantRecord};
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::clock::UnixMillis;
+use ports::entropy::new_token_id;
 use uuid::Uuid;
 
-use super::Actor;
 use crate::access::EVERY_AGENT;
 use crate::invoke::Kernel;
-use crate::ports::access_store::{Activation, AgentRecord, TenantRecord};
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::clock::UnixMillis;
-use crate::ports::entropy::new_token_id;
 
 /// Longest list in one request.
 const AT_ONCE_MAX: usize = 1_000;

@@ -3,8 +3,8 @@
 
 use contract::error::Refusal;
 use policy::{Action, Caller};
+use ports::actor::Actor;
 
-use super::Actor;
 use crate::invoke::Kernel;
 
 impl Kernel {

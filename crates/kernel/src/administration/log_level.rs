@@ -2,10 +2,10 @@
 
 use contract::error::Refusal;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
 
-use super::Actor;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::AuditAction;
 
 /// Characters of a level that its record repeats.
 const NOTED_MAX: usize = 200;

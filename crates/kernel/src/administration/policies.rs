@@ -4,13 +4,13 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use policy::{Action, Policies, PolicyProblem};
+use ports::access_store::PolicyRecord;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::clock::UnixMillis;
 use serde_json::json;
 
-use super::Actor;
 use crate::invoke::Kernel;
-use crate::ports::access_store::PolicyRecord;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::clock::UnixMillis;
 
 /// Versions of a history that are told at once.
 const HISTORY_MAX: usize = 100;

@@ -13,12 +13,12 @@ use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::{Execution, Manifest, Protocol};
 use contract::version::Version;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
 use serde_json::Value;
 
-use super::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::recorder::RecordSlot;
 use crate::registry::{RegistrationOutcome, not_admitted};
 

@@ -5,14 +5,14 @@ use contract::ids::{Subject, TenantId};
 use policy::{
     Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingRequest, Role, SigningKey, VerifyingKey, narrow,
 };
+use ports::access_store::{AgentRecord, Revocation, RevokedIssuers, RevokedTokens};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::clock::UnixMillis;
 
-use super::Actor;
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::{MintedToken, is_token_id_of};
-use crate::ports::access_store::{AgentRecord, Revocation, RevokedIssuers, RevokedTokens};
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::clock::UnixMillis;
 
 /// A token that was given up is remembered for so much longer than it lives here: another instance may have another leeway.
 const CLOCK_DISAGREEMENT_MAX_MS: i64 = 600_000;

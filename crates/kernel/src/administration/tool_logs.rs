@@ -6,9 +6,9 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use policy::Action;
+use ports::actor::Actor;
 use tokio::sync::watch;
 
-use super::Actor;
 use crate::invoke::Kernel;
 use crate::phases::ReaderMask;
 use crate::tool_logs::LoggedCall;

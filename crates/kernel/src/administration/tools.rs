@@ -9,15 +9,17 @@ use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Execution, Manifest, ManifestError};
 use contract::version::Version;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::lifecycle::LifecycleAction;
+use ports::registry_store::ToolQuarantine;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
-use super::Actor;
 use crate::identity::Principal;
 use crate::insights::VersionEvent;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::registry_store::ToolQuarantine;
-use crate::registry::{LifecycleAction, RegisteredTool, RegistrationOutcome, ToolVersion, not_admitted};
+use crate::registry::{RegisteredTool, RegistrationOutcome, not_admitted};
 
 /// Longest reason of a quarantine or release.
 const REASON_CHARS_MAX: usize = 500;

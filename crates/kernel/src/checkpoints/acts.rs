@@ -9,19 +9,19 @@ use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::checkpoint_store::{
+    CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
+};
 
 use super::codec::{self, CodecError};
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX};
 use super::resume::{is_of, opened};
 use super::{Checkpoints, ResumedState, none_kept, not_there};
-use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::ReaderMask;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
-};
 
 /// Checkpoints freed in one transaction, and transactions of one cleaning.
 const PRUNE_BATCH: usize = 500;
@@ -36,13 +36,6 @@ pub struct CheckpointPage {
 }
 
 impl Kernel {
-    /// With checkpoints.
-    #[must_use]
-    pub fn with_checkpoints(mut self, checkpoints: Checkpoints) -> Self {
-        self.checkpoints = Some(Arc::new(checkpoints));
-        self
-    }
-
     /// The checkpoints of an invocation, the newest first. Those of a foreign or unknown invocation are an empty list.
     pub async fn checkpoints(
         &self,
@@ -250,7 +243,7 @@ impl Checkpoints {
         tenant: &TenantId,
         invocation: InvocationId,
         id: &str,
-    ) -> Result<(CheckpointId, Vec<crate::ports::checkpoint_store::SealedCheckpoint>), Refusal> {
+    ) -> Result<(CheckpointId, Vec<ports::checkpoint_store::SealedCheckpoint>), Refusal> {
         let parsed: CheckpointId = id.parse().map_err(|_| not_there(id))?;
         let chain = self.store.chain(tenant, parsed).await.map_err(|error| error.refusal())?;
         let mine = chain.first().is_some_and(|first| first.head.invocation == invocation && is_of(caller, &first.head));

@@ -7,15 +7,15 @@ use contract::envelope::CheckpointOptions;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use policy::Caller;
+use ports::checkpoint_store::{CheckpointId, attempt_fence};
+use ports::executor::{Executor, ResumePoint};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::Attempt;
 use super::keeper::{CheckpointKeeper, CheckpointOwner, CheckpointSummary};
 use super::plan::{CheckpointPlan, wish_shape};
 use crate::invoke::Kernel;
-use crate::ports::checkpoint_store::{CheckpointId, attempt_fence};
-use crate::ports::executor::{Executor, ResumePoint};
-use crate::registry::ToolVersion;
 
 /// The member of a refusal's details that names what a failed call can be resumed from.
 pub(crate) const CHECKPOINT_REF: &str = "checkpoint_ref";

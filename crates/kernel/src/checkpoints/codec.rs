@@ -23,17 +23,18 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use ports::checkpoint_store::{CHAIN_MAX, CheckpointHead, CheckpointId, SealedCheckpoint};
 use serde_json::json;
 
 use super::delta::{self, DeltaError};
-use super::record::{CheckpointRecord, SCHEMA_VERSION};
-use crate::ports::checkpoint_store::{CHAIN_MAX, CheckpointHead, CheckpointId, SealedCheckpoint};
+use super::record::{CheckpointRecord, SCHEMA_VERSION, checked_size};
 
 /// Bytes of one checkpoint's content, decoded.
 pub const CONTENT_BYTES_MAX: usize = 8 << 20;
@@ -93,7 +94,7 @@ pub fn seal(
     base: Option<&DeltaBase>,
     gzip_from: usize,
 ) -> Result<(SealedCheckpoint, DeltaBase), CodecError> {
-    record.state.check()?;
+    checked_size(&record.state)?;
     let content: Arc<[u8]> = record.content()?.into();
     if content.len() > CONTENT_BYTES_MAX {
         return Err(CodecError::TooLarge { what: "content", max: CONTENT_BYTES_MAX });
@@ -218,7 +219,7 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
 
 fn gunzip(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, CodecError> {
     let mut out = Vec::with_capacity(bytes_max.min(bytes.len().saturating_mul(8)));
-    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::saturating_from(bytes_max).saturating_add(1);
     GzDecoder::new(bytes).take(most).read_to_end(&mut out).map_err(|_| CodecError::Corrupt)?;
     if out.len() > bytes_max {
         return Err(CodecError::TooLarge { what: "content", max: bytes_max });

@@ -18,6 +18,8 @@
 //!
 //! Not here: whether a delta is worth keeping, and that the old text is the right one (`codec` has its checksum).
 
+use base::SaturatingFrom as _;
+
 /// Bytes of an indexed block. Small, so that changes strewn over a text leave something to be found between them.
 const BLOCK: usize = 16;
 /// Multiplier of the rolling hash.
@@ -203,7 +205,7 @@ impl Writer {
             let (from, expected) = (i64::try_from(from).unwrap_or(0), i64::try_from(self.expected).unwrap_or(0));
             let offset = from - expected;
             self.number(((offset << 1) ^ (offset >> 63)).cast_unsigned());
-            self.expected = usize::try_from(from).unwrap_or(0) + length;
+            self.expected = usize::saturating_from(from) + length;
         }
     }
 

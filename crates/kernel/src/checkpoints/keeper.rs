@@ -15,27 +15,29 @@
 //! Not here: whose checkpoints may be gone on from (`resuming`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::envelope::{CheckpointKind, CheckpointNote};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::version::Version;
 use policy::CallOwner;
+use ports::checkpoint_store::{
+    ATTEMPT_LEASE, CheckpointEnding, CheckpointHead, CheckpointId, SaveOutcome, SealedCheckpoint,
+};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::registry_store::StoreError;
+use ports::saved_state::SavedState;
+use ports::tool_companion::{ToolProgress, ToolSnapshot};
 use tokio::sync::Notify;
 
 use super::codec::{self, CodecError, DeltaBase};
 use super::plan::CheckpointPlan;
-use super::record::{CheckpointRecord, LABEL_CHARS_MAX, SavedState};
+use super::record::{CheckpointRecord, LABEL_CHARS_MAX, checked_size};
 use super::{Checkpoints, ResumedState, RunningResume};
-use crate::ports::checkpoint_store::{
-    ATTEMPT_LEASE, CheckpointEnding, CheckpointHead, CheckpointId, SaveOutcome, SealedCheckpoint,
-};
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::entropy::Entropy;
-use crate::ports::registry_store::StoreError;
-use crate::ports::tool_companion::{ToolProgress, ToolSnapshot};
 
 /// Checkpoints that an answer names; the newest ones.
 const NOTES_MAX: usize = 100;
@@ -195,7 +197,7 @@ impl CheckpointKeeper {
 
     /// The tool has come this far; the next checkpoint says so.
     pub(crate) fn progress(&self, progress: &ToolProgress) {
-        let mut known = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.progress.lock_unpoisoned();
         let (percent, phase) = &mut *known;
         *percent = progress.percent.or(*percent);
         if progress.phase.is_some() {
@@ -206,9 +208,9 @@ impl CheckpointKeeper {
     /// Keeps a state, now or soon.
     pub(crate) async fn save(&self, snapshot: ToolSnapshot) -> Result<CheckpointId, Refusal> {
         let ToolSnapshot { name, state, counters, binaries, document_versions } = snapshot;
-        let (progress_percent, phase) = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (progress_percent, phase) = self.progress.lock_unpoisoned().clone();
         let state = SavedState { progress_percent, phase, counters, custom_state: state, binaries, document_versions };
-        let bytes = state.check().map_err(|error| error.refusal())?;
+        let bytes = checked_size(&state).map_err(|error| error.refusal())?;
         let kind = self.plan.kind(name.as_deref());
         let at = self.clock.now();
         let mut line = self.line.lock().await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use contract::envelope::{CheckpointKind, CheckpointOptions};
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{CheckpointConfig, Manifest, TimeoutClass};
+use ports::checkpoint_store::CheckpointId;
 
 use super::codec::GZIP_FROM_BYTES;
-use crate::ports::checkpoint_store::CheckpointId;
 
 /// Seconds between two micro-checkpoints unless somebody says otherwise.
 const INTERVAL_SECONDS: u32 = 30;

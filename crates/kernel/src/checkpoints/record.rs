@@ -11,42 +11,21 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use contract::envelope::CheckpointKind;
+use ports::checkpoint_store::{CheckpointHead, CheckpointId};
+use ports::saved_state::{BINARY_BYTES_MAX, PART_NAME_CHARS_MAX, PARTS_MAX, STATE_BYTES_MAX, SavedState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use super::codec::CodecError;
-use crate::ports::checkpoint_store::{CheckpointHead, CheckpointId};
 
 /// The version that this program writes, and the only one it reads (CKPT-017).
 pub const SCHEMA_VERSION: &str = "1.0";
-/// Bytes of a tool's own state, as JSON.
-pub const STATE_BYTES_MAX: usize = 4 << 20;
-/// Bytes of one binary part: it stands in the record, and larger ones would need an object store (CKPT-008).
-pub const BINARY_BYTES_MAX: usize = 1 << 20;
-/// Most binary parts, counters and documents of one checkpoint, and the longest name of one.
-pub const PARTS_MAX: usize = 64;
-pub const PART_NAME_CHARS_MAX: usize = 255;
 /// Longest label.
 pub const LABEL_CHARS_MAX: usize = 255;
 /// Deepest nesting of a state; what reads it again goes a little deeper than this.
 const DEPTH_MAX: usize = 100;
 /// What stands before the text of an inline part.
 const DATA_URI: &str = "data:application/octet-stream;base64,";
-
-/// What a tool saves.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct SavedState {
-    /// How far the call had come, by its last word about that.
-    pub progress_percent: Option<f64>,
-    pub phase: Option<String>,
-    pub counters: BTreeMap<String, Number>,
-    /// Any JSON: the tool's own.
-    pub custom_state: Value,
-    /// Bytes by name.
-    pub binaries: BTreeMap<String, Vec<u8>>,
-    /// Which version of which document the state was made from.
-    pub document_versions: BTreeMap<String, String>,
-}
 
 /// One checkpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,29 +34,27 @@ pub struct CheckpointRecord {
     pub state: SavedState,
 }
 
-impl SavedState {
-    /// Within every bound? Gives about how many bytes it will take as text.
-    pub(crate) fn check(&self) -> Result<usize, CodecError> {
-        let mut room = SizeLimit { left: STATE_BYTES_MAX };
-        if serde_json::to_writer(&mut room, &self.custom_state).is_err() {
-            return Err(CodecError::TooLarge { what: "state", max: STATE_BYTES_MAX });
-        }
-        if is_deeper(&self.custom_state, DEPTH_MAX) {
-            return Err(CodecError::TooDeep { max: DEPTH_MAX });
-        }
-        if self.binaries.values().any(|bytes| bytes.len() >= BINARY_BYTES_MAX) {
-            return Err(CodecError::TooLarge { what: "binary part", max: BINARY_BYTES_MAX - 1 });
-        }
-        let parts = [self.binaries.len(), self.counters.len(), self.document_versions.len()];
-        let mut names = self.binaries.keys().chain(self.counters.keys()).chain(self.document_versions.keys());
-        if parts.into_iter().any(|count| count > PARTS_MAX) {
-            return Err(CodecError::TooLarge { what: "number of parts", max: PARTS_MAX });
-        }
-        if names.any(|name| name.chars().count() > PART_NAME_CHARS_MAX) {
-            return Err(CodecError::TooLarge { what: "name of a part", max: PART_NAME_CHARS_MAX });
-        }
-        Ok(STATE_BYTES_MAX - room.left + self.binaries.values().map(Vec::len).sum::<usize>())
+/// Is a state within every bound? Gives about how many bytes it will take as text.
+pub(crate) fn checked_size(state: &SavedState) -> Result<usize, CodecError> {
+    let mut room = SizeLimit { left: STATE_BYTES_MAX };
+    if serde_json::to_writer(&mut room, &state.custom_state).is_err() {
+        return Err(CodecError::TooLarge { what: "state", max: STATE_BYTES_MAX });
     }
+    if is_deeper(&state.custom_state, DEPTH_MAX) {
+        return Err(CodecError::TooDeep { max: DEPTH_MAX });
+    }
+    if state.binaries.values().any(|bytes| bytes.len() >= BINARY_BYTES_MAX) {
+        return Err(CodecError::TooLarge { what: "binary part", max: BINARY_BYTES_MAX - 1 });
+    }
+    let parts = [state.binaries.len(), state.counters.len(), state.document_versions.len()];
+    let mut names = state.binaries.keys().chain(state.counters.keys()).chain(state.document_versions.keys());
+    if parts.into_iter().any(|count| count > PARTS_MAX) {
+        return Err(CodecError::TooLarge { what: "number of parts", max: PARTS_MAX });
+    }
+    if names.any(|name| name.chars().count() > PART_NAME_CHARS_MAX) {
+        return Err(CodecError::TooLarge { what: "name of a part", max: PART_NAME_CHARS_MAX });
+    }
+    Ok(STATE_BYTES_MAX - room.left + state.binaries.values().map(Vec::len).sum::<usize>())
 }
 
 impl CheckpointRecord {

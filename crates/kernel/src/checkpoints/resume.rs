@@ -12,16 +12,14 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
 use policy::{Action, Caller};
+use ports::checkpoint_store::{CheckpointHead, CheckpointId, CheckpointStore, LIST_MAX, ListPage, SealedCheckpoint};
+use ports::executor::ResumePoint;
+use ports::tool_version::ToolVersion;
 
 use super::codec::{self, CodecError, DeltaBase};
 use super::record::CheckpointRecord;
 use super::{Checkpoints, none_kept, not_there};
 use crate::invoke::Kernel;
-use crate::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, LIST_MAX, ListPage, SealedCheckpoint,
-};
-use crate::ports::executor::ResumePoint;
-use crate::registry::ToolVersion;
 
 /// A state to go on from.
 #[derive(Debug, Clone)]
@@ -139,7 +137,7 @@ pub(super) enum FindError {
     #[error(transparent)]
     Codec(CodecError),
     #[error(transparent)]
-    Store(#[from] crate::ports::registry_store::StoreError),
+    Store(#[from] ports::registry_store::StoreError),
 }
 
 impl FindError {

@@ -14,63 +14,11 @@ use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
-
-use crate::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
+use ports::health_store::AlertRule;
 
 /// Below this share of the threshold it is calm again.
 pub const CALM: f64 = 0.8;
-
-/// What is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AlertRule {
-    ToolDegraded,
-    LatencyRegression,
-    TimeoutClassMismatch,
-    /// A version answers with what its manifest does not allow (OBS-011).
-    OutputSchemaViolation,
-    /// A version answers with what cannot be read (OBS-011).
-    OutputCorruption,
-    ApprovalQueueBacklog,
-}
-
-impl AlertRule {
-    /// The rules about one version of a tool.
-    pub const OF_TOOLS: [Self; 5] = [
-        Self::ToolDegraded,
-        Self::LatencyRegression,
-        Self::TimeoutClassMismatch,
-        Self::OutputSchemaViolation,
-        Self::OutputCorruption,
-    ];
-
-    /// Every rule.
-    pub const ALL: [Self; 6] = [
-        Self::ToolDegraded,
-        Self::LatencyRegression,
-        Self::TimeoutClassMismatch,
-        Self::OutputSchemaViolation,
-        Self::OutputCorruption,
-        Self::ApprovalQueueBacklog,
-    ];
-
-    /// The name on the wire, in the log and in the store.
-    pub fn as_str(self) -> &'static str {
-        let name = match self {
-            Self::ToolDegraded => EventName::ToolDegraded,
-            Self::LatencyRegression => EventName::LatencyRegression,
-            Self::TimeoutClassMismatch => EventName::TimeoutClassMismatch,
-            Self::OutputSchemaViolation => EventName::ToolOutputSchemaViolation,
-            Self::OutputCorruption => EventName::ToolOutputCorruption,
-            Self::ApprovalQueueBacklog => EventName::ApprovalQueueBacklog,
-        };
-        name.as_str()
-    }
-
-    /// The rule of a name.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rule| rule.as_str() == word)
-    }
-}
 
 /// What is measured against what.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use contract::ids::TenantId;
 use contract::manifest::Manifest;
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::StoredVersion;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ports::registry_store::StoredVersion;
-use crate::registry::Lifecycle;
 
 pub(crate) fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
     let mut manifest = json!({

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::latency::Latencies;
+use ports::latency::Latencies;
 
 /// What the score is about (OBS-008).
 pub const WINDOW: Duration = Duration::from_secs(15 * 60);

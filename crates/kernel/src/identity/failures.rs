@@ -4,12 +4,12 @@
 //! token behind the same address goes on working.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
+use ports::clock::UnixMillis;
 use quick_cache::sync::Cache;
-
-use crate::ports::clock::UnixMillis;
 
 /// Addresses that are watched; the least seen make room.
 const SOURCES_MAX: usize = 10_000;
@@ -38,7 +38,7 @@ impl Failures {
     /// May this address try once more?
     pub(super) fn room(&self, source: Option<IpAddr>, now: UnixMillis) -> Result<(), Refusal> {
         let Some(bucket) = source.and_then(|source| self.buckets.get(&source)) else { return Ok(()) };
-        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = bucket.lock_unpoisoned();
         self.refill(&mut bucket, now);
         if bucket.left >= MINUTE_MS {
             return Ok(());
@@ -58,7 +58,7 @@ impl Failures {
             self.buckets.insert(source, Arc::clone(&bucket));
             bucket
         });
-        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = bucket.lock_unpoisoned();
         self.refill(&mut bucket, now);
         bucket.left = bucket.left.saturating_sub(MINUTE_MS).max(0);
     }

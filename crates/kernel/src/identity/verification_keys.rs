@@ -3,13 +3,13 @@
 //! A key set that cannot be fetched leaves the former keys in force; one that has not been had for [`STALE_AFTER`] is
 //! forgotten, because keys that were withdrawn must not live on for ever.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use policy::{KeyError, KeySet, Role, TokenIssuerKeys, TokenTrust, VerifyingKey};
-
-use crate::ports::clock::Clock;
-use crate::ports::key_source::KeySource;
+use ports::clock::Clock;
+use ports::key_source::KeySource;
 
 /// Unknown key ids make the key set be fetched at most this often.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ impl Keyring {
     }
 
     pub(super) fn ring(&self) -> Ring {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ring.lock_unpoisoned().clone()
     }
 
     pub(super) fn changed(&self, change: impl FnOnce(&mut Ring)) -> Ring {
@@ -113,7 +113,7 @@ impl Keyring {
     }
 
     pub(super) fn keep(&self, ring: Ring) {
-        *self.ring.lock().unwrap_or_else(PoisonError::into_inner) = ring;
+        *self.ring.lock_unpoisoned() = ring;
     }
 
     pub(super) fn audience(&self) -> &str {

@@ -10,15 +10,15 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use contract::json::{self, JsonLimits};
+use ports::audit_sink::AuditAction;
+use ports::call_out::{CallOut, CallOutError, CallsOut};
+use ports::clock::Clock;
+use ports::secret_source::SecretValue;
+use ports::workflow_runs::WorkflowRuns;
 use serde_json::Value;
 
 use super::{InboundKind, embedding_job, notification, workflow};
 use crate::jobs::WaitingOutside;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::call_out::{CallOut, CallOutError, CallsOut};
-use crate::ports::clock::Clock;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::workflow_runs::WorkflowRuns;
 use crate::webhooks::{SIGNATURE_HEADER, Webhooks, sign};
 
 /// Where the services are; one that is not there is refused.

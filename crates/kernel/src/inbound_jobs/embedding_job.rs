@@ -3,12 +3,12 @@
 //! Sent: `{"type", "id", "content"}`. Expected: `{"vectorDimensions": n}`, or the vector itself as `{"vector": […]}`.
 
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::AuditAction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call_outs::{CallOutEnd, CallOutStop, CallOuts};
 use super::{InboundKind, typed};
-use crate::ports::audit_sink::AuditAction;
 
 /// What the embedding is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

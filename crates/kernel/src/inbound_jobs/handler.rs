@@ -5,6 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use ports::audit_sink::AuditAction;
+use ports::entropy::new_trace_id;
+use ports::job_store::JobRecord;
+use ports::registry_store::StoreError;
 use serde_json::Value;
 
 use super::call_outs::{CallOutAttempt, CallOutEnd, CallOutStop, CallOuts};
@@ -12,10 +16,6 @@ use super::{InboundKind, workflow};
 use crate::invoke::Kernel;
 use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT, WaitingOutside, WhyStop};
 use crate::ledger::cause;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::JobRecord;
-use crate::ports::registry_store::StoreError;
 use crate::recorder::RecordSlot;
 
 /// Does jobs of one kind.

@@ -9,12 +9,12 @@
 
 use contract::canonical;
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::AuditAction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::call_outs::{CallOutEnd, CallOutStop, CallOuts};
 use super::{InboundKind, typed};
-use crate::ports::audit_sink::AuditAction;
 
 /// Devices of one person; further ones are left out.
 const TOKENS_MAX: usize = 100;

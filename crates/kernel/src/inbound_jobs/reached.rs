@@ -3,10 +3,10 @@
 //! Not here: what follows from it (`workflow`).
 
 use contract::error::Refusal;
+use ports::call_out::CallOutError;
 use serde_json::Value;
 
 use super::call_outs::{Answer, CallOutStop, bad_status, unreached};
-use crate::ports::call_out::CallOutError;
 
 /// How far a call of the workflow engine came. What ran nothing can be done again; what may have run is done again only for
 /// those who gave a key.

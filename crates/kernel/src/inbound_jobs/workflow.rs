@@ -17,6 +17,11 @@ use contract::canonical;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use contract::json::{self, JsonLimits};
+use ports::audit_sink::AuditAction;
+use ports::job_store::JobRecord;
+use ports::registry_store::StoreError;
+use ports::secret_source::SecretValue;
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -25,11 +30,6 @@ use super::reached::Reached;
 use super::{InboundKind, not_genuine, typed};
 use crate::jobs::WaitingOutside;
 use crate::ledger::INTERRUPTED;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::job_store::JobRecord;
-use crate::ports::registry_store::StoreError;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState};
 use crate::webhooks::{SignatureError, is_of_now, verify};
 
 /// Longest name of a workflow, and of a key.

@@ -18,24 +18,26 @@
 //! - PART-2: between two writes at most [`PENDING_MAX`] hours of versions are counted. Beyond that the newest are left out.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::event_name::EventName;
 use contract::ids::ToolId;
 use contract::manifest::LifecycleState;
 use contract::version::Version;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::clock::UnixMillis;
+use ports::lifecycle::LifecycleNotice;
+use ports::registry_store::StoreError;
+use ports::tool_version::{ToolVersion, VersionKey};
+use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 
 use super::{Insights, VersionEvent};
-use crate::administration::Actor;
-use crate::health::VersionKey;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::clock::UnixMillis;
-use crate::ports::registry_store::StoreError;
-use crate::ports::version_use::{Hour, HourOfUse, VersionUse};
-use crate::registry::{LifecycleNotice, RegistrySnapshot, ToolVersion};
+use crate::registry::RegistrySnapshot;
 use contract::error::Refusal;
 use policy::Action;
 
@@ -76,7 +78,7 @@ impl DeprecatedUse {
             return;
         }
         let key = (VersionKey::of(tool), Hour::of(now));
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock_unpoisoned();
         if pending.len() < PENDING_MAX || pending.contains_key(&key) {
             let calls = pending.entry(key).or_default();
             *calls = calls.saturating_add(1);
@@ -85,13 +87,13 @@ impl DeprecatedUse {
 
     /// Takes out what is to be written.
     fn drain(&self) -> Vec<HourOfUse> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock_unpoisoned();
         pending.drain().map(|((version, hour), calls)| HourOfUse { version, hour, calls }).collect()
     }
 
     /// Puts back what could not be written.
     fn put_back(&self, hours: Vec<HourOfUse>) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock_unpoisoned();
         for HourOfUse { version, hour, calls } in hours {
             let sum = pending.entry((version, hour)).or_default();
             *sum = sum.saturating_add(calls);
@@ -108,7 +110,7 @@ fn calls_since(counted: &VersionUse, version: &VersionKey, from: UnixMillis, to:
 }
 
 fn before(now: UnixMillis, span: Duration) -> UnixMillis {
-    UnixMillis(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    UnixMillis(now.0.saturating_sub(i64::saturating_from(span.as_millis())))
 }
 
 /// What is to be told of every version that is on its way out; `told` is when it was told last.
@@ -254,7 +256,7 @@ impl Kernel {
 mod tests {
     use super::*;
     use crate::health::tests::version;
-    use crate::registry::{Lifecycle, LifecycleAction};
+    use ports::lifecycle::{Lifecycle, LifecycleAction};
     use std::sync::Arc;
 
     const BEGIN: UnixMillis = UnixMillis(1_800_000_000_000);

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::clock::UnixMillis;
+use ports::health_store::AlertRule;
+use ports::tool_version::VersionKey;
+use ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolUsage, UsagePage, UsageQuery};
 
 use super::Insights;
-use crate::administration::Actor;
-use crate::health::alerts::AlertRule;
+use crate::health::HealthReport;
 use crate::health::score::HealthCondition;
-use crate::health::{HealthReport, VersionKey};
 use crate::invoke::Kernel;
-use crate::ports::clock::UnixMillis;
-use crate::ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolUsage, UsagePage, UsageQuery};
 
 /// Which use is asked for.
 #[derive(Debug, Clone)]

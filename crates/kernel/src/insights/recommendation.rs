@@ -16,11 +16,11 @@ use std::collections::{HashMap, HashSet};
 
 use contract::ids::{Subject, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolPair, USAGE_PAGE_MAX, UnmetNeed, UsageQuery};
 
-use crate::administration::Actor;
 use crate::health::alerts::Reclassify;
 use crate::invoke::Kernel;
-use crate::ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolPair, USAGE_PAGE_MAX, UnmetNeed, UsageQuery};
 use contract::error::Refusal;
 use contract::version::Version;
 

@@ -9,16 +9,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::cost::{CostComponent, Costs};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
+use ports::latency::Latencies;
+use ports::usage_store::{CostLine, Day, UsageBatch, UsageKey, UsageSum};
 use uuid::Uuid;
-
-use crate::latency::Latencies;
-use crate::ports::usage_store::{CostLine, Day, UsageBatch, UsageKey, UsageSum};
 
 /// Locks among which agents are spread.
 const SHARDS: usize = 16;
@@ -116,7 +116,7 @@ impl Tally {
         let mut batch =
             UsageBatch { id, rows: Vec::new(), latencies: Vec::new(), pairs: Vec::new(), wishes: Vec::new() };
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock_unpoisoned();
             shard.retain(|_, sums| {
                 batch.rows.extend(sums.rows.drain().map(|(key, row)| (key, row.sum, row.lines())));
                 batch.latencies.extend(sums.latencies.drain());
@@ -132,7 +132,7 @@ impl Tally {
         let index = usize::try_from(self.spread.hash_one(agent) % SHARDS as u64).unwrap_or(0);
         // INVARIANT: the index is below the number of shards.
         let [first, ..] = &self.shards;
-        self.shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.get(index).unwrap_or(first).lock_unpoisoned()
     }
 }
 

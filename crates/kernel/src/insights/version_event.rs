@@ -6,11 +6,11 @@
 use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde_json::{Map, Value, json};
 
 use super::Insights;
-use crate::ports::clock::UnixMillis;
-use crate::registry::ToolVersion;
 
 /// What happened, to which version, when.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ impl Insights {
     pub(crate) async fn happened(&self, happening: VersionEvent) {
         let VersionEvent { name, tenant, tool, version, data, .. } = &happening;
         tracing::info!(event = name.as_str(), %tenant, %tool, %version, %data, "{name}");
-        let Some(webhooks) = self.webhooks.get() else { return };
+        let Some(webhooks) = &self.parts.webhooks else { return };
         if let Err(refusal) = webhooks.announce_happening(&happening).await {
             tracing::warn!(event = name.as_str(), %tool, code = %refusal.code, error = &refusal as &dyn std::error::Error, "an event is not delivered");
         }

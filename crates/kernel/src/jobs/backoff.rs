@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::ports::entropy::Entropy;
-use crate::resilience::backoff::{BackoffInterval, chance, full_jitter};
+use base::backoff::{BackoffInterval, full_jitter};
+use ports::entropy::{Entropy, chance};
 
 /// Whoever asks for a longer pause is asked again after this.
 const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);

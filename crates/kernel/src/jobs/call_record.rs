@@ -10,12 +10,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use contract::trace_context::TraceContext;
 use policy::CallerRecord;
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::identity::{Identity, Principal};
-use crate::ports::clock::UnixMillis;
-use crate::registry::ToolVersion;
 
 /// Opens warrants. Nobody outside this file can make one.
 #[derive(Debug)]

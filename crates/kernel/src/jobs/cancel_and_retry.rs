@@ -8,6 +8,11 @@ use contract::ids::{InvocationId, TenantId};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::entropy::new_invocation_id;
+use ports::job_store::{CancelAsked, EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobRecord, JobState, NewJob};
+use ports::ledger::{EntryState, LedgerEntry};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,15 +21,11 @@ use super::queries::unknown;
 use super::submission::{Call, dedupe_of, other_call, queue_full};
 use super::view::{self, AcceptedCall};
 use super::{Jobs, TOOL_CALL, call_record};
-use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::IncomingCall;
 use crate::ledger::{CallKey, KeptOutcome, other_parameters, resolve_command};
 use crate::phases::{may_manage, no_longer_fit, prepared};
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{CancelAsked, EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobRecord, JobState, NewJob};
-use crate::ports::ledger::{EntryState, LedgerEntry};
+use crate::resilience::guard::guard_of;
 
 /// Longest reason for a cancellation that is kept.
 const REASON_CHARS_MAX: usize = 500;
@@ -45,6 +46,7 @@ impl Jobs {
         let slot = self.kernel.parts.recorder.reserve().await?;
         let error = cancelled().envelope(actor.trace_id, Some(id));
         let asked = self
+            .queue
             .store
             .ask_cancel(&key, &reason, serde_json::to_value(error).unwrap_or_default())
             .await
@@ -53,7 +55,7 @@ impl Jobs {
         let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
         record.invocation_id = Some(id);
         slot.record_durably(record).await?;
-        self.tell(&key);
+        self.queue.changed(&key);
         match state {
             JobState::Running => self.kernel.running_jobs.cancel(&key),
             // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
@@ -118,14 +120,14 @@ impl Jobs {
             dedupe,
             // Its call is to be made anew although it has a line (decision 0081).
             act: None,
-            bounds: self.settings.bounds,
+            bounds: self.queue.settings.bounds,
         };
         let slot = self.kernel.parts.recorder.reserve().await?;
         if new.dedupe.is_some() {
             // The key goes over to the new job. Should nothing come of that, the ledger still says what it stands for.
-            self.store.release_key(&former.key).await.map_err(|error| error.refusal())?;
+            self.queue.store.release_key(&former.key).await.map_err(|error| error.refusal())?;
         }
-        match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
+        match self.queue.store.enqueue(new).await.map_err(|error| error.refusal())? {
             EnqueueOutcome::New => {
                 let note = Some(format!("repeats {id}"));
                 let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
@@ -138,8 +140,8 @@ impl Jobs {
                 return self.made_anew_before(&key, (other, same), actor).await;
             }
         }
-        self.wake.notify_one();
-        self.tell(&key);
+        self.queue.wake.notify_one();
+        self.queue.changed(&key);
         Ok(AcceptedCall::pending(new_id, 0, actor.trace_id))
     }
 
@@ -227,7 +229,7 @@ impl Jobs {
         // Boxed: it is seldom asked, and every retry would carry the room.
         Box::pin(may_manage(&self.kernel, manager, tool, &arguments, needs_approval)).await?;
         if let Some(resilience) = &self.kernel.resilience {
-            resilience.count(&caller, tool, tool.guard(&resilience.settings)).await?;
+            resilience.count(&caller, tool, guard_of(tool, &resilience.settings)).await?;
         }
         let mut key = CallKey::of_request(&errand.request);
         key.hide(&*self.kernel.parts.redactor);

@@ -5,17 +5,16 @@
 //!
 //! Not here: who wants to know, and how they are reached (`webhooks`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::{Callback, InvokeRequest};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use serde_json::Value;
 
 use super::call_record::CallRecord;
 use super::{Jobs, TOOL_CALL, view};
 use crate::identity::Principal;
-use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use crate::webhooks::{CompletedCall, Webhooks};
 
 /// How far back ends are told once more at start-up, and how many at most.
@@ -26,11 +25,6 @@ const TELL_TRIES_MAX: u32 = 3;
 const TELL_PAUSE: Duration = Duration::from_secs(2);
 
 impl Jobs {
-    /// Says who tells of ends. Once; without it nobody is told.
-    pub fn tell_ends_to(&self, webhooks: Arc<Webhooks>) {
-        let _ = self.webhooks.set(webhooks);
-    }
-
     /// Can this call be answered by a callback, if it wants one?
     pub(super) async fn check_callback(&self, caller: &Principal, request: &InvokeRequest) -> Result<(), Refusal> {
         let Some(callback) = &request.execution_options.callback else { return Ok(()) };
@@ -43,7 +37,7 @@ impl Jobs {
                     .because(RefusalReason::MissingScope(needed)));
             }
         }
-        match self.webhooks.get() {
+        match &self.webhooks {
             Some(webhooks) => webhooks.check_callback(caller.tenant(), callback).await,
             None => Err(Refusal::new(ErrorCode::E3010, "this server calls nobody back")
                 .hint("leave `execution_options.callback` out and ask for the status")),
@@ -52,9 +46,9 @@ impl Jobs {
 
     /// Tells of a job that has ended; of one that has not, nothing.
     pub(super) async fn tell_end(&self, key: &JobKey) {
-        let Some(webhooks) = self.webhooks.get() else { return };
+        let Some(webhooks) = &self.webhooks else { return };
         for _ in 0..TELL_TRIES_MAX {
-            let refusal = match self.store.find(key).await {
+            let refusal = match self.queue.store.find(key).await {
                 Ok(Some(detail)) => match self.announce(webhooks, detail).await {
                     Ok(()) => return,
                     Err(refusal) => refusal,
@@ -69,15 +63,15 @@ impl Jobs {
 
     /// Tells the ends of the last hour once more. To be called once, after the start.
     pub async fn tell_recent_ends(&self) {
-        let Some(webhooks) = self.webhooks.get() else { return };
+        let Some(webhooks) = &self.webhooks else { return };
         let filter = JobFilter { kind: Some(TOOL_CALL.to_owned()), ..JobFilter::default() };
         let mut before = None;
         for _ in 0..TOLD_AGAIN_PAGES_MAX {
-            let Ok(page) = self.store.list(&filter, before, PAGE_MAX).await else { return };
+            let Ok(page) = self.queue.store.list(&filter, before, PAGE_MAX).await else { return };
             let now = self.kernel.clock().now();
             for record in page.jobs.iter().filter(|record| record.ended_at.is_some_and(|at| now.since(at) < TOLD_AGAIN))
             {
-                if let Ok(Some(detail)) = self.store.find(&record.key).await {
+                if let Ok(Some(detail)) = self.queue.store.find(&record.key).await {
                     // What cannot be told now is told at the next start, or was told before.
                     let _ = self.announce(webhooks, detail).await;
                 }

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use ports::clock::UnixMillis;
+use ports::job_store::{FencingToken, JobRecord};
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::progress_report::Reporter;
-use crate::ports::clock::UnixMillis;
-use crate::ports::job_store::{FencingToken, JobRecord};
-use crate::ports::registry_store::StoreError;
 
 /// One attempt at a job.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Handling {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -1,19 +1,20 @@
 //! From what a tool says about its progress to what is kept of it: the newest word, at most one every [`REPORT_EVERY`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::error::Refusal;
+use ports::job_store::{FencingToken, JobKey, WriteOutcome};
+use ports::tool_companion::{
+    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
+    nobody_to_ask,
+};
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::Jobs;
-use crate::ports::job_store::{FencingToken, JobKey, WriteOutcome};
-use crate::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
-    nobody_to_ask,
-};
 
 /// Reports of one job are written no more often.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
@@ -28,7 +29,7 @@ pub(super) struct Reporter {
 impl Reporter {
     /// Replaces what was said before and not written yet.
     pub(super) fn note(&self, percent: Option<f64>, phase: Option<String>) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock_unpoisoned();
         let (had_percent, had_phase) = newest.take().unwrap_or_default();
         *newest = Some((percent.or(had_percent), phase.or(had_phase)));
         drop(newest);
@@ -36,7 +37,7 @@ impl Reporter {
     }
 
     fn take(&self) -> Option<(Option<f64>, Option<String>)> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.newest.lock_unpoisoned().take()
     }
 
     /// Writes reports for as long as it is polled. Never ends: whoever waits for the work drops it.
@@ -44,8 +45,8 @@ impl Reporter {
         loop {
             self.said.notified().await;
             if let Some((percent, phase)) = self.take() {
-                match jobs.store.report(key, fence, percent, phase).await {
-                    Ok(WriteOutcome::Kept(_)) => jobs.tell(key),
+                match jobs.queue.store.report(key, fence, percent, phase).await {
+                    Ok(WriteOutcome::Kept(_)) => jobs.queue.changed(key),
                     Ok(WriteOutcome::Fenced) => return std::future::pending().await,
                     // Progress is not worth a failure.
                     Err(error) => tracing::warn!(%error, "progress of a job was not kept"),

@@ -13,7 +13,12 @@ use contract::envelope::InvokeRequest;
 use contract::ids::{InvocationId, TenantId};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
+use fair_places::FairPermit;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_invocation_id;
+use ports::job_store::{AdoptOutcome, FencingToken, JobKey, JobRecord};
+use ports::tool_companion::CallListener;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -23,15 +28,10 @@ use super::progress_report::{Reporter, heard_by};
 use super::submission::{Call, foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::AcceptedCall;
-use crate::administration::Actor;
-use crate::fair_places::FairPermit;
 use crate::identity::Principal;
 use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::ledger::CallKey;
 use crate::phases::{Returned, note_spent_by_job, prepared};
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{AdoptOutcome, FencingToken, JobKey, JobRecord};
-use crate::ports::tool_companion::CallListener;
 
 /// What became of a call while its caller waited.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Jobs {
             };
             return self.kernel.invoke(arrival).await.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
-        let patience = patience.unwrap_or(self.settings.promote_after);
+        let patience = patience.unwrap_or(self.queue.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
         let cancellation = self.kernel.ending().child_token();
         Box::pin(self.call_for_long(actor, trace, request, patience, None, cancellation)).await
@@ -94,7 +94,7 @@ impl Jobs {
             };
             return self.kernel.invoke(arrival).await.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
-        let patience = patience.unwrap_or(self.settings.promote_after);
+        let patience = patience.unwrap_or(self.queue.settings.promote_after);
         Box::pin(self.call_for_long(actor, trace, request, patience, Some(audience), cancellation)).await
     }
 
@@ -135,7 +135,7 @@ impl Jobs {
             return ended.map(|returned| CallOutcome::Returned(Box::new(returned)));
         };
         self.kernel.running_jobs.begin(&record.key, own.clone());
-        self.tell(&record.key);
+        self.queue.changed(&record.key);
         let jobs = Arc::clone(self);
         self.tasks.spawn(async move {
             let _room = room;
@@ -168,7 +168,9 @@ impl Jobs {
         let now = self.kernel.clock().now();
         let shared = registry.find(&TenantId::home(), &request.tool_id);
         let tool = shared.and_then(|tool| tool.resolve(&VersionSpec::Latest, now).ok());
-        tool.is_none_or(|tool| Duration::from_millis(tool.manifest.timeout_max_ms()) > self.settings.promote_after)
+        tool.is_none_or(|tool| {
+            Duration::from_millis(tool.manifest.timeout_max_ms()) > self.queue.settings.promote_after
+        })
     }
 
     /// Keeps the running call as a job, if that is possible.
@@ -203,9 +205,9 @@ impl Jobs {
         // which the answer is about, and the caller waits on for it.
         let call = Call { principal, tool: &tool, parameters: &parameters, key: &call_key };
         let job = self.call_job(key.clone(), &errand, call).ok()?;
-        let AdoptOutcome::Running(fence) = self.store.adopt(job, self.owner).await.ok()? else { return None };
+        let AdoptOutcome::Running(fence) = self.queue.store.adopt(job, self.owner).await.ok()? else { return None };
         note_spent_by_job(&self.kernel, principal, key.id).await;
-        let record = self.store.find(&key).await.ok()??.record;
+        let record = self.queue.store.find(&key).await.ok()??.record;
         let accepted = AcceptedCall {
             status: contract::envelope::InvocationStatus::Running,
             ..AcceptedCall::pending(key.id, tool_seconds(&tool), trace.trace_id)

@@ -3,18 +3,19 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
+use ports::ledger::{EntryState, LedgerEntry};
 use serde_json::Value;
 
 use super::handler::WaitingOutside;
 use super::view::{InvocationView, JobListing};
 use super::{Jobs, TOOL_CALL};
-use crate::administration::{Actor, elsewhere};
+use crate::administration::elsewhere;
 use crate::hidden_values::HiddenValues;
 use crate::identity::Principal;
 use crate::ledger::resolve_command;
 use crate::phases::ReaderMask;
-use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
-use crate::ports::ledger::{EntryState, LedgerEntry};
 
 impl Jobs {
     /// What is known of a job, if the caller may look at it (API-007).
@@ -42,12 +43,12 @@ impl Jobs {
         most: usize,
     ) -> Result<Vec<JobEvent>, Refusal> {
         let caller = self.kernel.recognise(actor).await?;
-        let mut events = self.store.events(key, after, most).await.map_err(|error| error.refusal())?;
+        let mut events = self.queue.store.events(key, after, most).await.map_err(|error| error.refusal())?;
         events.iter_mut().for_each(without_waiting);
         if !events.iter().any(tells_words) {
             return Ok(events);
         }
-        let found = self.store.find(key).await.map_err(|error| error.refusal())?;
+        let found = self.queue.store.find(key).await.map_err(|error| error.refusal())?;
         let found = found.filter(|found| may_see(&caller, &found.record)).ok_or_else(|| unknown(key.id))?;
         if let Some(mask) = self.mask_of(&caller, &found.record).await {
             events.iter_mut().for_each(|event| mask_event(&mask, event));
@@ -102,7 +103,7 @@ impl Jobs {
         if !caller.may(Action::SeeJobs) {
             filter.owner = Some(caller.owner());
         }
-        let mut page = self.store.list(&filter, before, most).await.map_err(|error| error.refusal())?;
+        let mut page = self.queue.store.list(&filter, before, most).await.map_err(|error| error.refusal())?;
         for record in &mut page.jobs {
             if let Some(detail) = self.resolved(record).await? {
                 *record = detail.record;
@@ -133,7 +134,7 @@ impl Jobs {
 
     /// A job, with the end it has by now.
     pub(super) async fn known(&self, key: &JobKey) -> Result<Option<JobDetail>, Refusal> {
-        let Some(found) = self.store.find(key).await.map_err(|error| error.refusal())? else { return Ok(None) };
+        let Some(found) = self.queue.store.find(key).await.map_err(|error| error.refusal())? else { return Ok(None) };
         Ok(Some(self.resolved(&found.record).await?.unwrap_or(found)))
     }
 

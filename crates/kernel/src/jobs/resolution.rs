@@ -12,18 +12,18 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::job_store::{JobDetail, JobKey, JobRecord, JobState};
+use ports::ledger::{EntryState, LedgerEntry};
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::call_record::CallRecord;
 use super::queries::key_for;
-use super::{Jobs, TOOL_CALL, call_record};
-use crate::administration::Actor;
+use super::{Jobs, TOOL_CALL};
 use crate::ledger::{KeptOutcome, did_not_happen};
 use crate::phases::ReaderMask;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, WriteOutcome};
-use crate::ports::ledger::{EntryState, LedgerEntry};
-use crate::ports::registry_store::StoreError;
 
 /// What stands in place of a result of which nothing may be shown.
 const WITHHELD: &str = "[REDACTED]";
@@ -39,7 +39,7 @@ impl Jobs {
     ) -> Result<(), Refusal> {
         let caller = self.kernel.recognise(actor).await?;
         let key = key_for(&caller, tenant, id)?;
-        let job = self.store.find(&key).await.map_err(|error| error.refusal())?.map(|found| found.record);
+        let job = self.queue.store.find(&key).await.map_err(|error| error.refusal())?.map(|found| found.record);
         if let Some(job) = job.as_ref().filter(|job| job.kind != TOOL_CALL && is_unknown(job)) {
             return self.resolve_in_no_ledger(actor, job, happened).await;
         }
@@ -53,7 +53,7 @@ impl Jobs {
         self.kernel.resolve_invocation(actor, tenant, line, happened).await?;
         for id in [line, id] {
             let key = JobKey { id, ..key.clone() };
-            let Some(job) = self.store.find(&key).await.map_err(|error| error.refusal())? else { continue };
+            let Some(job) = self.queue.store.find(&key).await.map_err(|error| error.refusal())? else { continue };
             self.follow(&job.record).await?;
         }
         Ok(())
@@ -85,28 +85,12 @@ impl Jobs {
         slot.record_durably(AuditRecord { invocation_id: Some(job.key.id), ..record }).await
     }
 
-    /// Somebody outside says how a job that is in no ledger has ended. One that waits for this is looked at now; one that had
-    /// ended without anybody knowing ends so.
-    pub(super) async fn told_end(&self, key: &JobKey, end: Result<Value, Refusal>) -> Result<(), Refusal> {
-        let Some(found) = self.store.find(key).await.map_err(|error| error.refusal())? else { return Ok(()) };
-        let job = &found.record;
-        if job.kind == TOOL_CALL {
-            return Ok(());
-        }
-        if is_unknown(job) {
-            return self.settle_job(job, end.map_err(|refusal| self.envelope(&refusal, job))).await;
-        }
-        self.store.hasten(key).await.map_err(|error| error.refusal())?;
-        self.wake.notify_one();
-        Ok(())
-    }
-
     /// The job as it is once the ledger was asked, if that has changed it.
     pub(super) async fn resolved(&self, job: &JobRecord) -> Result<Option<JobDetail>, Refusal> {
         if job.kind != TOOL_CALL || !(is_unknown(job) || self.was_unrecorded(job).await) || !self.follow(job).await? {
             return Ok(None);
         }
-        self.store.find(&job.key).await.map_err(|error| error.refusal())
+        self.queue.store.find(&job.key).await.map_err(|error| error.refusal())
     }
 
     /// Could its end not be recorded, and is it by now? Records are written in the order in which they came, and there is no
@@ -135,7 +119,9 @@ impl Jobs {
     /// kept.
     async fn mask_for_owner(&self, job: &JobRecord, answer: &mut Value) -> Result<(), Refusal> {
         let Some(result) = answer.get_mut("result") else { return Ok(()) };
-        let Some(detail) = self.store.find(&job.key).await.map_err(|error| error.refusal())? else { return Ok(()) };
+        let Some(detail) = self.queue.store.find(&job.key).await.map_err(|error| error.refusal())? else {
+            return Ok(());
+        };
         match (job.label.parse::<ToolId>(), CallRecord::read(&detail.payload)) {
             (Ok(tool), Ok(errand)) => {
                 let owner = errand.principal(self.kernel.identity());
@@ -153,25 +139,15 @@ impl Jobs {
     }
 
     async fn settle_job(&self, job: &JobRecord, found: Result<Value, Value>) -> Result<(), Refusal> {
-        let was = job.error.clone().unwrap_or_default();
-        let found = match found {
-            Ok(result) => {
-                let detail = self.store.find(&job.key).await.map_err(|error| error.refusal())?;
-                let payload = detail.map_or(Value::Null, |detail| call_record::kept_when_done(&detail.payload));
-                Ok(FoundResult { result, payload })
-            }
-            Err(error) => Err(error),
-        };
-        let written = self.store.resolve(&job.key, &was, found).await.map_err(|error| error.refusal())?;
-        if matches!(written, WriteOutcome::Kept(_)) {
-            self.tell(&job.key);
+        if self.queue.settle(job, found).await? {
             self.tell_end(&job.key).await;
         }
         Ok(())
     }
 }
 
-fn is_unknown(job: &JobRecord) -> bool {
+/// Did it end without anybody knowing how?
+pub(super) fn is_unknown(job: &JobRecord) -> bool {
     failed_with(job, ErrorCode::E3413)
 }
 

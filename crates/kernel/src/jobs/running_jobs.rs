@@ -1,11 +1,11 @@
 //! What this process is doing at the moment, so that it can be told to stop.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use base::MutexExt as _;
+use ports::job_store::JobKey;
 use tokio_util::sync::CancellationToken;
-
-use crate::ports::job_store::JobKey;
 
 /// Why a job was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct RunningJobs(Mutex<HashMap<JobKey, Entry>>);
 
 impl RunningJobs {
     fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<JobKey, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 
     /// Notes a job and the token that ends it.

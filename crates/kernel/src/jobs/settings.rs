@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::manifest::Manifest;
-
-use crate::fair_places::shares;
-use crate::ports::job_store::{QueueBounds, TakeRules};
+use fair_places::shares;
+use ports::job_store::{QueueBounds, TakeRules};
 
 /// Shortest window in which an idempotency key means the same call.
 const DEDUPE_WINDOW_MIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -86,7 +86,7 @@ impl JobsSettings {
         let for_tenants = self.concurrency.saturating_sub(of_tenant).min(free);
         let last = for_tenants.min(1);
         let for_flows = of_tenant.saturating_sub(of_flow).min(free - for_tenants);
-        let few = |kept: usize| u32::try_from(kept).unwrap_or(u32::MAX).max(1);
+        let few = |kept: usize| u32::saturating_from(kept).max(1);
         let (tenant, flow) = (self.running_per_tenant, self.running_per_flow());
         let steps = [
             (free - for_tenants - for_flows, tenant, flow),

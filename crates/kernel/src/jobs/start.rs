@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use contract::envelope::InvocationStatus;
 use contract::ids::InvocationId;
+use ports::job_store::{AdoptOutcome, AttemptEnd, JobKey, TakenJob};
 
 use super::Jobs;
 use super::call_record::CallRecord;
@@ -24,7 +25,6 @@ use crate::invocation_ids::taken;
 use crate::invoke::{FailedCall, IncomingCall};
 use crate::ledger::other_parameters;
 use crate::phases::CallFacts;
-use crate::ports::job_store::{AdoptOutcome, AttemptEnd, JobKey, TakenJob};
 
 impl Jobs {
     /// Lets a call in, keeps it as a running job, begins it, and answers. Its audience hears it to its end; its cancellation
@@ -54,7 +54,7 @@ impl Jobs {
                 Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
             };
             let payload = job.payload.clone();
-            match self.store.adopt(job, self.owner).await {
+            match self.queue.store.adopt(job, self.owner).await {
                 // One act has one id: see `submit`.
                 Ok(AdoptOutcome::Claimed { id, same: true }) if job_key.id == key.id => {
                     (job_key.id, errand.request.invocation_id) = (id, Some(id));
@@ -76,7 +76,7 @@ impl Jobs {
             }
         };
         let key = job_key;
-        let found = self.store.find(&key).await.ok().flatten();
+        let found = self.queue.store.find(&key).await.ok().flatten();
         let accepted = AcceptedCall {
             status: InvocationStatus::Running,
             ..AcceptedCall::pending(key.id, tool_seconds(tool), facts.trace_id())

@@ -6,21 +6,21 @@ use contract::canonical;
 use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
+use ports::job_store::{EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobPriority, LedgerAct, NewJob};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::call_record::CallRecord;
 use super::view::{self, AcceptedCall};
 use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
-use crate::administration::Actor;
 use crate::discovery::CallExplanation;
 use crate::identity::Principal;
 use crate::invocation_ids::{IdHold, is_same_job, job_digest, taken};
 use crate::invoke::{FailedCall, IncomingCall};
 use crate::ledger::{self, CallKey};
 use crate::phases::{Authorized, CallFacts};
-use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::job_store::{EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobPriority, LedgerAct, NewJob};
-use crate::registry::ToolVersion;
 
 impl Jobs {
     /// Does the request want to be done in the background?
@@ -72,7 +72,7 @@ impl Jobs {
         let mut job_key = key.clone();
         let enqueued = loop {
             let enqueued = match self.call_job(job_key.clone(), &errand, call) {
-                Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
+                Ok(job) => self.queue.store.enqueue(job).await.map_err(|error| error.refusal()),
                 Err(refusal) => Err(refusal),
             };
             match enqueued {
@@ -88,8 +88,8 @@ impl Jobs {
             EnqueueOutcome::New => {
                 let trace_id = facts.trace_id();
                 let recorded = facts.record_accepted(&self.kernel).await;
-                self.wake.notify_one();
-                self.tell(&job_key);
+                self.queue.wake.notify_one();
+                self.queue.changed(&job_key);
                 recorded.map(|()| AcceptedCall::pending(job_key.id, waits, trace_id))
             }
             EnqueueOutcome::Existing { id, same } => {
@@ -125,37 +125,15 @@ impl Jobs {
         if !self.handlers.iter().any(|handler| handler.kind() == job.kind) {
             return Err(Refusal::new(ErrorCode::E3010, format!("this server has no handler for `{}` jobs", job.kind)));
         }
-        let id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
-        let key = JobKey { tenant: job.tenant, id };
-        let new = NewJob {
-            key: key.clone(),
-            kind: job.kind.to_owned(),
-            label: job.label,
-            owner: system_subject()?.into(),
-            flow: job.flow,
-            digest: canonical::digest(&job.payload),
-            payload: job.payload,
-            priority: job.priority,
-            delay: job.delay,
-            attempts_max: job.attempts_max.max(1),
-            dedupe: job.dedupe,
-            act: None,
-            bounds: if job.is_follow_up { self.settings.bounds.doubled() } else { self.settings.bounds },
-        };
-        self.bounded(&new)?;
-        let enqueued = self.store.enqueue(new).await.map_err(|error| error.refusal())?;
-        if enqueued == EnqueueOutcome::New {
-            self.wake.notify_one();
-            self.tell(&key);
-        }
-        Ok(enqueued)
+        self.queue.put(job).await
     }
 
     /// The job of a call that was let in.
     pub(super) fn call_job(&self, key: JobKey, errand: &CallRecord, call: Call<'_>) -> Result<NewJob, Refusal> {
         let Call { principal, tool, parameters, .. } = call;
         let options = &errand.request.execution_options;
-        let retries = tool.manifest.retry_policy.as_ref().map_or(self.settings.attempts_max, |p| p.max_attempts.into());
+        let retries =
+            tool.manifest.retry_policy.as_ref().map_or(self.queue.settings.attempts_max, |p| p.max_attempts.into());
         let new = NewJob {
             key,
             kind: TOOL_CALL.to_owned(),
@@ -169,9 +147,9 @@ impl Jobs {
             attempts_max: if errand.repeatable { retries } else { 1 },
             dedupe: dedupe_of(call),
             act: act_of(call),
-            bounds: self.settings.bounds,
+            bounds: self.queue.settings.bounds,
         };
-        self.bounded(&new).map(|()| new)
+        self.queue.bounded(&new).map(|()| new)
     }
 
     /// Holds the id that the caller of a job brought along, if neither the ledger nor a running call has it for another call.
@@ -192,14 +170,6 @@ impl Jobs {
             return Err(taken());
         }
         Ok(hold)
-    }
-
-    fn bounded(&self, job: &NewJob) -> Result<(), Refusal> {
-        if job.payload.to_string().len() <= self.settings.payload_bytes_max {
-            return Ok(());
-        }
-        Err(Refusal::new(ErrorCode::E3005, "the job is too large to be kept")
-            .hint("send less, or call it without `async_mode`"))
     }
 }
 

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
+use ports::entropy::new_trace_id;
+use ports::job_store::JobRecord;
+use ports::redactor::redacted;
+use ports::tool_companion::CallListener;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,11 +21,6 @@ use super::{Jobs, RunningJob};
 use crate::identity::Principal;
 use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::phases::Returned;
-use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::JobRecord;
-use crate::ports::redactor::redacted;
-use crate::ports::tool_companion::CallListener;
-use crate::registry::ToolVersion;
 
 impl Jobs {
     /// Makes the call once.
@@ -40,7 +40,7 @@ impl Jobs {
         let trace = errand.trace().unwrap_or_else(|| TraceContext::begun(fresh));
         let trace_id = trace.trace_id;
         let age = self.kernel.clock().now().since(errand.admitted_at());
-        if age > self.settings.max_age {
+        if age > self.queue.settings.max_age {
             let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
             return Err(unmade(&refusal, trace_id, false));
         }

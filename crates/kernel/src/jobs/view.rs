@@ -3,13 +3,13 @@
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
+use ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::handler::WaitingOutside;
 use crate::checkpoints::CHECKPOINT_REF;
 use crate::phases::status_of;
-use crate::ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
 
 /// Where to ask, and how long it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]

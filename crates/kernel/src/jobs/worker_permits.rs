@@ -15,17 +15,18 @@
 //! Not here: how long a job that was put back waits (`workers`), how many places an agent has (`concurrency`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::error::Refusal;
+use fair_places::{FairPermit, PlaceBounds, PlaceUsage};
+use ports::tool_version::ToolVersion;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
-use crate::fair_places::{FairPermit, PlaceBounds, PlaceUsage};
 use crate::identity::Principal;
-use crate::registry::ToolVersion;
 
 /// How long a job waits on the bench before others of its tenant have their turn.
 const ON_BENCH_MAX: Duration = Duration::from_secs(5);
@@ -71,11 +72,7 @@ impl WorkerPermits {
     pub(super) fn usage(&self, number: usize, per_flow: u32) -> PlaceUsage {
         let bench = number.saturating_mul(2);
         PlaceUsage {
-            bounds: PlaceBounds {
-                capacity: number,
-                per_flow: usize::try_from(per_flow).unwrap_or(usize::MAX),
-                waiting: bench,
-            },
+            bounds: PlaceBounds { capacity: number, per_flow: usize::saturating_from(per_flow), waiting: bench },
             held: number.saturating_sub(self.free()),
             waiting: bench.saturating_sub(self.bench.available_permits()),
             refused: self.refused.load(Ordering::Relaxed),
@@ -94,7 +91,7 @@ impl WorkerPermits {
 
 impl WorkerPermit {
     fn swap(&self, hand: Option<OwnedSemaphorePermit>) -> Option<OwnedSemaphorePermit> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), hand)
+        std::mem::replace(&mut *self.0.lock_unpoisoned(), hand)
     }
 }
 
@@ -122,7 +119,7 @@ impl Jobs {
         };
         if let Some(hand) = hand {
             drop(hand.swap(None));
-            self.wake.notify_one();
+            self.queue.wake.notify_one();
         }
         let waiting = async {
             let waited = calls.sandboxed(principal, self.kernel.clock(), cancellation, ON_BENCH_MAX).await;
@@ -141,7 +138,7 @@ impl Jobs {
             () = self.kernel.clock().sleep(ON_BENCH_MAX) => Err(refusal.clone()),
         };
         drop(seat);
-        self.wake.notify_one();
+        self.queue.wake.notify_one();
         place
     }
 }

@@ -12,6 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::entropy::new_trace_id;
+use ports::job_store::{
+    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
+};
+use ports::registry_store::StoreError;
+use ports::tool_companion::CallListener;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -25,13 +32,6 @@ use super::submission::system_subject;
 use super::worker_permits::WorkerPermit;
 use super::{Jobs, TOOL_CALL, backoff, call_record};
 use crate::ledger::{INTERRUPTED, cause, resolve_command};
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{
-    AttemptEnd, DedupeKey, FencingToken, JobKey, JobRecord, RenewOutcome, TakeRules, TakenJob, WriteOutcome,
-};
-use crate::ports::registry_store::StoreError;
-use crate::ports::tool_companion::CallListener;
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -85,7 +85,7 @@ impl Workers {
     async fn resign(&self) {
         let jobs = &self.jobs;
         let resigned = tokio::select! {
-            resigned = jobs.store.resign(jobs.owner) => resigned.map_err(|error| error.to_string()),
+            resigned = jobs.queue.store.resign(jobs.owner) => resigned.map_err(|error| error.to_string()),
             () = jobs.kernel.clock().sleep(RESIGNING_MAX) => Err("no answer in time".to_owned()),
         };
         if let Err(error) = resigned {
@@ -100,7 +100,7 @@ impl Workers {
         while !stop.is_cancelled() {
             while attempts.try_join_next().is_some() {}
             let held = self.hold.is_cancelled();
-            let mut pause = jobs.settings.poll;
+            let mut pause = jobs.queue.settings.poll;
             if !held && self.take(&mut attempts, &mut pause).await {
                 continue;
             }
@@ -108,7 +108,7 @@ impl Workers {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.hold.cancelled(), if !held => {}
-                () = jobs.wake.notified(), if !held => {}
+                () = jobs.queue.wake.notified(), if !held => {}
                 Some(_) = attempts.join_next(), if !attempts.is_empty() => {}
                 () = clock.sleep(pause) => {}
             }
@@ -119,14 +119,14 @@ impl Workers {
     /// Takes what there are hands for and begins it. Is there perhaps more?
     async fn take(&self, attempts: &mut JoinSet<()>, pause: &mut Duration) -> bool {
         let jobs = &self.jobs;
-        let (widest, mut more) = (jobs.settings.running_per_flow(), false);
-        for rules in jobs.settings.steps(jobs.hands.free()) {
+        let (widest, mut more) = (jobs.queue.settings.running_per_flow(), false);
+        for rules in jobs.queue.settings.steps(jobs.hands.free()) {
             let hands = jobs.hands.for_new(rules.most.min(TAKE_MAX));
             let rules = TakeRules { most: hands.len(), ..rules };
             if rules.most == 0 {
                 break;
             }
-            match jobs.store.take(jobs.owner, rules).await {
+            match jobs.queue.store.take(jobs.owner, rules).await {
                 Ok(taken) => {
                     let is_through = taken.jobs.len() < rules.most;
                     more |= !is_through;
@@ -134,7 +134,7 @@ impl Workers {
                     for (job, hand) in taken.jobs.into_iter().zip(hands) {
                         attempts.spawn(Arc::clone(jobs).attempt(job, hand));
                     }
-                    let is_widest = rules.running_per_tenant == jobs.settings.running_per_tenant
+                    let is_widest = rules.running_per_tenant == jobs.queue.settings.running_per_tenant
                         && rules.running_per_flow == widest;
                     if is_through && is_widest {
                         break;
@@ -160,7 +160,7 @@ impl Workers {
         };
         let ended = tokio::select! {
             () = all_ended() => true,
-            () = clock.sleep(jobs.settings.drain) => false,
+            () = clock.sleep(jobs.queue.settings.drain) => false,
         };
         if !ended {
             jobs.kernel.running_jobs.leave();
@@ -178,24 +178,25 @@ impl Workers {
         loop {
             jobs.inherit().await;
             if beats.is_multiple_of(PRUNE_EVERY) {
-                let settings = &jobs.settings;
-                if let Err(error) = jobs.store.prune(settings.retention, settings.dead_retention, PRUNE_MAX).await {
+                let settings = &jobs.queue.settings;
+                if let Err(error) = jobs.queue.store.prune(settings.retention, settings.dead_retention, PRUNE_MAX).await
+                {
                     tracing::warn!(%error, "old jobs could not be forgotten");
                 }
             }
             beats = beats.wrapping_add(1);
-            jobs.kernel.clock().sleep(jobs.settings.lease / 3).await;
-            match jobs.store.renew(jobs.owner, jobs.settings.lease).await {
+            jobs.kernel.clock().sleep(jobs.queue.settings.lease / 3).await;
+            match jobs.queue.store.renew(jobs.owner, jobs.queue.settings.lease).await {
                 Ok(RenewOutcome::Alive { cancel }) => {
                     cancel.iter().for_each(|key| jobs.kernel.running_jobs.cancel(key))
                 }
                 Ok(RenewOutcome::Lapsed) => {
                     tracing::warn!("this process was silent for longer than its lease");
                     // Alone, nobody can have taken them: they go on under a new lease.
-                    if !jobs.settings.alone {
+                    if !jobs.queue.settings.alone {
                         jobs.kernel.running_jobs.leave();
                     }
-                    if let Err(error) = jobs.store.enlist(jobs.owner, jobs.settings.lease, false).await {
+                    if let Err(error) = jobs.queue.store.enlist(jobs.owner, jobs.queue.settings.lease, false).await {
                         tracing::warn!(%error, "no new lease could be had");
                     }
                 }
@@ -222,7 +223,7 @@ impl Jobs {
         let TakenJob { record, payload, fence } = taken;
         let key = record.key.clone();
         self.kernel.running_jobs.begin(&key, cancellation.clone());
-        self.tell(&key);
+        self.queue.changed(&key);
         let reporter = Arc::new(Reporter::default());
         let progress = ProgressReporter(Arc::clone(&reporter));
         let repeatable = self.may_repeat(&record, &payload);
@@ -346,7 +347,7 @@ impl Jobs {
     }
 
     fn later(&self, record: &JobRecord, failure: JobFailure) -> AttemptEnd {
-        let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
+        let (first, max) = (self.queue.settings.backoff_first, self.queue.settings.backoff_max);
         let after = backoff::pause(first, max, record.tries(), failure.after, self.kernel.entropy());
         AttemptEnd::Retry { error: failure.error, after }
     }
@@ -356,7 +357,7 @@ impl Jobs {
     fn put_back(&self, record: &JobRecord, fence: FencingToken, failure: JobFailure) -> AttemptEnd {
         let in_vain = fence.0.saturating_sub(u64::from(record.attempts)).saturating_add(1);
         let in_vain = u32::try_from(in_vain).unwrap_or(u32::MAX);
-        let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
+        let (first, max) = (self.queue.settings.backoff_first, self.queue.settings.backoff_max);
         // A place may become free at any time, and nobody says when.
         let max = if failure.after.is_some() { max } else { max.min(PLACE_PAUSE_MAX) };
         let after = backoff::pause(first, max, in_vain, failure.after, self.kernel.entropy());
@@ -368,11 +369,11 @@ impl Jobs {
     pub(super) async fn keep_end(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) {
         let mut tries = 0;
         while tries < END_TRIES_MAX {
-            match self.store.finish(key, fence, end.clone()).await {
+            match self.queue.store.finish(key, fence, end.clone()).await {
                 Ok(written) => {
-                    self.tell(key);
+                    self.queue.changed(key);
                     // A retry without a pause, or a place that has become free for its tenant.
-                    self.wake.notify_one();
+                    self.queue.wake.notify_one();
                     if let WriteOutcome::Kept(state) = written
                         && state.is_end()
                     {
@@ -395,7 +396,7 @@ impl Jobs {
     /// Decides about the jobs of processes that are gone (ASYNC-015).
     async fn inherit(&self) {
         loop {
-            let taken = match self.store.take_over(self.owner, TAKE_MAX).await {
+            let taken = match self.queue.store.take_over(self.owner, TAKE_MAX).await {
                 Ok(taken) => taken,
                 Err(error) => return tracing::warn!(%error, "jobs could not be taken over"),
             };
@@ -425,7 +426,7 @@ impl Jobs {
         if WaitingOutside::of(record).is_some() {
             // Nobody was doing it: somebody had only looked whether it has ended.
             let error = record.error.clone().unwrap_or_default();
-            return Ok(AttemptEnd::PutBack { error, after: self.settings.backoff_first });
+            return Ok(AttemptEnd::PutBack { error, after: self.queue.settings.backoff_first });
         }
         let repeatable = self.may_repeat(record, &job.payload);
         if record.kind != TOOL_CALL {
@@ -461,8 +462,7 @@ impl Jobs {
     }
 
     pub(super) fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {
-        let trace_id = new_trace_id(self.kernel.entropy());
-        serde_json::to_value(refusal.envelope(trace_id, Some(record.key.id))).unwrap_or_default()
+        self.queue.envelope(refusal, record)
     }
 }
 

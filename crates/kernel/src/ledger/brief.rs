@@ -7,15 +7,16 @@
 //! a look at a map and never across a wait.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
+use ports::ledger::{IdempotencyKey, Intent};
 use tokio::sync::watch;
 
 use super::{FirstCall, KeptResult};
-use crate::ports::ledger::{IdempotencyKey, Intent};
 
 /// Outcomes that are remembered.
 const ENTRIES_MAX: usize = 10_000;
@@ -78,7 +79,7 @@ pub(crate) struct NotedKey {
 
 impl Brief {
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 
     /// Looks for the call, and gives it its name if nobody has that. Without a key there is nothing to look for.
@@ -171,8 +172,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::clock::UnixMillis;
-    use crate::ports::ledger::OwnerId;
+    use ports::clock::UnixMillis;
+    use ports::ledger::OwnerId;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 

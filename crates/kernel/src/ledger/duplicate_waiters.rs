@@ -3,8 +3,9 @@
 //! Bounded by the calls in flight. The lock is held for a look at a map and never across a wait.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
 use contract::ids::InvocationId;
 use tokio::sync::watch;
 
@@ -26,7 +27,7 @@ pub(super) struct WaiterSlot {
 impl DuplicateWaiters {
     /// For a call that has just taken its place in the ledger.
     pub(super) fn take_seat(&self, invocation: InvocationId) -> WaiterSlot {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seats = self.seats.lock_unpoisoned();
         seats.insert(invocation, watch::Sender::new(()));
         drop(seats);
         WaiterSlot { invocation, seats: Arc::clone(&self.seats) }
@@ -34,13 +35,13 @@ impl DuplicateWaiters {
 
     /// To wait for a call, if it runs in this process.
     pub(super) fn seat(&self, invocation: InvocationId) -> Option<watch::Receiver<()>> {
-        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let seats = self.seats.lock_unpoisoned();
         seats.get(&invocation).map(watch::Sender::subscribe)
     }
 }
 
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.invocation);
+        self.seats.lock_unpoisoned().remove(&self.invocation);
     }
 }

@@ -4,12 +4,12 @@
 
 use contract::envelope::Truncation;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use ports::clock::UnixMillis;
+use ports::executor::ResourceUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::checkpoints::CHECKPOINT_REF;
-use crate::ports::clock::UnixMillis;
-use crate::ports::executor::ResourceUsage;
 
 /// What is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

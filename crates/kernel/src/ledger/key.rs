@@ -8,11 +8,10 @@ use contract::idempotency::{kept_key, scope_of, turn_key};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
+use ports::ledger::IdempotencyKey;
+use ports::redactor::Redactor;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
-
-use crate::ports::ledger::IdempotencyKey;
-use crate::ports::redactor::Redactor;
-use crate::registry::ToolVersion;
 
 /// A key is remembered at least that long.
 const WINDOW_MIN: Duration = Duration::from_secs(86_400);

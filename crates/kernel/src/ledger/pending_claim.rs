@@ -10,13 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ports::executor::CallDispatch;
+use ports::ledger::{BeginOutcome, Intent, Ledger};
+use ports::registry_store::StoreError;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::{DuplicateWaiters, HeldClaim, UnwrittenEnds};
-use crate::ports::executor::CallDispatch;
-use crate::ports::ledger::{BeginOutcome, Intent, Ledger};
-use crate::ports::registry_store::StoreError;
 
 /// What the ledger said, and the place in it if the call has one.
 pub(super) type ClaimAnswer = Result<(BeginOutcome, Option<HeldClaim>), StoreError>;

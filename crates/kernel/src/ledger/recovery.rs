@@ -8,17 +8,17 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::ledger::{EntryFilter, EntryState, LedgerEntry, SettleOutcome, Settlement};
+use ports::observer::LedgerEvent;
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::settlement::INTERRUPTED;
-use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::ReaderMask;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::ledger::{EntryFilter, EntryState, LedgerEntry, SettleOutcome, Settlement};
-use crate::ports::observer::LedgerEvent;
-use crate::ports::registry_store::StoreError;
 use crate::recorder::RecordSlot;
 
 /// How many are looked at in one go.

@@ -11,16 +11,16 @@ use contract::envelope::Truncation;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::ledger::{EntryState, Intent, ResolveOutcome, Settlement};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::kept_outcome::{KeptOutcome, did_not_happen};
 use super::recovery::no_such;
-use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::phases::profile_of_person;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::ledger::{EntryState, Intent, ResolveOutcome, Settlement};
-use crate::registry::ToolVersion;
 
 /// Longest schema that a refusal shows.
 const SCHEMA_CHARS_MAX: usize = 500;

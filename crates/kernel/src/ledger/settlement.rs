@@ -11,11 +11,11 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::SideEffectPolicy;
+use ports::executor::ExecutionReach;
+use ports::ledger::{EntryState, Settlement};
 use serde_json::json;
 
 use super::kept_outcome::{KeptOutcome, KeptResult};
-use crate::ports::executor::ExecutionReach;
-use crate::ports::ledger::{EntryState, Settlement};
 
 /// How the end of a call is kept. `reach` says how far it came, if it failed, and the word beside the refusal why nobody
 /// knows, if nobody does.

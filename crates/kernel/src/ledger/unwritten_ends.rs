@@ -15,17 +15,19 @@
 //!
 //! Not here: how often it is tried before the caller hears of it (`LedgerService::settle`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
+use base::backoff::GrowingPause;
 use contract::ids::InvocationId;
+use ports::ledger::{FencingToken, SettleOutcome, Settlement};
+use ports::observer::{LedgerEvent, Observer};
+use ports::registry_store::StoreError;
 use tokio::sync::Notify;
 
 use super::LedgerService;
 use super::duplicate_waiters::WaiterSlot;
-use crate::ports::ledger::{FencingToken, SettleOutcome, Settlement};
-use crate::ports::observer::{LedgerEvent, Observer};
-use crate::ports::registry_store::StoreError;
 
 /// Most ends that are kept, and the most room they take. No call with effects begins while the store is away, so there are
 /// never more than ran when it went.
@@ -92,7 +94,7 @@ impl UnwrittenEnds {
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ends.lock_unpoisoned()
     }
 
     fn take(&self) -> Vec<End> {
@@ -113,14 +115,16 @@ impl UnwrittenEnds {
 impl LedgerService {
     /// Writes what is owed, again and again. Never ends by itself.
     pub(super) async fn pay(&self) {
-        let mut pause = PAUSE.0;
+        let mut pause = GrowingPause::doubling(PAUSE.0, PAUSE.1);
         loop {
             if self.owed.ends().waiting.is_empty() {
                 self.owed.more.notified().await;
-                pause = PAUSE.0;
+                pause.reset();
             }
-            self.clock.sleep(pause).await;
-            pause = if self.pay_once().await { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+            self.clock.sleep(pause.next_pause()).await;
+            if self.pay_once().await {
+                pause.reset();
+            }
         }
     }
 

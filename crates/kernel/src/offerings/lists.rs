@@ -13,20 +13,21 @@
 //! Not here: who may see what of a list (`offerings`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use ports::clock::Clock;
+use ports::observer::Observer;
+use ports::offerings::{OfferingChange, OfferingKind, OfferingNotice, OfferingServer, Offerings};
+use ports::tool_origin::ToolOrigin;
 use serde_json::Value;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::{PATIENCE, too_slow};
-use crate::ports::clock::Clock;
-use crate::ports::observer::Observer;
-use crate::ports::offerings::{OfferingChange, OfferingKind, OfferingNotice, OfferingServer, Offerings};
-use crate::ports::tool_origin::ToolOrigin;
 
 /// How long an answer is good for.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -160,7 +161,7 @@ impl OfferedLists {
     }
 
     fn kept(&self) -> MutexGuard<'_, CachedLists> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock_unpoisoned()
     }
 }
 

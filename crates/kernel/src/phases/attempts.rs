@@ -24,6 +24,15 @@ use crate::identity::Principal;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::TenantId;
+use ports::call_deadline::CallDeadline;
+use ports::entropy::chance;
+use ports::executor::{
+    CallDispatch, ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput, UsageAtEnd,
+};
+use ports::observer::EffectStep;
+use ports::program_log::ProgramLog;
+use ports::resilience::guard::{GuardedService, ResilienceGuard, RetryGuard};
+use ports::tool_version::ToolVersion;
 use serde_json::json;
 
 use super::execute::{Former, Output, cancelled, timed_out};
@@ -31,16 +40,8 @@ use super::facts::{CallFacts, millis};
 use crate::checkpoints::{self, CheckpointKeeper};
 use crate::invoke::Kernel;
 use crate::ledger::CallKey;
-use crate::ports::call_deadline::CallDeadline;
-use crate::ports::executor::{
-    CallDispatch, ExecutionReach, Executor, ExecutorError, ResourceUsage, ToolCall, ToolOutput, UsageAtEnd,
-};
-use crate::ports::observer::EffectStep;
-use crate::ports::program_log::ProgramLog;
-use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
-use crate::resilience::backoff::chance;
-use crate::resilience::guard::{FailoverGuard, GuardedService, ResilienceGuard, RetryGuard};
+use crate::resilience::guard::{FailoverGuard, guard_of};
 use crate::resilience::last_results::ResultKey;
 use crate::resilience::retry::{JudgedAttempt, NextAttempt, RetryAttempts, spread};
 use crate::resilience::service::EnteredService;
@@ -87,7 +88,7 @@ impl<'a> Run<'a> {
         'a: 't,
     {
         let resilience: &'a Resilience = self.kernel.resilience.as_deref()?;
-        let guard = tool.guard(&resilience.settings);
+        let guard = guard_of(tool, &resilience.settings);
         let failover = FailoverGuard::of(tool, guard, &self.executor.endpoints(tool), &resilience.settings);
         let stands = guard.is_some_and(|guard| guard.breaker.is_some() || guard.retries.is_some());
         (stands || failover.is_some()).then_some(Guarded { resilience, guard, failover })

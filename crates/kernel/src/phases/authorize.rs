@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::cost::{self, CostEstimate};
 use contract::envelope::{AgentContext, CallLimits};
@@ -13,6 +14,8 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::CoercionNote;
 use policy::{ArgumentLimit, Caller};
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::conditions::Conditions;
@@ -24,8 +27,7 @@ use crate::identity::Principal;
 use crate::invocation_ids::CallIdentity;
 use crate::invoke::Kernel;
 use crate::ledger::{self, CallKey};
-use crate::ports::tool_origin::ToolOrigin;
-use crate::registry::ToolVersion;
+use crate::resilience::guard::guard_of;
 
 /// The server behind a tool, if there is one; or why nobody can say. Then nothing is decided.
 pub(super) type OriginFound = Result<Option<Arc<ToolOrigin>>, Refusal>;
@@ -70,7 +72,7 @@ impl Authorized {
     /// What it will probably cost, and how long it may take.
     fn estimate(&self) -> CostEstimate {
         let prices = self.tool.manifest.cost_config.as_ref();
-        let timeout_ms = u64::try_from(self.time_allowed.usual.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = u64::saturating_from(self.time_allowed.usual.as_millis());
         cost::estimate(prices, &self.parameters, Some(timeout_ms))
     }
 
@@ -101,7 +103,7 @@ async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound
     // it was submitted.
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
-        resilience.count(caller, tool, tool.guard(&resilience.settings)).await?;
+        resilience.count(caller, tool, guard_of(tool, &resilience.settings)).await?;
     }
     Ok(authorized)
 }
@@ -116,7 +118,7 @@ pub(crate) async fn authorize_in_theory(
     let authorized = authorize_uncounted(kernel, validated, origin).await?;
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = &kernel.resilience {
-        resilience.would_count(caller, tool, tool.guard(&resilience.settings)).await?;
+        resilience.would_count(caller, tool, guard_of(tool, &resilience.settings)).await?;
     }
     would_spend(kernel, caller).await?;
     Ok((Arc::clone(&authorized.decision), authorized.estimate()))

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use contract::manifest::Isolation;
 use policy::{Obligation, PolicyOverrides};
+use ports::redactor::Redactor;
 use serde_json::Value;
-
-use crate::ports::redactor::Redactor;
 
 /// The conditions of one call.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::cost::Costs;
 use contract::envelope::{InvocationStatus, StaleNotice};
@@ -10,28 +11,28 @@ use contract::error::{ErrorCode, ErrorKind, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::schema::CoercionNote;
 use contract::trace_context::TraceContext;
+use fair_places::FairPermit;
+use ports::audit_sink::{AuditAction, AuditRecord, DecisionReason, JsonText, RecordedDecision};
+use ports::clock::UnixMillis;
+use ports::entropy::{new_invocation_id, new_trace_id};
+use ports::executor::{ExecutionReach, FailedProgram, ResourceUsage};
+use ports::job_store::JobKey;
+use ports::observer::Phase;
+use ports::redactor::Redactor;
+use ports::tool_companion::CallListener;
+use ports::tool_version::ToolVersion;
 use tokio_util::sync::CancellationToken;
 
 use super::authorize::Authorized;
 use super::finish::trace;
 use crate::call_trace::CallSpans;
 use crate::checkpoints::CallCheckpoints;
-use crate::fair_places::FairPermit;
 use crate::identity::Principal;
 use crate::invocation_ids::IdHold;
 use crate::invoke::{FailedCall, IncomingCall, Kernel};
 use crate::jobs::WhyStop;
 use crate::ledger::{FirstCall, HeldClaim, NotedKey};
-use crate::ports::audit_sink::{AuditAction, AuditRecord, DecisionReason, JsonText, RecordedDecision};
-use crate::ports::clock::UnixMillis;
-use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::executor::{ExecutionReach, FailedProgram, ResourceUsage};
-use crate::ports::job_store::JobKey;
-use crate::ports::observer::Phase;
-use crate::ports::redactor::Redactor;
-use crate::ports::tool_companion::CallListener;
 use crate::recorder::{RecordDurability, RecordSlot};
-use crate::registry::ToolVersion;
 
 /// Under this name the log tells of each call (OBS-010).
 pub(super) const CALLS: &str = "gantry_calls";
@@ -301,7 +302,7 @@ pub(super) fn recorded_until(is_change: bool) -> RecordDurability {
 }
 
 pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+    u64::saturating_from(span.as_millis())
 }
 
 /// The status word for a failed call.

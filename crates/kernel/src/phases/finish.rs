@@ -12,16 +12,16 @@ use contract::envelope::{
 };
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
+use ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
+use ports::clock::UnixMillis;
+use ports::observer::{FinishedCall, Phase, TracedCall};
+use ports::tool_version::ToolVersion;
 
 use super::facts::{CALLS, CallFacts, denied, millis, recorded_until, status_of};
 use super::settle::SettledCall;
 use super::verify::Verified;
 use crate::insights::{CallEnding, Insights};
 use crate::invoke::{FailedCall, Kernel};
-use crate::ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
-use crate::ports::clock::UnixMillis;
-use crate::ports::observer::{FinishedCall, Phase, TracedCall};
-use crate::registry::ToolVersion;
 use crate::tool_logs::LoggedCall;
 
 /// Most names in the note of a record.
@@ -38,125 +38,128 @@ impl Returned {
     }
 }
 
+/// How a call has ended.
+#[derive(Clone, Copy)]
+struct CallEnd {
+    at: UnixMillis,
+    took: Duration,
+    status: InvocationStatus,
+    code: Option<ErrorCode>,
+    costs: Costs,
+}
+
+impl CallEnd {
+    fn of(kernel: &Kernel, facts: &CallFacts, carried: &Result<Verified, Refusal>) -> Self {
+        let clock = kernel.clock();
+        let at = clock.now();
+        let took = clock.monotonic().saturating_sub(facts.started);
+        let (status, code) = match carried {
+            Ok(_) => (InvocationStatus::Success, None),
+            Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
+        };
+        Self { at, took, status, code, costs: costs_of(kernel, facts, carried, took) }
+    }
+}
+
 /// Runs the phase.
-pub async fn finish(kernel: &Kernel, mut facts: CallFacts, settled: SettledCall) -> Result<Returned, Box<FailedCall>> {
+pub async fn finish(kernel: &Kernel, facts: &mut CallFacts, settled: SettledCall) -> Result<Returned, Box<FailedCall>> {
     facts.enter(kernel, Phase::Return);
-    let carried = settled.0;
-    let clock = kernel.clock();
-    let completed_at = clock.now();
-    let took = clock.monotonic().saturating_sub(facts.started);
-    let (status, code) = match &carried {
-        Ok(_) => (InvocationStatus::Success, None),
-        Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
-    };
-    let costs = costs_of(kernel, &facts, &carried, took);
+    let SettledCall(carried) = settled;
+    let end = CallEnd::of(kernel, facts, &carried);
+    count(kernel, facts, carried.as_ref().err(), &end);
+    told(facts, end.status, end.took);
+    keep_log(kernel, facts, carried.as_ref().err(), (end.at, end.took));
+    let recorded = record(facts, &carried, &end).await;
+    if carried.is_err() {
+        facts.journey.stopped();
+    }
+    if facts.journey.recorded {
+        trace(kernel, facts, end.status, end.code, end.costs);
+    }
+    // What cannot be recorded is not answered, whatever it came to. A key gets its outcome when the log can be written again.
+    match recorded.and(carried) {
+        Ok(verified) => Ok(returned(facts, verified, &end)),
+        Err(refusal) => Err(failed(facts, refusal, &end)),
+    }
+}
+
+/// Counts the call, for metrics and for those who learn from calls.
+fn count(kernel: &Kernel, facts: &CallFacts, refusal: Option<&Refusal>, end: &CallEnd) {
     // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
     let shared = facts.tool.as_deref().filter(|tool| tool.tenant.is_home());
     kernel.parts.observer.invocation_finished(&FinishedCall {
         tool: shared.map(|tool| &tool.id),
-        status,
-        code,
-        duration: took,
+        status: end.status,
+        code: end.code,
+        duration: end.took,
         version: shared,
         tenant: facts.caller.as_ref().map(|caller| caller.tenant()),
         replayed: facts.replay_of.is_some(),
         retries: facts.journey.retries().max(facts.repeats),
         trace: facts.journey.recorded.then_some(&facts.journey.context),
-        costs: &costs,
+        costs: &end.costs,
     });
-    if let Some((insights, who, tool)) = heard(kernel, &facts) {
+    if let Some((insights, who, tool)) = heard(kernel, facts) {
         insights.ended(&CallEnding {
             who,
             session: facts.caller.as_ref().and_then(|caller| caller.session()),
             tool,
-            refusal: carried.as_ref().err(),
-            took,
+            refusal,
+            took: end.took,
             // What an earlier call used was counted then, so it is not among what this one used.
             usage: facts.used.unwrap_or_default(),
-            costs,
+            costs: end.costs,
             replayed: facts.is_answered_before(),
         });
     }
-    told(&facts, status, took);
-    keep_log(kernel, &mut facts, carried.as_ref().err(), (completed_at, took));
-    let mut recorded = Ok(());
-    if let Some(slot) = facts.slot.take() {
-        let action = match facts.offering {
-            None => AuditAction::InvocationFinished,
-            Some(_) => AuditAction::OfferingAsked,
-        };
-        let mut record = facts.record(action, completed_at, Some((status, code, took)));
-        record.note = match (&facts.replay_of, &facts.stale) {
-            (Some(first), _) => Some(format!("answered with the outcome of {}", first.invocation)),
-            (None, Some((former, StaleNotice { age_ms }))) => {
-                Some(format!("stale: answered with the result of {former}, {age_ms} ms old, because a breaker is open"))
-            }
-            (None, None) => carried.as_ref().err().and_then(note),
-        };
-        if let Some(judged) = &mut record.judged {
-            // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
-            // and a queue of results would be as large as the results.
-            judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
-            judged.result_shape = carried.as_ref().ok().map(|verified| ResultShape::of(&verified.result));
-            if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
-                decided.reason = note.clone().into();
-            }
-        }
-        if let Some(asked) = facts.offering.take() {
-            record.note = Some(record.note.map_or_else(|| asked.clone(), |note| format!("{asked}; {note}")));
-        }
-        record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used).or(facts.failed_usage);
-        record.cost = (carried.is_ok() || !costs.is_zero()).then_some(costs);
-        // The answer leaves when the record cannot be lost any more.
-        let until = recorded_until(facts.begun && facts.has_effects());
-        recorded = slot.record_until(record, until).await;
-    }
+}
 
-    if carried.is_err() {
-        facts.journey.stopped();
+/// Records the call. The answer leaves when the record cannot be lost any more.
+async fn record(facts: &mut CallFacts, carried: &Result<Verified, Refusal>, end: &CallEnd) -> Result<(), Refusal> {
+    let Some(slot) = facts.slot.take() else { return Ok(()) };
+    let action = match facts.offering {
+        None => AuditAction::InvocationFinished,
+        Some(_) => AuditAction::OfferingAsked,
+    };
+    let mut record = facts.record(action, end.at, Some((end.status, end.code, end.took)));
+    record.note = match (&facts.replay_of, &facts.stale) {
+        (Some(first), _) => Some(format!("answered with the outcome of {}", first.invocation)),
+        (None, Some((former, StaleNotice { age_ms }))) => {
+            Some(format!("stale: answered with the result of {former}, {age_ms} ms old, because a breaker is open"))
+        }
+        (None, None) => carried.as_ref().err().and_then(note),
+    };
+    if let Some(judged) = &mut record.judged {
+        // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
+        // and a queue of results would be as large as the results.
+        judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
+        judged.result_shape = carried.as_ref().ok().map(|verified| ResultShape::of(&verified.result));
+        if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
+            decided.reason = note.clone().into();
+        }
     }
-    if facts.journey.recorded {
-        trace(kernel, &mut facts, status, code, costs);
+    if let Some(asked) = facts.offering.take() {
+        record.note = Some(record.note.map_or_else(|| asked.clone(), |note| format!("{asked}; {note}")));
     }
+    record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used).or(facts.failed_usage);
+    record.cost = (carried.is_ok() || !end.costs.is_zero()).then_some(end.costs);
+    slot.record_until(record, recorded_until(facts.begun && facts.has_effects())).await
+}
+
+/// The answer of a call that came to a result.
+fn returned(facts: &mut CallFacts, verified: Verified, end: &CallEnd) -> Returned {
+    let (took, costs) = (end.took, end.costs);
     let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     // Both askers get the same answer, so it carries the id of the call that ran.
     let first = facts.replay_of.take();
-    let invocation_id = first.as_ref().map_or(facts.invocation_id, |first| first.invocation);
-    let (trace_id, begun, reach) = (facts.trace_id, facts.begun, facts.reach);
-    // What cannot be recorded is not answered, whatever it came to. A key gets its outcome when the log can be written again.
-    let carried = recorded.and(carried);
-    let checkpoint_ref = checkpoints.newest.map(|id| id.to_string());
-    let verified = match carried {
-        Ok(verified) => verified,
-        Err(refusal) => {
-            let output = facts.failed_program.as_deref().filter(|_| facts.shows_output);
-            let output = output.map(|program| program.output.clone());
-            let redactor = Arc::clone(&facts.redactor);
-            let told_checkpoint = facts.told_checkpoint.take();
-            let execution_metadata = of_failed(facts, &refusal, (completed_at, took), costs, checkpoints.notes);
-            let checkpoint_ref = checkpoint_ref.or(told_checkpoint);
-            return Err(Box::new(FailedCall {
-                refusal,
-                status,
-                invocation_id,
-                trace_id,
-                begun,
-                reach,
-                execution_metadata,
-                checkpoint_ref,
-                output,
-                redactor,
-            }));
-        }
-    };
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
     let version = first.as_ref().map_or_else(|| tool.version.clone(), |first| first.version.clone());
     let cached = first.is_some() || facts.stale.is_some();
-    let ran_until = verified.ran.as_ref().map_or_else(|| completed_at.to_string(), |ran| ran.completed_at.clone());
-    Ok(Returned(InvokeResponse {
-        invocation_id,
-        status,
+    let ran_until = verified.ran.as_ref().map_or_else(|| end.at.to_string(), |ran| ran.completed_at.clone());
+    Returned(InvokeResponse {
+        invocation_id: first.as_ref().map_or(facts.invocation_id, |first| first.invocation),
+        status: end.status,
         tool_id: tool.id.to_string(),
         tool_version: version.clone(),
         cached,
@@ -176,7 +179,7 @@ pub async fn finish(kernel: &Kernel, mut facts: CallFacts, settled: SettledCall)
             network_bytes_sent: verified.usage.network_bytes_sent,
             network_bytes_received: verified.usage.network_bytes_received,
             coercions: verified.coercions,
-            deprecation: notice.map(crate::registry::LifecycleNotice::on_the_wire),
+            deprecation: notice.map(ports::lifecycle::LifecycleNotice::on_the_wire),
             stale: facts.stale.map(|(_, notice)| notice),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,
@@ -184,10 +187,35 @@ pub async fn finish(kernel: &Kernel, mut facts: CallFacts, settled: SettledCall)
             cost_currency: (!costs.is_zero()).then_some(costs.currency),
             checkpoints_created: checkpoints.notes,
         },
-        checkpoint_ref,
+        checkpoint_ref: checkpoints.newest.map(|id| id.to_string()),
         result: verified.result,
+        trace_id: facts.trace_id,
+    })
+}
+
+/// What is answered to a call that came to none.
+fn failed(facts: &mut CallFacts, refusal: Refusal, end: &CallEnd) -> Box<FailedCall> {
+    let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
+    // As with a result: the id of the call that ran.
+    let first = facts.replay_of.take();
+    let invocation_id = first.map_or(facts.invocation_id, |first| first.invocation);
+    let (trace_id, begun, reach) = (facts.trace_id, facts.begun, facts.reach);
+    let output = facts.failed_program.as_deref().filter(|_| facts.shows_output);
+    let output = output.map(|program| program.output.clone());
+    let redactor = Arc::clone(&facts.redactor);
+    let told_checkpoint = facts.told_checkpoint.take();
+    Box::new(FailedCall {
+        status: end.status,
+        invocation_id,
         trace_id,
-    }))
+        begun,
+        reach,
+        execution_metadata: of_failed(facts, &refusal, (end.at, end.took), end.costs, checkpoints.notes),
+        checkpoint_ref: checkpoints.newest.map(|id| id.to_string()).or(told_checkpoint),
+        output,
+        redactor,
+        refusal,
+    })
 }
 
 /// Keeps what the program of a tenant's own tool wrote, for those who look after it (TLOG-1, TLOG-3).
@@ -227,7 +255,7 @@ fn keep_log(
 /// Times and usage of a call that came to no result. Strangers are told nothing, and of the tool's life only those who may
 /// call it: that a tool exists must not be seen by it. (LIFE-014)
 fn of_failed(
-    facts: CallFacts,
+    facts: &mut CallFacts,
     refusal: &Refusal,
     (completed_at, took): (UnixMillis, Duration),
     costs: Costs,
@@ -235,18 +263,18 @@ fn of_failed(
 ) -> Option<Box<ExecutionMetadata>> {
     facts.caller.as_ref()?;
     let allowed = facts.allowed.is_some() && denied(refusal.code).is_none();
-    let tool = facts.tool.filter(|_| allowed);
+    let tool = facts.tool.as_deref().filter(|_| allowed);
     let usage = facts.used.or(facts.failed_usage).unwrap_or_default();
     Some(Box::new(ExecutionMetadata {
         duration_ms: millis(took),
         started_at: facts.started_at.to_string(),
         completed_at: completed_at.to_string(),
-        exit_code: facts.failed_program.map(|program| program.exit_code),
+        exit_code: facts.failed_program.as_deref().map(|program| program.exit_code),
         cpu_used_millicore_seconds: usage.cpu_millicore_seconds,
         memory_peak_mb: usage.memory_peak_mb,
         network_bytes_sent: usage.network_bytes_sent,
         network_bytes_received: usage.network_bytes_received,
-        coercions: if allowed { facts.coercions } else { Vec::new() },
+        coercions: if allowed { std::mem::take(&mut facts.coercions) } else { Vec::new() },
         deprecation: tool.and_then(|tool| Some(tool.lifecycle.notice.as_ref()?.on_the_wire())),
         stale: None,
         truncation: None,

@@ -9,6 +9,7 @@
 use contract::canonical;
 use contract::error::{ErrorCode, Refusal};
 use policy::Caller;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::authorize::{effects_are_gated, origin_of, token_covers};
@@ -18,7 +19,7 @@ use super::receive::not_enabled;
 use crate::access::DecisionRequest;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
-use crate::registry::ToolVersion;
+use crate::resilience::guard::guard_of;
 
 /// May the manager have this call made, now? Budgets are spent; nothing else is counted.
 pub(crate) async fn may_manage(
@@ -55,7 +56,7 @@ pub(crate) async fn may_manage(
     decision.obligations.iter().for_each(|obligation| conditions.add(obligation));
     effects_are_gated(tool, &conditions)?;
     if let Some(resilience) = &kernel.resilience {
-        resilience.would_count(manager, tool, tool.guard(&resilience.settings)).await?;
+        resilience.would_count(manager, tool, guard_of(tool, &resilience.settings)).await?;
     }
     spend(kernel, manager).await
 }

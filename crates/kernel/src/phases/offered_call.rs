@@ -17,6 +17,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::Isolation;
 use contract::trace_context::TraceContext;
+use fair_places::FairPermit;
+use ports::actor::Actor;
+use ports::executor::ResourceUsage;
+use ports::observer::Phase;
+use ports::tool_origin::ToolOrigin;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -24,24 +30,16 @@ use super::authorize::{Authorized, authorize_from};
 use super::conditions::Conditions;
 use super::execute::{cancelled, demanded, spend};
 use super::facts::CallFacts;
-use super::finish::finish;
-use super::settle::SettledCall;
 use super::shown_output::{redacted, redacted_failure};
 use super::summary::summarise;
 use super::validate::Validated;
 use super::verify::{Verified, obeys_the_size};
 use crate::access::AccessSnapshot;
-use crate::administration::Actor;
 use crate::concurrency::NoPlace;
-use crate::fair_places::FairPermit;
 use crate::identity::Principal;
 use crate::invoke::{IncomingCall, Kernel};
 use crate::ledger::CallKey;
 use crate::offerings::PATIENCE;
-use crate::ports::executor::ResourceUsage;
-use crate::ports::observer::Phase;
-use crate::ports::tool_origin::ToolOrigin;
-use crate::registry::ToolVersion;
 
 /// Something that is asked of a server, as the tool it stands for.
 #[derive(Debug)]
@@ -127,7 +125,7 @@ impl OfferingCall {
         if carried.is_err() {
             self.facts.journey.stopped();
         }
-        match finish(kernel, self.facts, SettledCall(carried)).await {
+        match kernel.end(&mut self.facts, carried).await {
             Ok(returned) => Ok(returned.into_response().result),
             Err(failed) => Err(failed.refusal),
         }

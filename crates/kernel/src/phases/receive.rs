@@ -9,6 +9,8 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::version::VersionSpec;
 use policy::WhyUnavailable;
+use ports::registry_store::ToolQuarantine;
+use ports::tool_version::ToolVersion;
 use serde_json::json;
 
 use super::conditions::Conditions;
@@ -16,8 +18,6 @@ use super::facts::CallFacts;
 use crate::access::AccessSnapshot;
 use crate::identity::Principal;
 use crate::invoke::{IncomingCall, Kernel};
-use crate::ports::registry_store::ToolQuarantine;
-use crate::registry::ToolVersion;
 
 /// A call whose caller and tool are known.
 #[derive(Debug)]

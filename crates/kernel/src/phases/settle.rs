@@ -5,28 +5,21 @@
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::InvocationId;
+use ports::ledger::EntryState;
+use ports::observer::EffectStep;
+use ports::redactor::redacted;
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::facts::{CallFacts, millis};
 use super::verify::Verified;
 use crate::invoke::Kernel;
 use crate::ledger::{self, KeptResult, UnwrittenReason};
-use crate::ports::ledger::EntryState;
-use crate::ports::observer::EffectStep;
-use crate::ports::redactor::redacted;
-use crate::registry::ToolVersion;
 use crate::resilience::last_results::LastResult;
 
 /// The end of a call, in the ledger if it belongs there.
 #[derive(Debug)]
 pub struct SettledCall(pub(super) Result<Verified, Refusal>);
-
-impl SettledCall {
-    /// Of a call that was refused before it could take a place in the ledger.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self(Err(refusal))
-    }
-}
 
 /// Runs the phase.
 pub async fn settle(kernel: &Kernel, facts: &mut CallFacts, mut carried: Result<Verified, Refusal>) -> SettledCall {

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use contract::error::Refusal;
 use contract::manifest::OutputPolicy;
 use contract::schema::PartMarks;
+use ports::redactor::{RedactError, Redactor};
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::conditions::Conditions;
@@ -24,8 +26,6 @@ use super::opaque_content::withhold_opaque;
 use super::summary::unredactable;
 use crate::discretion;
 use crate::hidden_values::HiddenValues;
-use crate::ports::redactor::{RedactError, Redactor};
-use crate::registry::ToolVersion;
 
 /// What the server of an imported tool answers in structure.
 const STRUCTURED: &str = "structuredContent";

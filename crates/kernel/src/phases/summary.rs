@@ -16,15 +16,15 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::schema::PartMarks;
+use ports::audit_sink::JsonText;
+use ports::redactor::{RedactError, Redactor};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use super::facts::CallFacts;
 use super::validate::Validated;
 use crate::discretion::{self, RecordRedaction};
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::JsonText;
-use crate::ports::redactor::{RedactError, Redactor};
-use crate::registry::ToolVersion;
 
 /// Longest summary, bytes of JSON.
 const SUMMARY_BYTES_MAX: usize = 2 * 1024;

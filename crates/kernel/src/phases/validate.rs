@@ -14,6 +14,7 @@ use contract::guard::GuardBreach;
 use contract::manifest::InputGuard;
 use contract::schema::{CoercionNote, InvalidInput};
 use policy::Caller;
+use ports::tool_version::ToolVersion;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Conditions;
@@ -25,7 +26,6 @@ use crate::concurrency::NoPlace;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ledger::CallKey;
-use crate::registry::ToolVersion;
 
 /// Longest idempotency key.
 const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::envelope::{CutPlace, Truncation};
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
 use contract::ids::TenantId;
 use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
+use ports::executor::ResourceUsage;
+use ports::redactor::Redactor;
+use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
 use super::conditions::Conditions;
@@ -18,9 +22,6 @@ use super::summary::{is_long, redactor_of_tool, unredactable};
 use super::validate::CHECK_WORK_INLINE_MAX;
 use crate::invoke::Kernel;
 use crate::ledger::KeptResult;
-use crate::ports::executor::ResourceUsage;
-use crate::ports::redactor::Redactor;
-use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
 
 /// Under the strict policy, longer strings are cut.
@@ -198,7 +199,7 @@ struct ByteCounter {
 
 impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let count = u64::saturating_from(bytes.len());
         self.left = self.left.checked_sub(count).ok_or(std::io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())
     }

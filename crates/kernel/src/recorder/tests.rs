@@ -4,10 +4,10 @@ use std::pin::Pin;
 
 use async_trait::async_trait;
 use contract::ids::TraceId;
+use ports::audit_sink::AuditAction;
+use ports::observer::NoObserver;
 
 use super::*;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::observer::NoObserver;
 
 /// No wait lasts longer than others need for their turn.
 #[derive(Debug)]

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::registry_store::StoreError;
+use ports::tool_version::ToolVersion;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Registry, RegistrySnapshot, ToolVersion};
-use crate::ports::change_bus::{BusChange, ChangeBus};
-use crate::ports::registry_store::StoreError;
+use super::{Registry, RegistrySnapshot};
 
 /// How often the registry is read again without a word from anybody.
 const REFRESH: Duration = Duration::from_secs(60);

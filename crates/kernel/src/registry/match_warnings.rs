@@ -7,15 +7,17 @@
 //! warnings warns of nothing. No tenant takes another's room.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::LifecycleState;
 use contract::version::{Version, VersionSpec};
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 
-use super::{RegisteredTool, Registry, ToolVersion};
-use crate::ports::clock::UnixMillis;
+use super::{RegisteredTool, Registry};
 
 /// How often the same is told.
 const TOLD_EVERY: Duration = Duration::from_secs(3_600);
@@ -34,7 +36,7 @@ type LastWarning = HashMap<(ToolId, Version), UnixMillis>;
 impl MatchWarnings {
     /// Is it time to tell this?
     fn is_due(&self, tenant: &TenantId, tool: &ToolId, found: &Version, now: UnixMillis) -> bool {
-        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.0.lock_unpoisoned();
         if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
             tenants.retain(|_, told| told.values().any(|before| now.since(*before) < TOLD_EVERY));
             if tenants.len() >= TENANTS_MAX {

@@ -1,7 +1,7 @@
 //! Tools that people take out of use and put back, whatever kind they are. (REG-024)
 //!
 //! The store has the truth, so that it survives and every instance knows; what calls and listings ask is
-//! [`ToolAvailability`], which is told of every change. A tool that is quarantined because its server changed it is none of
+//! `ToolAvailability`, which is told of every change. A tool that is quarantined because its server changed it is none of
 //! these: that is lifted by looking at the change (`upstreams`).
 //!
 //! What the installation took out of use, a tenant's people neither put back nor hold for another reason: the store decides
@@ -12,19 +12,13 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
+use ports::registry_store::{QuarantineChange, StoreError, ToolQuarantine};
 
 use super::service::shared;
 use super::{RegisteredTool, Registry};
-use crate::availability::{QuarantinedTools, ToolAvailability};
-use crate::ports::registry_store::{QuarantineChange, StoreError, ToolQuarantine};
+use crate::availability::QuarantinedTools;
 
 impl Registry {
-    /// Has quarantines shown where calls and listings ask. Once, when the kernel is made.
-    pub(crate) fn show_quarantines_in(&self, availability: &Arc<ToolAvailability>) {
-        let _ = self.availability.set(Arc::clone(availability));
-        availability.set_quarantined(&self.quarantined.load());
-    }
-
     /// Reads what other instances have taken out of use.
     pub(super) async fn reload_quarantines(&self) -> Result<(), StoreError> {
         self.show(by_tool(self.store.quarantines().await?));
@@ -104,9 +98,7 @@ impl Registry {
     }
 
     fn tell_availability(&self) {
-        if let Some(availability) = self.availability.get() {
-            availability.set_quarantined(&self.quarantined.load());
-        }
+        self.availability.set_quarantined(&self.quarantined.load());
     }
 }
 

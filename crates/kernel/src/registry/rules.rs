@@ -9,12 +9,11 @@ use contract::compat::{self, CompatVerdict, SchemaDirection};
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{AdmissionFinding, LifecycleState, Manifest};
 use contract::version::Version;
+use ports::clock::UnixMillis;
+use ports::lifecycle::{Lifecycle, midnight};
+use ports::permissions::DeclaredPermissions;
 
-use super::Lifecycle;
-use super::lifecycle::midnight;
 use super::snapshot::{RegisteredTool, RegistrySnapshot};
-use crate::permissions::DeclaredPermissions;
-use crate::ports::clock::UnixMillis;
 
 /// Every reason why `manifest` does not fit what is already registered.
 pub(super) fn findings(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMillis) -> Vec<AdmissionFinding> {

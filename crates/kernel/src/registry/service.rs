@@ -5,27 +5,27 @@
 //! caller may know a shared tool is asked of a predicate, because it depends on more than the tenant.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::{AdmissionFinding, LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
+use ports::clock::{Clock, UnixMillis};
+use ports::lifecycle::{Lifecycle, LifecycleAction};
+use ports::observer::Observer;
+use ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore, StoreError, StoredVersion};
+use ports::tool_search::ToolSearch;
+use ports::tool_version::ToolVersion;
 use serde_json::json;
 
-use super::lifecycle::{Lifecycle, LifecycleAction};
 use super::match_warnings::MatchWarnings;
 use super::quarantine;
 use super::rules::{self, Seen};
 use super::snapshot::{RegisteredTool, RegistrySnapshot};
 use super::turns::Turns;
-use super::version::ToolVersion;
 use crate::availability::{QuarantinedTools, ToolAvailability};
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::observer::Observer;
-use crate::ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore, StoreError, StoredVersion};
-use crate::ports::tool_search::ToolSearch;
 
 /// Largest page of a listing (API-006).
 pub const PAGE_SIZE_MAX: usize = 200;
@@ -87,7 +87,7 @@ pub struct Registry {
     pub(super) turns: Turns,
     /// What people have taken out of use, and whom to tell of it.
     pub(super) quarantined: ArcSwap<QuarantinedTools>,
-    pub(super) availability: OnceLock<Arc<ToolAvailability>>,
+    pub(super) availability: ToolAvailability,
     pub(super) warnings: MatchWarnings,
 }
 
@@ -104,7 +104,9 @@ impl Registry {
             .into_iter()
             .fold(RegistrySnapshot::default(), |snapshot, stored| snapshot.with(Arc::new(ToolVersion::new(stored))));
         observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
-        let quarantined = ArcSwap::from_pointee(quarantine::by_tool(store.quarantines().await?));
+        let quarantined = Arc::new(quarantine::by_tool(store.quarantines().await?));
+        let availability = ToolAvailability::default();
+        availability.set_quarantined(&quarantined);
         Ok(Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
@@ -112,8 +114,8 @@ impl Registry {
             clock,
             observer,
             turns: Turns::default(),
-            quarantined,
-            availability: OnceLock::new(),
+            quarantined: ArcSwap::new(quarantined),
+            availability,
             warnings: MatchWarnings::default(),
         })
     }
@@ -121,6 +123,11 @@ impl Registry {
     /// The registry at this moment. Cheap; hold it for the length of one call.
     pub fn snapshot(&self) -> arc_swap::Guard<Arc<RegistrySnapshot>> {
         self.snapshot.load()
+    }
+
+    /// What is published but cannot be called at the moment.
+    pub fn availability(&self) -> &ToolAvailability {
+        &self.availability
     }
 
     /// Is the store there?

@@ -23,10 +23,9 @@ use contract::manifest::{Execution, LifecycleState};
 use contract::nearest::nearest;
 use contract::version::{Version, VersionResolution, VersionSpec, resolve};
 use imbl::{HashMap, OrdMap};
+use ports::clock::UnixMillis;
+use ports::tool_version::ToolVersion;
 use serde_json::json;
-
-use super::version::ToolVersion;
-use crate::ports::clock::UnixMillis;
 
 /// One tool with all its versions.
 #[derive(Debug, Clone)]

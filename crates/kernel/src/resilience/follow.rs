@@ -9,13 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+use ports::breaker_history::BreakerHistory;
+use ports::clock::{Clock, UnixMillis};
+use ports::resilience::BreakerMode;
+use ports::shared_state::{BreakerKey, BreakerQuery, BreakerTransition, INSPECTED_MAX};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::breaker::BreakerMode;
 use super::service::Resilience;
-use crate::ports::breaker_history::BreakerHistory;
-use crate::ports::clock::{Clock, UnixMillis};
-use crate::ports::shared_state::{BreakerKey, BreakerQuery, BreakerTransition, INSPECTED_MAX};
 
 /// Transitions that are written at once.
 const KEPT_AT_ONCE: usize = 256;
@@ -112,7 +113,7 @@ impl Resilience {
     /// Writes transitions down, if they are to be. `false`: that did not succeed.
     async fn keep(&self, transitions: &[BreakerTransition]) -> bool {
         let Some(archive) = &self.archive else { return true };
-        let oldest = u64::try_from(archive.oldest().0).unwrap_or(0);
+        let oldest = u64::saturating_from(archive.oldest().0);
         let wanted: Vec<BreakerTransition> =
             transitions.iter().filter(|transition| transition.change.at_ms >= oldest).cloned().collect();
         for some in wanted.chunks(KEPT_AT_ONCE) {
@@ -155,7 +156,7 @@ impl Resilience {
 impl Archive {
     /// What is before this is not kept.
     fn oldest(&self) -> UnixMillis {
-        let span = i64::try_from(self.kept.as_millis()).unwrap_or(i64::MAX);
+        let span = i64::saturating_from(self.kept.as_millis());
         UnixMillis(self.clock.now().0.saturating_sub(span))
     }
 }

@@ -14,68 +14,41 @@
 
 use std::time::Duration;
 
+use base::backoff::BackoffInterval;
 use contract::manifest::{Execution, RateLimit, RetryPolicy};
+use ports::resilience::RateQuota;
+use ports::resilience::guard::{GuardedService, ResilienceGuard, RetryGuard, RetryPlan};
+use ports::shared_state::BreakerKey;
+use ports::tool_version::ToolVersion;
 
-use super::backoff::BackoffInterval;
-use super::limiter::RateQuota;
-use super::retry::RetryPlan;
 use super::service::ResilienceSettings;
-use super::settings::BreakerSettings;
-use crate::ports::shared_state::BreakerKey;
-use crate::registry::ToolVersion;
 
-/// What stands around calls of one version of a tool.
-#[derive(Debug)]
-pub(crate) struct ResilienceGuard {
-    pub(crate) breaker: Option<GuardedService>,
-    pub(crate) retries: Option<RetryGuard>,
-    /// How often one user may call it: a word for the key, and the quota.
-    pub(crate) per_user: Vec<(&'static str, RateQuota)>,
+/// What stands around calls of this version, under the operator's settings; `None`: nothing. The settings are the same as long as
+/// the process lives, so the version keeps the answer.
+pub(crate) fn guard_of<'t>(tool: &'t ToolVersion, settings: &ResilienceSettings) -> Option<&'t ResilienceGuard> {
+    tool.guard(|| worked_out(tool, settings))
 }
 
-/// The service behind a tool.
-#[derive(Debug)]
-pub(crate) struct GuardedService {
-    pub(crate) key: BreakerKey,
-    pub(crate) settings: BreakerSettings,
-    /// The keys of its limit and of its budget of retries.
-    pub(crate) rate_key: String,
-    pub(crate) quota: Option<RateQuota>,
-    /// Below so many hundredths of the tool's health score one failure opens it. (RES-013)
-    pub(crate) health_percent: Option<u8>,
-}
-
-/// How a tool is tried again.
-#[derive(Debug)]
-pub(crate) struct RetryGuard {
-    pub(crate) plan: RetryPlan,
-    pub(crate) statuses: Vec<u16>,
-    pub(crate) budget_key: String,
-    pub(crate) budget: Option<RateQuota>,
-}
-
-impl ResilienceGuard {
-    /// Of this version, under the operator's settings. `None`: nothing (GRD-2).
-    pub(crate) fn of(tool: &ToolVersion, settings: &ResilienceSettings) -> Option<Self> {
-        let manifest = &tool.manifest;
-        let own = manifest.circuit_breaker_config.as_ref();
-        let breaker = service_of(tool).map(|key| GuardedService {
-            settings: own.map_or_else(|| settings.breaker.clone(), |own| settings.breaker.overridden(own)),
-            rate_key: format!("service_rate:{key}"),
-            quota: settings.service_quota,
-            health_percent: own.and_then(|own| own.health_percent),
-            key,
-        });
-        let retries = match (&manifest.retry_policy, &manifest.external_service) {
-            (Some(policy), _) => retries(tool, policy, breaker.as_ref(), settings),
-            (None, Some(_)) => retries(tool, &RetryPolicy::default(), breaker.as_ref(), settings),
-            (None, None) => None,
-        };
-        let per_user = manifest.rate_limit.as_ref().map_or_else(Vec::new, quotas);
-        let guard = Self { breaker, retries, per_user };
-        let nothing = guard.breaker.is_none() && guard.retries.is_none() && guard.per_user.is_empty();
-        (!nothing).then_some(guard)
-    }
+/// The same, not yet kept. `None`: nothing (GRD-2).
+fn worked_out(tool: &ToolVersion, settings: &ResilienceSettings) -> Option<ResilienceGuard> {
+    let manifest = &tool.manifest;
+    let own = manifest.circuit_breaker_config.as_ref();
+    let breaker = service_of(tool).map(|key| GuardedService {
+        settings: own.map_or_else(|| settings.breaker.clone(), |own| settings.breaker.overridden(own)),
+        rate_key: format!("service_rate:{key}"),
+        quota: settings.service_quota,
+        health_percent: own.and_then(|own| own.health_percent),
+        key,
+    });
+    let retries = match (&manifest.retry_policy, &manifest.external_service) {
+        (Some(policy), _) => retries(tool, policy, breaker.as_ref(), settings),
+        (None, Some(_)) => retries(tool, &RetryPolicy::default(), breaker.as_ref(), settings),
+        (None, None) => None,
+    };
+    let per_user = manifest.rate_limit.as_ref().map_or_else(Vec::new, quotas);
+    let guard = ResilienceGuard { breaker, retries, per_user };
+    let nothing = guard.breaker.is_none() && guard.retries.is_none() && guard.per_user.is_empty();
+    (!nothing).then_some(guard)
 }
 
 /// What stands around calls of a tool whose service has several addresses: a breaker for each. (RES-012, RES-019)

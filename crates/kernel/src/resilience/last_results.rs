@@ -17,16 +17,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use policy::Caller;
+use ports::observer::{Observer, StaleAnswer};
+use ports::tool_version::ToolVersion;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde_json::Value;
-
-use crate::ports::observer::{Observer, StaleAnswer};
-use crate::registry::ToolVersion;
 
 /// What is kept altogether, in bytes of memory, more or less.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -137,7 +137,7 @@ impl Weighter<ResultKey, Arc<LastResult>> for ByBytes {
 
 /// What a value takes, more or less. Values are not deep: the reader of JSON sees to that.
 fn bytes_of(value: &Value) -> u64 {
-    let of = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    let of = |length: usize| u64::saturating_from(length);
     let inside = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => of(text.len()),
@@ -157,7 +157,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::observer::NoObserver;
+    use ports::observer::NoObserver;
 
     const HOUR: Duration = Duration::from_hours(1);
 

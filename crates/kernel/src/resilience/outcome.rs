@@ -3,11 +3,10 @@
 //! Ignored is asked first, then recorded; where a list of what is recorded is given, what is in neither counts as a success,
 //! because the service did answer. A value can be a failure, too: an upstream that answers "error" has not succeeded.
 //!
-//! Not here: counting it (`breaker`), whether to try again (`retry`).
+//! Not here: counting it (`ports::resilience::breaker`), whether to try again (`retry`).
 
 use contract::error::{ErrorCode, Refusal};
-
-use super::breaker::{BreakerVerdict, PermittedOutcome};
+use ports::resilience::{BreakerVerdict, PermittedOutcome};
 
 /// What counts, for results of any kind.
 #[derive(Debug, Clone, Copy)]

@@ -8,36 +8,12 @@
 //! - RTY-2: an error the judge calls final is handed on as it came, at once.
 //! - RTY-3: what the other side asked for is the least that is waited; if that is more than there is time for, nothing is.
 //!
-//! Not here: intervals and chance (`backoff`), the shared budget (the judge's or the caller's business).
+//! Not here: intervals and chance (`base::backoff`), the shared budget (the judge's or the caller's business).
 
 use std::time::Duration;
 
-use super::backoff::BackoffInterval;
-
-/// Most attempts of any plan.
-pub const ATTEMPTS_MAX: u32 = 100;
-
-/// How often and after what waits.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RetryPlan {
-    attempts_max: u32,
-    interval: BackoffInterval,
-}
-
-/// A plan that cannot be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("attempts must be from 1 to {ATTEMPTS_MAX}")]
-pub struct PlanError;
-
-impl RetryPlan {
-    /// At most so many attempts, with waits between them.
-    pub fn new(attempts_max: u32, interval: BackoffInterval) -> Result<Self, PlanError> {
-        if !(1..=ATTEMPTS_MAX).contains(&attempts_max) {
-            return Err(PlanError);
-        }
-        Ok(Self { attempts_max, interval })
-    }
-}
+use base::backoff::full_jitter;
+use ports::resilience::guard::RetryPlan;
 
 /// What the judge says of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,12 +69,12 @@ impl RetryAttempts {
         self.made = self.made.saturating_add(1);
         let (at_most, at_least) = match judged {
             JudgedAttempt::Final => return NextAttempt::Finish(RetryStop::Settled),
-            _ if self.made >= self.plan.attempts_max => return NextAttempt::Finish(RetryStop::Exhausted),
+            _ if self.made >= self.plan.attempts_max() => return NextAttempt::Finish(RetryStop::Exhausted),
             JudgedAttempt::AgainIn(None) => return NextAttempt::Finish(RetryStop::NoTime),
             JudgedAttempt::AgainIn(Some(wait)) => (wait, wait),
             JudgedAttempt::Again { after } => {
                 let asked = after.unwrap_or(Duration::ZERO);
-                (self.plan.interval.ceiling(self.made).max(asked), asked)
+                (self.plan.interval().ceiling(self.made).max(asked), asked)
             }
         };
         // RTY-1, RTY-3. At the end of the wait there must be time for the attempt itself.
@@ -115,5 +91,5 @@ pub fn spread(at_most: Duration, at_least: Duration, chance: f64) -> Duration {
     if at_most == at_least {
         return at_most;
     }
-    at_least.max(super::backoff::full_jitter(at_most, chance))
+    at_least.max(full_jitter(at_most, chance))
 }

@@ -13,27 +13,27 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::Caller;
+use ports::breaker_history::BreakerHistory;
+use ports::clock::Clock;
+use ports::executor::ToolOutput;
+use ports::observer::Observer;
+use ports::resilience::guard::{GuardedService, ResilienceGuard, RetryGuard};
+use ports::resilience::{
+    BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerVerdict, GuestTag, PermittedOutcome,
+    QuotaOutcome, RateQuota,
+};
+use ports::shared_state::{AllTaken, BreakerKey, Limit, RateLimits, SharedBreakers, SharedState, SharedStateError};
+use ports::tool_version::ToolVersion;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::breaker::{BreakerAdmission, BreakerMode, BreakerPermit, BreakerVerdict, GuestTag, PermittedOutcome};
 use super::follow::Archive;
-use super::guard::{GuardedService, ResilienceGuard, RetryGuard};
 use super::last_results::LastResults;
-use super::limiter::{QuotaOutcome, RateQuota};
 use super::outcome;
-use super::settings::BreakerSettings;
-use crate::ports::breaker_history::BreakerHistory;
-use crate::ports::clock::Clock;
-use crate::ports::executor::ToolOutput;
-use crate::ports::observer::Observer;
-use crate::ports::shared_state::{
-    AllTaken, BreakerKey, Limit, RateLimits, SharedBreakers, SharedState, SharedStateError,
-};
-use crate::registry::ToolVersion;
 
 /// When somebody whom only a person can let through again may ask whether one has.
 const FORCED_RETRY_MS: u64 = 60_000;
@@ -352,15 +352,6 @@ fn tag_of(tenant: &TenantId) -> GuestTag {
     GuestTag::of(first)
 }
 
-impl GuardedService {
-    /// RES-013: is the tool so unwell that one failure is enough? With too few calls nobody can say.
-    fn is_unhealthy(&self, health: impl FnOnce() -> Option<(f64, u64)>) -> bool {
-        let Some(percent) = self.health_percent else { return false };
-        let needed = u64::from(self.settings.minimum_calls);
-        health().is_some_and(|(score, calls)| calls >= needed && score * 100.0 < f64::from(percent))
-    }
-}
-
 /// Whom a limit is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -394,7 +385,7 @@ impl Scope {
             .hint("nothing was run; send the call again after `retry_after_ms`")
             .details(json!({ "limit": self.as_str() }))
             .retryable(true);
-        let wait = retry_after.map(|wait| u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX).max(1));
+        let wait = retry_after.map(|wait| u64::saturating_from(wait.as_micros().div_ceil(1000)).max(1));
         Refusal { retry_after_ms: wait, ..refusal }
     }
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::Action;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::call_out::CallOutError;
+use ports::entropy::new_invocation_id;
+use ports::webhook_store::{
+    AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
+    DeliveryState, DeliveryTarget, EventKind, NewDelivery, SigningSecret, WebhookId, WebhookRecord,
+};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::announce::body;
 use super::deliver::{DeliveryTurn, attempt_of};
 use super::{OVERLAP_MAX, WEBHOOKS_PER_TENANT_MAX, Webhooks};
-use crate::administration::Actor;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::AuditAction;
-use crate::ports::call_out::CallOutError;
-use crate::ports::entropy::new_invocation_id;
-use crate::ports::webhook_store::{
-    AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
-    DeliveryState, DeliveryTarget, EventKind, NewDelivery, SigningSecret, WebhookId, WebhookRecord,
-};
 
 /// Longest address.
 const URL_CHARS_MAX: usize = 2_048;

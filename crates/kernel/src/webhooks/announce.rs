@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use ports::clock::UnixMillis;
+use ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -16,8 +19,6 @@ use super::Webhooks;
 use super::deliver::DeliveryTurn;
 use crate::health::alerts::Alert;
 use crate::insights::VersionEvent;
-use crate::ports::clock::UnixMillis;
-use crate::ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 
 /// Longest body. A longer result is left out of it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
@@ -239,7 +240,7 @@ pub(super) fn body(
 fn named(parts: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
     for part in parts {
-        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(u64::saturating_from(part.len()).to_be_bytes());
         hash.update(part);
     }
     let mut bytes = [0; 16];

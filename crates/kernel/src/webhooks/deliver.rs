@@ -6,19 +6,20 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use ports::call_out::CallOut;
+use ports::job_entrance::EnteringJob;
+use ports::secret_source::SecretValue;
+use ports::webhook_store::{
+    DeliveryAttempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NoteOutcome,
+};
 use serde_json::{Value, json};
 
 use super::Webhooks;
 use super::schedule::pause_after;
 use super::signature::{SIGNATURE_HEADER, sign};
-use crate::ports::call_out::CallOut;
-use crate::ports::job_entrance::EnteringJob;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::webhook_store::{
-    DeliveryAttempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NoteOutcome,
-};
 
 /// The kind of job that delivers.
 pub const DELIVERY_JOB: &str = "webhook";
@@ -231,18 +232,13 @@ fn flow_of(target: &DeliveryTarget, agent: Option<&str>) -> String {
     }
 }
 
-pub(super) fn attempt_of(
-    outcome: &Outcome,
-    round: u32,
-    number: u32,
-    at: crate::ports::clock::UnixMillis,
-) -> DeliveryAttempt {
+pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: ports::clock::UnixMillis) -> DeliveryAttempt {
     DeliveryAttempt {
         round,
         number,
         at,
         status: outcome.status,
-        took_ms: u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: u64::saturating_from(outcome.took.as_millis()),
         error: outcome.error.clone(),
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
+use ports::entropy::new_trace_id;
 use serde_json::{Value, json};
 
 use super::Webhooks;
 use super::deliver::{DELIVERY_JOB, DeliveryOutcome, DeliveryTurn};
 use crate::jobs::{JobFailure, JobHandler, RunningJob};
-use crate::ports::entropy::new_trace_id;
 
 /// Does jobs of the kind `webhook`.
 #[derive(Debug)]

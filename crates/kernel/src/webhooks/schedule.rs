@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+
 /// Attempts of one round, unless configured otherwise. All of them fit into a day.
 pub const ATTEMPTS_DEFAULT: u32 = 8;
 
@@ -13,7 +15,7 @@ const JITTER_PERCENT: (u64, u64) = (90, 105);
 
 /// The pause after so many failed attempts. `draw` is a random number.
 pub(super) fn pause_after(failed: u32, draw: u16) -> Duration {
-    let index = usize::try_from(failed.saturating_sub(1)).unwrap_or(usize::MAX).min(PAUSES_S.len() - 1);
+    let index = usize::saturating_from(failed.saturating_sub(1)).min(PAUSES_S.len() - 1);
     let pause_ms = PAUSES_S.get(index).copied().unwrap_or_default() * 1000;
     let (low, high) = JITTER_PERCENT;
     let span = pause_ms * (high - low) / 100;

@@ -7,16 +7,17 @@
 //! Invariant: different subscriptions never have the same secret, whatever their tenants are called, because each part is
 //! preceded by its length.
 
+use base::SaturatingFrom as _;
 use contract::hex::lower_hex;
+use ports::clock::UnixMillis;
+use ports::secret_source::SecretValue;
+use ports::webhook_store::{SigningSecret, WebhookId, WebhookRecord};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::message_code;
 
 use super::Webhooks;
-use crate::ports::clock::UnixMillis;
-use crate::ports::secret_source::SecretValue;
-use crate::ports::webhook_store::{SigningSecret, WebhookId, WebhookRecord};
 
 /// What every derived secret begins with, so that scanners of repositories can recognise one.
 const PREFIX: &str = "whsec_";
@@ -24,7 +25,7 @@ const PREFIX: &str = "whsec_";
 /// The secret of a subscription, derived anew.
 pub(super) fn derived(root: &SecretValue, tenant: &TenantId, webhook: WebhookId, generation: u32) -> String {
     let tenant = tenant.as_str().as_bytes();
-    let length = u64::try_from(tenant.len()).unwrap_or(u64::MAX).to_be_bytes();
+    let length = u64::saturating_from(tenant.len()).to_be_bytes();
     let parts: &[&[u8]] = &[b"gantry webhook v1", &length, tenant, webhook.0.as_bytes(), &generation.to_be_bytes()];
     format!("{PREFIX}{}", lower_hex(&message_code(root.expose(), parts)))
 }
@@ -61,7 +62,7 @@ impl Webhooks {
             let trimmed = secret.expose().trim_ascii();
             SecretValue::new(trimmed)
                 .filter(|secret| !secret.expose().is_empty())
-                .ok_or(crate::ports::secret_source::SecretError::Missing)
+                .ok_or(ports::secret_source::SecretError::Missing)
         });
         found.map_err(|error| error.refusal(name))
     }

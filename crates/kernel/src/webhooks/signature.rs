@@ -9,12 +9,11 @@
 //! - SIG-2: codes are compared in constant time, and all are compared, whichever fits.
 
 use contract::hex::lower_hex;
+use ports::clock::UnixMillis;
+use ports::secret_source::SecretValue;
 use std::time::Duration;
 
 use policy::{CODE_BYTES, is_message_code, message_code};
-
-use crate::ports::clock::UnixMillis;
-use crate::ports::secret_source::SecretValue;
 
 /// The header.
 pub const SIGNATURE_HEADER: &str = "gantry-signature";
@@ -43,7 +42,7 @@ pub enum SignatureError {
 ///
 /// ```
 /// # use gantry_kernel::webhooks::{sign, verify};
-/// # use gantry_kernel::ports::{clock::UnixMillis, secret_source::Secret};
+/// # use ports::{clock::UnixMillis, secret_source::Secret};
 /// let (secret, now) = (Secret::new("whsec_1").unwrap(), UnixMillis(1_800_000_000_000));
 /// let header = sign(std::slice::from_ref(&secret), now, b"{}");
 /// assert!(header.starts_with("t=1800000000,v1="));

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use gantry_kernel::ports::change_bus::{BusChange, ChangeBus as _};
 use gantry_kernel::registry::ListFilter;
 use gantry_kernel::{AccessSettings, ActivationWish, DelegationRequest, TenantWish, VisibilityTier};
 use policy::{PolicyOverrides, PolicyVerdict, VisibilityDefault, WhyUnavailable};
+use ports::change_bus::{BusChange, ChangeBus as _};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 
@@ -131,7 +131,7 @@ async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
         .await
         .unwrap_err();
     assert_eq!(taken.code, ErrorCode::E3103);
-    let remove = gantry_kernel::registry::LifecycleAction::Remove;
+    let remove = ports::lifecycle::LifecycleAction::Remove;
     assert!(stage.kernel.change_lifecycle(as_holder(&eve), "greet", None, &remove).await.is_err());
     assert_eq!(stage.code(&author, "greet").await, None);
 }

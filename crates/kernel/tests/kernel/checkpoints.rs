@@ -10,14 +10,14 @@ use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::checkpoint_store::{
+use policy::CallOwner;
+use ports::audit_sink::AuditAction;
+use ports::checkpoint_store::{
     CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
     SealedCheckpoint,
 };
-use gantry_kernel::ports::registry_store::StoreError;
-use gantry_kernel::ports::tool_companion::ToolSnapshot;
-use policy::CallOwner;
+use ports::registry_store::StoreError;
+use ports::tool_companion::ToolSnapshot;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 

@@ -7,11 +7,9 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use gantry_kernel::IncomingCall;
-use gantry_kernel::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion,
-};
 use gantry_kernel::registry::ListFilter;
 use policy::WhyUnavailable;
+use ports::tool_companion::{CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use gantry_kernel::ports::access_store::AccessStore as _;
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::key_source::KeySource;
-use gantry_kernel::{Actor, DelegationRequest, ExternalIssuer, RevocationRequest};
+use gantry_kernel::{DelegationRequest, ExternalIssuer, RevocationRequest};
 use policy::{BearerSecret, CallBudget, NarrowingRequest, Role, SigningKey, TokenMinter};
+use ports::access_store::AccessStore as _;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::key_source::KeySource;
 use serde_json::{Value, json};
 
 use crate::stage::{Almanac, Billboard, Drawer, Props, START, Stage, admin, as_holder, mint_request};

@@ -11,12 +11,12 @@ use gantry_kernel::inbound_jobs::{
     CallOutAttempt, CallOutParts, CallOutStop, CallOutUrls, CallOuts, CallbackTaken, InboundJobs, InboundKind,
     InboundParts, InboundResult,
 };
-use gantry_kernel::ports::call_out::CallOutError;
-use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::secret_source::SecretValue;
-use gantry_kernel::ports::workflow_runs::{RunState, WorkflowRuns as _};
 use gantry_kernel::webhooks::sign;
 use policy::{QstashReceiver, message_code};
+use ports::call_out::CallOutError;
+use ports::clock::Clock as _;
+use ports::secret_source::SecretValue;
+use ports::workflow_runs::{RunState, WorkflowRuns as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use store::memory::MemoryStore;

@@ -8,19 +8,19 @@ use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use gantry_kernel::jobs::{
-    AcceptedCall, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers,
+    AcceptedCall, InvocationView, JobFailure, JobHandler, JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings,
+    RunningJob, Workers,
 };
 use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::job_store::{
-    EnqueueOutcome, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
-};
-use gantry_kernel::ports::tool_companion::{
-    CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion,
-};
-use gantry_kernel::resilience::{ManualMove, ResilienceSettings};
+use gantry_kernel::resilience::ResilienceSettings;
 use gantry_kernel::{DelegationRequest, FailedCall, IncomingCall, ResourceEnvelope, RevocationRequest};
 use policy::BearerSecret;
+use ports::audit_sink::AuditAction;
+use ports::job_store::{
+    EnqueueOutcome, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
+};
+use ports::resilience::ManualMove;
+use ports::tool_companion::{CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 use tokio::sync::Notify;
@@ -39,6 +39,7 @@ pub(crate) struct Backstage {
     pub(crate) paper: Arc<Paper>,
     pub(crate) kernel: Arc<gantry_kernel::Kernel>,
     clock: Arc<crate::stage::HeldClock>,
+    entropy: Arc<crate::stage::CountingEntropy>,
     stop: CancellationToken,
 }
 
@@ -53,11 +54,18 @@ impl Backstage {
 
     async fn on(stage: Stage, settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
         stage.publish(change).await;
-        let Stage { kernel, clock, puppet, paper, .. } = stage;
-        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+        let Stage { kernel, clock, puppet, paper, entropy, jobs: store, .. } = stage;
         let kernel = Arc::new(kernel);
-        let jobs = Jobs::open(Arc::clone(&kernel), Arc::clone(&store) as _, settings, handlers).await.unwrap();
-        Self { jobs, store, puppet, paper, kernel, clock, stop: CancellationToken::new() }
+        let parts = JobQueueParts {
+            store: Arc::clone(&store) as _,
+            clock: Arc::clone(&clock) as _,
+            entropy: Arc::clone(&entropy) as _,
+            settings,
+        };
+        let queue = JobQueue::new(parts);
+        let parts = JobsParts { kernel: Arc::clone(&kernel), queue, handlers, webhooks: None };
+        let jobs = Jobs::open(parts).await.unwrap();
+        Self { jobs, store, puppet, paper, kernel, clock, entropy, stop: CancellationToken::new() }
     }
 
     /// Sets workers to work until the test ends.
@@ -67,8 +75,14 @@ impl Backstage {
 
     /// The same in a new process, after the former one is gone.
     pub(crate) async fn work_anew(&self) {
-        let (kernel, store) = (Arc::clone(&self.kernel), Arc::clone(&self.store));
-        let jobs = Jobs::open(kernel, store as _, JobsSettings::default(), Vec::new()).await.unwrap();
+        let queue = JobQueue::new(JobQueueParts {
+            store: Arc::clone(&self.store) as _,
+            clock: Arc::clone(&self.clock) as _,
+            entropy: Arc::clone(&self.entropy) as _,
+            settings: JobsSettings::default(),
+        });
+        let parts = JobsParts { kernel: Arc::clone(&self.kernel), queue, handlers: Vec::new(), webhooks: None };
+        let jobs = Jobs::open(parts).await.unwrap();
         tokio::spawn(Workers::new(jobs).run(self.stop.clone()));
     }
 

@@ -7,8 +7,8 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::InvocationId;
 use gantry_kernel::RecoveryReport;
-use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
-use gantry_kernel::ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
+use ports::executor::{ExecutionReach, ExecutorError};
+use ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use gantry_kernel::DelegationRequest;
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::offerings::{
+use gantry_kernel::{CallBounds, DelegationRequest};
+use ports::audit_sink::AuditAction;
+use ports::offerings::{
     NothingOffered, OfferingCaller, OfferingChange, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer,
     Offerings, ResourceWatch,
 };
-use gantry_kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, broadcast};
 
@@ -197,6 +197,14 @@ async fn counted(open: usize) -> (Stage, Arc<Counted>) {
     (Stage::with(Props { offerings, ..Props::default() }).await, server)
 }
 
+/// The same with one place for calls, and nobody who may wait for it.
+async fn crowded(open: usize) -> (Stage, Arc<Counted>) {
+    let server = Counted::new(open);
+    let offerings = Some(Arc::clone(&server) as Arc<dyn Offerings>);
+    let bounds = CallBounds { calls_max: 1, waiting_max: 0, ..CallBounds::default() };
+    (Stage::with(Props { offerings, bounds, ..Props::default() }).await, server)
+}
+
 #[tokio::test]
 async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
     let (stage, server) = counted(usize::MAX >> 4).await;
@@ -245,7 +253,7 @@ async fn whoever_hangs_up_has_not_bought_another_question() {
 
 #[tokio::test]
 async fn what_is_asked_takes_the_turn_of_the_root_of_its_chain_and_a_place_among_calls() {
-    let (stage, server) = counted(1).await;
+    let (stage, server) = crowded(1).await;
     let ann = stage.mint(json!({ "tenant": "local", "sub": "ann" })).await;
     let wish = DelegationRequest { sub: Some("made-up".parse().unwrap()), ..DelegationRequest::default() };
     let below = stage.kernel.delegate_token(as_holder(&ann), &wish).await.unwrap().token;
@@ -256,8 +264,7 @@ async fn what_is_asked_takes_the_turn_of_the_root_of_its_chain_and_a_place_among
     let asked = || server.askers.lock().unwrap().clone();
     assert_eq!(asked(), vec![("local".to_owned(), "ann".to_owned()); 2]);
 
-    // One place, and nobody may wait: while a slow answer holds it there is none for another.
-    stage.kernel.bound_calls(1, 0);
+    // While a slow answer holds the one place there is none for another.
     let mut slow = Box::pin(read(&below));
     while asked().len() < 3 {
         assert!(futures_util::poll!(&mut slow).is_pending());

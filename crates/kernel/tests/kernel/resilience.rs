@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal, RefusalReason};
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::ports::breaker_history::HistoryQuery;
-use gantry_kernel::ports::shared_state::{BreakerKey, BreakerQuery};
-use gantry_kernel::resilience::{BreakerMode, ManualMove, RateQuota, ResilienceSettings};
+use gantry_kernel::resilience::ResilienceSettings;
+use ports::audit_sink::AuditAction;
+use ports::breaker_history::HistoryQuery;
+use ports::resilience::{BreakerMode, ManualMove, RateQuota};
+use ports::shared_state::{BreakerKey, BreakerQuery};
 use serde_json::{Value, json};
 
 use super::stage::{Act, Props, Stage, admin, as_holder};

@@ -8,8 +8,8 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use gantry_kernel::jobs::SystemJob;
-use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
-use gantry_kernel::ports::job_store::{EnqueueOutcome, JobFilter, JobPriority, JobState, JobStore, OwnerId, TakeRules};
+use ports::executor::{ExecutionReach, ExecutorError};
+use ports::job_store::{EnqueueOutcome, JobFilter, JobPriority, JobState, JobStore, OwnerId, TakeRules};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

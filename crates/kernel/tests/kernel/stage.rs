@@ -14,32 +14,36 @@ use contract::manifest::Isolation;
 use contract::schema::{PartMarks, Sensitivity};
 use gantry_kernel::health::HealthSettings;
 use gantry_kernel::insights::{InsightParts, Insights};
-use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
-use gantry_kernel::ports::checkpoint_store::CheckpointStore;
-use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
-use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
-use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
-use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::ledger::{
+use gantry_kernel::registry::Registry;
+use gantry_kernel::resilience::{Resilience, ResilienceSettings};
+use gantry_kernel::webhooks::Webhooks;
+use gantry_kernel::{
+    AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, ExternalIssuer,
+    FailedCall, Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelOptions, KernelParts,
+    LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer,
+};
+use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use ports::checkpoint_store::CheckpointStore;
+use ports::clock::{Clock, UnixMillis};
+use ports::did_resolver::{DidError, DidResolver};
+use ports::entropy::Entropy;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
+use ports::key_source::{KeySource, KeySourceError};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::ledger::{
     BeginOutcome, EntryFilter, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome, SettleOutcome,
     Settlement,
 };
-use gantry_kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
-use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
-use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use gantry_kernel::ports::redactor::{RedactError, Redactor};
-use gantry_kernel::ports::registry_store::StoreError;
-use gantry_kernel::ports::tool_companion::{self, LogLevel, ToolProgress};
-use gantry_kernel::registry::{Registry, ToolVersion};
-use gantry_kernel::resilience::{Resilience, ResilienceSettings};
-use gantry_kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, FailedCall,
-    Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder,
-    RecorderHandle, ResolvedLimits, ResourceEnvelope, TokenIssuer,
-};
-use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
+use ports::observer::{FinishedCall, Observer, ToolSpeech};
+use ports::offerings::{NothingOffered, Offerings};
+use ports::policy_engine::{EngineError, PolicyEngine};
+use ports::redactor::{RedactError, Redactor};
+use ports::registry_store::StoreError;
+use ports::resolved_limits::ResolvedLimits;
+use ports::tool_companion::{self, LogLevel, ToolProgress};
+use ports::tool_version::ToolVersion;
 use redaction::{RedactionAdditions, RedactionEngine, ValueDescription, ValuePart};
 use serde_json::{Value, json};
 use shared_state::{MemoryBus, MemoryState};
@@ -53,9 +57,15 @@ pub(crate) const START: i64 = 1_800_000_000_000;
 // ------------------------------------------------------------------------------------------------------------ fakes
 
 /// Wall time stands still until it is stepped; sleeping past the end of a call's time is decided by the test.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeldClock {
     pub(crate) now: AtomicI64,
+}
+
+impl Default for HeldClock {
+    fn default() -> Self {
+        Self { now: AtomicI64::new(START) }
+    }
 }
 
 impl Clock for HeldClock {
@@ -456,6 +466,10 @@ pub(crate) struct Stage {
     pub(crate) tally: Arc<Tally>,
     pub(crate) recorder: RecorderHandle,
     pub(crate) store: Arc<MemoryStore>,
+    /// Of the kernel, for what shares its ids.
+    pub(crate) entropy: Arc<CountingEntropy>,
+    /// Where the jobs of this stage are kept, if it has any.
+    pub(crate) jobs: Arc<MemoryStore>,
 }
 
 /// What differs from the zero-configuration profile.
@@ -481,6 +495,12 @@ pub(crate) struct Props {
     pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
     /// Is it to be learnt from calls how tools fare?
     pub(crate) insights: bool,
+    /// Tells of alerts.
+    pub(crate) webhooks: Option<Arc<Webhooks>>,
+    /// A clock that others have, too.
+    pub(crate) clock: Option<Arc<HeldClock>>,
+    /// How many calls run and wait.
+    pub(crate) bounds: CallBounds,
     /// Breakers, limits and retries, if there are to be any.
     pub(crate) resilience: Option<ResilienceSettings>,
 }
@@ -491,7 +511,7 @@ impl Stage {
     }
 
     pub(crate) async fn with(props: Props) -> Self {
-        let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
+        let held = props.clock.unwrap_or_default();
         let clock: Arc<dyn Clock> = match (props.impatient, props.stepped) {
             (true, _) => Arc::new(ImpatientClock(Arc::clone(&held))),
             (false, true) => Arc::new(SteppedClock(Arc::clone(&held))),
@@ -550,8 +570,38 @@ impl Stage {
             Arc::new(ImpatientClock(Arc::clone(&held))),
             Arc::clone(&tally) as _,
         );
-        let kernel_clock = Arc::clone(&clock);
-        let kernel = Kernel::new(KernelParts {
+        let entropy = Arc::new(CountingEntropy::default());
+        let jobs = Arc::new(MemoryStore::with_clock(Arc::clone(&held) as _));
+        let insights = if props.insights {
+            let parts = InsightParts {
+                usage: Arc::clone(&store) as _,
+                health: Arc::clone(&store) as _,
+                version_use: Arc::clone(&store) as _,
+                clock: Arc::clone(&clock),
+                entropy: Arc::new(CountingEntropy::default()),
+                thresholds: HealthSettings::default(),
+                prices: Prices::default(),
+                retention_days: 1,
+                webhooks: props.webhooks,
+            };
+            Some(Arc::new(Insights::open(parts).await.unwrap()))
+        } else {
+            None
+        };
+        let resilience = props.resilience.map(|settings| {
+            let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
+            let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
+            Arc::new(resilience.kept_in(Arc::clone(&store) as _, Arc::clone(&held) as _))
+        });
+        let options = KernelOptions {
+            bounds: props.bounds,
+            checkpoints: props.checkpoints.map(|store| Checkpoints::new(store, CheckpointRetention::default())),
+            insights,
+            resilience,
+            jobs: Some(Arc::clone(&jobs) as _),
+            ..KernelOptions::default()
+        };
+        let parts = KernelParts {
             registry,
             identity,
             access,
@@ -561,41 +611,14 @@ impl Stage {
             executors: vec![Arc::clone(&puppet) as _, Arc::new(Boxed(Arc::clone(&puppet)))],
             isolation: props.isolation,
             envelope: props.envelope,
-            availability: Arc::default(),
             offerings: props.offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock,
-            entropy: Arc::new(CountingEntropy::default()),
+            entropy: Arc::clone(&entropy) as _,
             observer: Arc::clone(&tally) as _,
             redactor: Arc::new(Redacting(RedactionEngine::new(&RedactionAdditions::default()).unwrap())),
-        });
-        let kernel = if props.insights {
-            let parts = InsightParts {
-                usage: Arc::clone(&store) as _,
-                health: Arc::clone(&store) as _,
-                version_use: Arc::clone(&store) as _,
-                clock: Arc::clone(&kernel_clock),
-                entropy: Arc::new(CountingEntropy::default()),
-                thresholds: HealthSettings::default(),
-                prices: Prices::default(),
-                retention_days: 1,
-            };
-            kernel.with_insights(Arc::new(Insights::open(parts).await.unwrap()))
-        } else {
-            kernel
         };
-        let kernel = match props.checkpoints {
-            None => kernel,
-            Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),
-        };
-        let kernel = match props.resilience {
-            None => kernel,
-            Some(settings) => {
-                let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
-                let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
-                kernel.with_resilience(Arc::new(resilience.kept_in(Arc::clone(&store) as _, Arc::clone(&held) as _)))
-            }
-        };
-        Self { kernel, clock: held, puppet, paper, tally, recorder, store }
+        let kernel = Kernel::new(parts, options);
+        Self { kernel, clock: held, puppet, paper, tally, recorder, store, entropy, jobs }
     }
 
     pub(crate) async fn publish(&self, change: Value) {

@@ -2,8 +2,8 @@
 
 use contract::error::ErrorCode;
 use contract::manifest::Isolation;
-use gantry_kernel::ports::executor::forbidden_destinations;
 use gantry_kernel::{IsolationDemand, IsolationPolicy, ResourceEnvelope};
+use ports::executor::forbidden_destinations;
 use serde_json::{Value, json};
 
 use crate::stage::{ADMIN, Act, Props, Stage, admin, greet, manifest, mint_request};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
-use gantry_kernel::ports::audit_sink::AuditAction;
-use gantry_kernel::registry::LifecycleAction;
-use gantry_kernel::{Actor, IncomingCall};
+use gantry_kernel::IncomingCall;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::lifecycle::LifecycleAction;
 use serde_json::{Value, json};
 
 use crate::stage::{ADMIN, Act, Props, Stage, admin, arrival, greet, manifest};

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
-use gantry_kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
-use gantry_kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
-use gantry_kernel::ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use gantry_kernel::webhooks::{
     CompletedCall, DeliveryOutcome, DeliveryTurn, SIGNATURE_HEADER, WebhookParts, WebhookSettings, WebhookWish,
     Webhooks, verify,
 };
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::clock::Clock as _;
+use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use ports::secret_source::{SecretError, SecretSource, SecretValue};
+use ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -105,35 +105,40 @@ impl SecretSource for OneSecret {
 
 struct Post {
     stage: Stage,
-    hooks: Webhooks,
+    hooks: Arc<Webhooks>,
     store: Arc<MemoryStore>,
     queue: Arc<Queue>,
     receiver: Arc<Receiver>,
 }
 
+/// Webhooks by this clock, their store and queue, and who receives them.
+fn posted(
+    clock: Arc<HeldClock>,
+    answers: impl IntoIterator<Item = Result<(u16, Value), CallOutError>>,
+) -> (Arc<Webhooks>, Arc<MemoryStore>, Arc<Queue>, Arc<Receiver>) {
+    let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+    let (queue, receiver) = (Arc::new(Queue::default()), Receiver::answers(answers));
+    let hooks = Webhooks::new(WebhookParts {
+        store: Arc::clone(&store) as _,
+        calls: Arc::clone(&receiver) as _,
+        queue: Arc::clone(&queue) as _,
+        secrets: Arc::new(OneSecret),
+        root: SecretValue::new([7; 32]).unwrap(),
+        clock,
+        entropy: Arc::new(CountingEntropy::default()),
+        settings: WebhookSettings::default(),
+    });
+    (Arc::new(hooks), store, queue, receiver)
+}
+
 impl Post {
     async fn with(answers: impl IntoIterator<Item = Result<(u16, Value), CallOutError>>) -> Self {
-        Self::of(Stage::new().await, answers)
-    }
-
-    fn of(stage: Stage, answers: impl IntoIterator<Item = Result<(u16, Value), CallOutError>>) -> Self {
-        let clock: Arc<HeldClock> = Arc::clone(&stage.clock);
-        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
-        let (queue, receiver) = (Arc::new(Queue::default()), Receiver::answers(answers));
-        let hooks = Webhooks::new(WebhookParts {
-            store: Arc::clone(&store) as _,
-            calls: Arc::clone(&receiver) as _,
-            queue: Arc::clone(&queue) as _,
-            secrets: Arc::new(OneSecret),
-            root: SecretValue::new([7; 32]).unwrap(),
-            clock,
-            entropy: Arc::new(CountingEntropy::default()),
-            settings: WebhookSettings::default(),
-        });
+        let stage = Stage::new().await;
+        let (hooks, store, queue, receiver) = posted(Arc::clone(&stage.clock), answers);
         Self { stage, hooks, store, queue, receiver }
     }
 
-    async fn subscribe(&self, events: &[EventKind]) -> (gantry_kernel::ports::webhook_store::WebhookRecord, String) {
+    async fn subscribe(&self, events: &[EventKind]) -> (ports::webhook_store::WebhookRecord, String) {
         let wish = WebhookWish { url: "https://r.example/hook".into(), events: events.to_vec(), secret: None };
         let (record, secret) = self.hooks.add(&self.stage.kernel, admin(), None, wish).await.unwrap();
         (record, secret.unwrap())
@@ -361,16 +366,17 @@ async fn a_subscription_that_was_removed_gets_nothing_more() {
 
 #[tokio::test]
 async fn a_tenant_whose_queue_is_full_holds_up_nobody_else_s_alerts() {
-    let post = Post::of(Stage::with(Props { insights: true, ..Props::default() }).await, [ok()]);
+    let clock = Arc::new(HeldClock::default());
+    let (hooks, _, queue, _) = posted(Arc::clone(&clock), [ok()]);
+    let (clock, webhooks) = (Some(clock), Some(Arc::clone(&hooks)));
+    let stage = Stage::with(Props { insights: true, clock, webhooks, ..Props::default() }).await;
     let tenants: Vec<TenantId> = (0..6).map(|number| format!("tenant_{number}").parse().unwrap()).collect();
-    let insights = Arc::clone(post.stage.kernel.insights().unwrap());
+    let insights = Arc::clone(stage.kernel.insights().unwrap());
     for tenant in &tenants {
         let wish = WebhookWish { url: "https://r.example/hook".into(), events: Vec::new(), secret: None };
-        post.hooks.add(&post.stage.kernel, admin(), Some(tenant), wish).await.unwrap();
+        hooks.add(&stage.kernel, admin(), Some(tenant), wish).await.unwrap();
         insights.approvals_pending(tenant, 1_000_000);
     }
-    let Post { stage, hooks, queue, .. } = post;
-    insights.tell_through(Arc::new(hooks));
     *queue.1.lock().unwrap() = Some(tenants[0].clone());
     insights.look().await;
     stage.step(24 * 3600);

@@ -4,8 +4,8 @@
 //! half-open at most 1 s, window 20 s by time, 5 calls minimum, open for 5 s.
 
 use gantry_kernel::resilience::outcome::OutcomeRules;
-use gantry_kernel::resilience::settings::{HalfOpenEnd, InitialMode};
-use gantry_kernel::resilience::{
+use ports::resilience::settings::{HalfOpenEnd, InitialMode};
+use ports::resilience::{
     Breaker, BreakerAdmission, BreakerEvent, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings,
     BreakerSnapshot, BreakerVerdict, ExceededThreshold, GuestTag, IllegalMove, ManualMove, PermittedOutcome,
     SettingsDraft,

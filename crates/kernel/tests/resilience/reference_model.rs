@@ -3,7 +3,7 @@
 //! The model shares no code and no representation with the machine: it has a list of what happened, and reads the answer
 //! off it.
 
-use gantry_kernel::resilience::{
+use ports::resilience::{
     Breaker, BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerVerdict, HalfOpenRule, ManualMove,
     OpenWait, PermittedOutcome, SettingsDraft, WindowKind,
 };

@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::time::Duration;
 
-use gantry_kernel::resilience::backoff::BackoffInterval;
-use gantry_kernel::resilience::retry::{
-    JudgedAttempt, NextAttempt, PlanError, RetryAttempts, RetryPlan, RetryStop, spread,
-};
+use base::backoff::BackoffInterval;
+use gantry_kernel::resilience::retry::{JudgedAttempt, NextAttempt, RetryAttempts, RetryStop, spread};
+use ports::resilience::guard::{PlanError, RetryPlan};
 
 const WAIT: Duration = Duration::from_millis(500);
 

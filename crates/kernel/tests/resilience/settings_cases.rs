@@ -1,7 +1,7 @@
 //! V1…V4: what no breaker can be set to.
 
 use contract::manifest::BreakerConfig;
-use gantry_kernel::resilience::{
+use ports::resilience::{
     BreakerSettings, CanaryShare, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind,
 };
 

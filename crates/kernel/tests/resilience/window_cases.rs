@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use gantry_kernel::resilience::window::{CallWindow, CountedCall, WindowTotals};
-use gantry_kernel::resilience::{SettingsDraft, WindowKind};
+use ports::resilience::window::{CallWindow, CountedCall, WindowTotals};
+use ports::resilience::{SettingsDraft, WindowKind};
 
 const BY_COUNT: WindowKind = WindowKind::Count { calls: 5 };
 const BY_TIME: WindowKind = WindowKind::Time { seconds: 5 };

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use contract::error::ErrorCode;
-use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::ledger::{EntryFilter, EntryState};
+use ports::clock::Clock as _;
+use ports::ledger::{EntryFilter, EntryState};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

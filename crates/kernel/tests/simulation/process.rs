@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use gantry_kernel::jobs::{AcceptedCall, Jobs, JobsSettings, Workers};
+use gantry_kernel::jobs::{AcceptedCall, JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings, Workers};
 use gantry_kernel::phases::Returned;
-use gantry_kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use gantry_kernel::ports::clock::Clock;
-use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
-use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::observer::NoObserver;
-use gantry_kernel::ports::offerings::NothingOffered;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, FailedCall, Identity, IdentitySettings, IncomingCall,
-    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, FailedCall, Identity, IdentitySettings, IncomingCall, IsolationPolicy,
+    Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::NoObserver;
+use ports::offerings::NothingOffered;
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use tokio_util::sync::CancellationToken;
@@ -140,7 +141,7 @@ impl Process {
         let settings = IdentitySettings::local(Arc::clone(&clock));
         let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(NoObserver)).unwrap();
         let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(NoObserver));
-        let kernel = Arc::new(Kernel::new(KernelParts {
+        let parts = KernelParts {
             registry: registry.await.unwrap(),
             identity,
             access: access.await.unwrap(),
@@ -150,17 +151,20 @@ impl Process {
             executors: vec![Arc::new(ChanceTool(Arc::clone(&life)))],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
-            availability: Arc::default(),
             offerings: Arc::new(NothingOffered),
-            clock,
-            entropy,
+            clock: Arc::clone(&clock),
+            entropy: Arc::clone(&entropy) as _,
             observer: Arc::new(NoObserver),
-            redactor: Arc::new(gantry_kernel::ports::redactor::WithholdingRedactor),
-        }));
+            redactor: Arc::new(ports::redactor::WithholdingRedactor),
+        };
+        let options = KernelOptions { jobs: Some(Arc::clone(&wire) as _), ..KernelOptions::default() };
+        let kernel = Arc::new(Kernel::new(parts, options));
         let settings = JobsSettings { alone: false, poll: POLL, ..JobsSettings::default() };
+        let queue = JobQueue::new(JobQueueParts { store: wire, clock, entropy, settings });
         // A store that fails at the start is tried again, as whoever starts the server would.
         let jobs = loop {
-            match Jobs::open(Arc::clone(&kernel), Arc::clone(&wire) as _, settings.clone(), Vec::new()).await {
+            let (kernel, queue) = (Arc::clone(&kernel), Arc::clone(&queue));
+            match Jobs::open(JobsParts { kernel, queue, handlers: Vec::new(), webhooks: None }).await {
                 Ok(jobs) => break jobs,
                 Err(_) => world.clock.sleep(Duration::from_millis(100)).await,
             }

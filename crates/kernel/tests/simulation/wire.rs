@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::ids::{InvocationId, TenantId};
-use gantry_kernel::ports::clock::Clock as _;
-use gantry_kernel::ports::job_store::{
+use ports::clock::Clock as _;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter,
     JobKey, JobPage, JobStore, NewJob, RenewOutcome, TakeOutcome, TakeRules, TakenJob, WriteOutcome,
 };
-use gantry_kernel::ports::ledger::{
+use ports::ledger::{
     BeginOutcome, EntryFilter, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome, SettleOutcome,
     Settlement,
 };
-use gantry_kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

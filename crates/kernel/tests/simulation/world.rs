@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use contract::ids::InvocationId;
-use gantry_kernel::ports::clock::{Clock, UnixMillis};
+use ports::clock::{Clock, UnixMillis};
 use store::memory::MemoryStore;
 
 /// Time that passes when nothing else can happen.

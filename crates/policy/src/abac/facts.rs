@@ -3,6 +3,7 @@
 //! The entities are made for one decision and dropped after it. They are not checked against the schema a second time:
 //! misfit arguments (see `arguments`) break it on purpose.
 
+use base::SaturatingFrom as _;
 use cedar_policy::{Context, Entities, Entity, EntityTypeName, EntityUid, Request, RestrictedExpression};
 use contract::manifest::SideEffectPolicy;
 
@@ -111,7 +112,7 @@ fn tool_attributes(tool: &ToolFacts<'_>) -> Result<Vec<Pair>, FactsError> {
         pair("name", text(tool.id.local())),
         pair("version", text(&tool.version.to_string())),
         // Beyond 64 bits it is a very new version all the same.
-        pair("major", RestrictedExpression::new_long(i64::try_from(tool.version.major()).unwrap_or(i64::MAX))),
+        pair("major", RestrictedExpression::new_long(i64::saturating_from(tool.version.major()))),
         pair("tags", texts(tool.tags.iter().map(String::as_str))),
         pair("categories", texts(tool.categories.iter().map(String::as_str))),
         pair("side_effects", text(effects_name(tool.effects))),

@@ -1,19 +1,11 @@
 //! Hosts in scopes and limits: a name, an address, or every name below a domain (`*.example.com`).
 //!
-//! Names are compared without regard to case and are ASCII: an international name is written in punycode, so that two
-//! names which look alike cannot be confused. A dot at the end is refused, because `example.com.` and `example.com` are
-//! one host and two texts. What looks like an address must be one in its only usual spelling: resolvers read `127.1`,
-//! `0x7f000001` and `017700000001` as `127.0.0.1`, and a rule that compares texts must not be asked about those.
-//!
-//! `sandbox::egress` has the same grammar once more (`looks_like_address`, `is_below`). Twice on purpose: the sandbox depends
-//! on no crate of the house and this crate on no sandbox, and a third one for two functions would be a room for one chair.
-//! Whoever changes one changes the other.
+//! Names are compared without regard to case; what a name is, and which names are below a domain, says [`base::host_name`], for
+//! the egress proxy as well. A dot at the end is refused, because `example.com.` and `example.com` are one host and two texts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Longest host name and longest label of DNS.
-const HOST_CHARS_MAX: usize = 253;
-const LABEL_CHARS_MAX: usize = 63;
+use base::host_name::{is_below, is_host_name, looks_like_address};
 
 /// A host or a family of hosts.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +25,8 @@ impl<'t> Host<&'t str> {
             return address.strip_suffix(']')?.parse().ok().map(Self::V6);
         }
         match text.strip_prefix("*.") {
-            Some(domain) => (is_name(domain) && !looks_like_address(domain)).then_some(Self::Below(domain)),
-            None => (is_name(text) && (!looks_like_address(text) || text.parse::<Ipv4Addr>().is_ok()))
+            Some(domain) => (is_host_name(domain) && !looks_like_address(domain)).then_some(Self::Below(domain)),
+            None => (is_host_name(text) && (!looks_like_address(text) || text.parse::<Ipv4Addr>().is_ok()))
                 .then_some(Self::Name(text)),
         }
     }
@@ -74,34 +66,6 @@ impl<S: AsRef<str>> Host<S> {
     pub(super) fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Name(own) if own.as_ref().eq_ignore_ascii_case(name))
     }
-}
-
-/// Labels of letters, digits, `-` and `_` between single dots.
-fn is_name(text: &str) -> bool {
-    text.len() <= HOST_CHARS_MAX
-        && text.split('.').all(|label| {
-            (1..=LABEL_CHARS_MAX).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-        })
-}
-
-/// Would a resolver take this for an IPv4 address? It looks at the last label.
-fn looks_like_address(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
-    digits.map_or_else(
-        || last.bytes().all(|b| b.is_ascii_digit()),
-        |digits| digits.bytes().all(|b| b.is_ascii_hexdigit()),
-    )
-}
-
-/// Does `name` end in a dot and then `domain`, with something before it?
-fn is_below(name: &str, domain: &str) -> bool {
-    let name = name.as_bytes();
-    name.len().checked_sub(domain.len()).is_some_and(|before| {
-        let (front, end) = name.split_at(before);
-        front.len() > 1 && front.ends_with(b".") && end.eq_ignore_ascii_case(domain.as_bytes())
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Whether characters look like a secret: random enough, and nothing that stands in place of one.
 
+use base::SaturatingFrom as _;
+
 use crate::boundary::at;
 
 /// Bits per character of random hexadecimal digits, less what short samples lose.
@@ -39,7 +41,7 @@ pub(super) fn entropy(bytes: &[u8]) -> f64 {
             *count += 1;
         }
     }
-    let total = f64::from(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    let total = f64::from(u32::saturating_from(bytes.len()));
     counts
         .iter()
         .filter(|count| **count > 0)

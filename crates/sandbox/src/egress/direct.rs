@@ -18,7 +18,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use base::MutexExt as _;
 
 use super::dns::{Outcome, Query, QueryKind};
 use super::gate::EgressGate;
@@ -75,7 +77,7 @@ impl DirectNames {
     }
 
     fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.lock_unpoisoned();
         if let Some(known) = given.addresses.get(name) {
             return Some(*known);
         }
@@ -92,7 +94,7 @@ impl DirectNames {
     pub(super) fn host_behind(&self, address: IpAddr, port: u16) -> String {
         let address = address.to_canonical();
         if let IpAddr::V4(address) = address
-            && let Some(name) = self.given.lock().unwrap_or_else(PoisonError::into_inner).names.get(&address)
+            && let Some(name) = self.given.lock_unpoisoned().names.get(&address)
         {
             return name.to_string();
         }

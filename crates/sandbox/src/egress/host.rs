@@ -5,10 +5,8 @@
 //! write the dot that ends an absolute name, and it is taken away here, so that `example.com.` is what `example.com` is.
 //!
 //! What a resolver would read as an IPv4 address must be one in its usual spelling. `127.1`, `0x7f.1`, `2130706433` and
-//! `0177.0.0.1` are nothing at all: not an address, and above all not a name, which would be resolved to 127.0.0.1.
-//!
-//! The grammar stands in `policy::scope` once more (`looks_like_address`, `is_below`), because this crate depends on no other
-//! of the house. Whoever changes one changes the other.
+//! `0177.0.0.1` are nothing at all: not an address, and above all not a name, which would be resolved to 127.0.0.1
+//! ([`base::host_name`]).
 //!
 //! INVARIANT: an address is kept in its plain form, `::ffff:10.0.0.1` as `10.0.0.1`, so one address has one [`EgressHost`].
 
@@ -16,9 +14,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Longest host name and longest label of DNS.
-const HOST_CHARS_MAX: usize = 253;
-const LABEL_CHARS_MAX: usize = 63;
+use base::host_name::{is_below, is_host_name, looks_like_address};
 
 /// Why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -156,33 +152,13 @@ impl fmt::Display for HostPattern {
 /// Labels of letters, digits, `-` and `_` between single dots, of which one may stand at the end.
 fn read_name(text: &str) -> Result<Box<str>, HostError> {
     let name = text.strip_suffix('.').unwrap_or(text);
-    let shaped = name.len() <= HOST_CHARS_MAX
-        && name.split('.').all(|label| {
-            (1..=LABEL_CHARS_MAX).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-        });
-    if !shaped {
+    if !is_host_name(name) {
         return Err(HostError::Shape);
     }
     if looks_like_address(name) {
         return Err(HostError::AddressSpelling);
     }
     Ok(name.to_ascii_lowercase().into())
-}
-
-/// Would a resolver take this for an IPv4 address? It looks at the last label.
-fn looks_like_address(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
-    digits.map_or_else(
-        || last.bytes().all(|b| b.is_ascii_digit()),
-        |digits| digits.bytes().all(|b| b.is_ascii_hexdigit()),
-    )
-}
-
-/// Does `name` end in a dot and then `domain`, with something before it? Both are in lower case.
-fn is_below(name: &str, domain: &str) -> bool {
-    name.strip_suffix(domain).and_then(|front| front.strip_suffix('.')).is_some_and(|labels| !labels.is_empty())
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //! the program and the proxy.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use base::MutexExt as _;
 use tokio::sync::Notify;
 
 /// As many different violations are kept; further ones are only counted.
@@ -56,7 +57,7 @@ impl EgressMeter {
             bytes_received: self.bytes_received.load(Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
             violations: self.violations.load(Ordering::Relaxed),
-            kept: self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            kept: self.kept.lock_unpoisoned().clone(),
         }
     }
 
@@ -79,7 +80,7 @@ impl EgressMeter {
 
     pub(super) fn violated(&self, host: &str, port: u16) {
         self.violations.fetch_add(1, Ordering::Relaxed);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock_unpoisoned();
         if let Some(known) = kept.iter_mut().find(|v| *v.host == *host && v.port == port) {
             known.times = known.times.saturating_add(1);
         } else if kept.len() < VIOLATIONS_MAX {

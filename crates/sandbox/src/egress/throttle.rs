@@ -7,9 +7,10 @@
 //! holds no share of the others.
 
 use std::num::NonZeroU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
 use tokio::time::Instant;
 
 /// How far ahead of the rate a call may be.
@@ -34,7 +35,7 @@ impl Throttle {
 
     /// From when on bytes may move again; `None` if they may now.
     pub(super) fn blocked_until(&self) -> Option<Instant> {
-        let paid_until = *self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let paid_until = *self.paid_until.lock_unpoisoned();
         // Compared as a sum, since a moment before the start of the clock cannot be written.
         (paid_until > Instant::now() + BURST).then(|| paid_until.checked_sub(BURST).unwrap_or(paid_until))
     }
@@ -42,8 +43,8 @@ impl Throttle {
     /// Pays for bytes that have moved.
     pub(super) fn pay(&self, bytes: usize) {
         let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second.get());
-        let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = Duration::from_nanos(u64::saturating_from(nanos));
+        let mut paid_until = self.paid_until.lock_unpoisoned();
         let from = (*paid_until).max(Instant::now());
         *paid_until = from.checked_add(time).unwrap_or(from);
     }

@@ -15,6 +15,8 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+
 use crate::process_tree::TreeUsage;
 use crate::spec::SandboxLimits;
 
@@ -114,7 +116,7 @@ impl Oversight {
         }
         // Saved after it was spent: a look that comes late takes nothing from who has kept to its share meanwhile.
         let credit = self.credit_micros.saturating_add(earned(self.share, span));
-        let left = credit.saturating_sub(i64::try_from(used).unwrap_or(i64::MAX));
+        let left = credit.saturating_sub(i64::saturating_from(used));
         self.credit_micros = left.min(earned(self.share, SAVINGS));
         if self.stopped {
             self.stopped_use_micros = self.stopped_use_micros.saturating_add(used);
@@ -144,7 +146,7 @@ impl Oversight {
 /// The CPU time that a share gives in a span.
 fn earned(share: u64, span: Duration) -> i64 {
     let micros = u128::from(share) * span.as_micros() / 1_000_000;
-    i64::try_from(micros).unwrap_or(i64::MAX)
+    i64::saturating_from(micros)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
+
 /// A process's number and when it began: numbers are used again.
 pub(super) type ProcessIdentity = (i32, u64);
 
@@ -70,7 +72,7 @@ impl CpuAccount {
         self.vanished_micros = vanished.min(booked_already.saturating_sub(waited));
         self.last = now;
 
-        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let span = u64::saturating_from(span.as_micros());
         let sampled = fresh_running.min(processors).saturating_mul(span);
         let counted = fresh.saturating_add(waited.saturating_sub(booked_already));
         known.saturating_add(counted.max(sampled))

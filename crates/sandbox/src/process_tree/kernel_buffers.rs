@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::LazyLock;
 
+use base::SaturatingFrom as _;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
 /// What sockets and pipes may hold that are not charged: those of ordinary programs.
@@ -102,7 +103,7 @@ fn pipes_of(members: &[i32]) -> u64 {
         is_pipe.then_some((seen.stx_dev_major, seen.stx_dev_minor, seen.stx_ino))
     };
     let distinct: BTreeSet<_> = descriptors.iter().filter_map(pipe).collect();
-    u64::try_from(distinct.len()).unwrap_or(u64::MAX)
+    u64::saturating_from(distinct.len())
 }
 
 #[cfg(test)]

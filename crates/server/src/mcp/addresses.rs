@@ -9,7 +9,7 @@
 //! Invariant ADDR-1: what [`outward`] has made, and what a client has made of [`outward_template`], [`inward`] takes apart
 //! into the same server and the server's own address.
 
-use kernel::ports::offerings::OfferingServer;
+use ports::offerings::OfferingServer;
 use rmcp::model::{ContentBlock, ResourceContents};
 
 use super::resources::{decoded, encoded};

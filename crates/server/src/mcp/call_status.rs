@@ -8,15 +8,14 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::json;
 
-use super::McpVisit;
-use super::handler::McpHandler;
-use super::rounds::RoundSubject;
+use super::running_call::RunSubject;
+use super::tasks::VisitorTasks;
 
 /// Where such calls are asked about.
 pub(crate) const CALLS: &str = "gantry://calls/";
 
 /// The answer to a call that goes on.
-pub(crate) fn goes_on(accepted: &AcceptedCall, subject: &RoundSubject) -> CallToolResult {
+pub(crate) fn goes_on(accepted: &AcceptedCall, subject: &RunSubject) -> CallToolResult {
     let id = accepted.invocation_id;
     let uri = format!("{CALLS}{id}");
     let words = format!(
@@ -28,7 +27,7 @@ pub(crate) fn goes_on(accepted: &AcceptedCall, subject: &RoundSubject) -> CallTo
     let content = vec![ContentBlock::text(words), ContentBlock::ResourceLink(link)];
     // A client that was promised structure takes its absence for a fault of the protocol, unless the result says that it is not
     // what was asked for.
-    let promised = matches!(subject, RoundSubject::Tool(Some(tool)) if tool.wire.output_schema.is_some());
+    let promised = matches!(subject, RunSubject::Tool(Some(tool)) if tool.wire.output_schema.is_some());
     let result = if promised { CallToolResult::error(content) } else { CallToolResult::success(content) };
     let mut meta = MetaObject::new();
     meta.0.insert("dev.gantry/invocation_id".to_owned(), json!(id));
@@ -37,15 +36,9 @@ pub(crate) fn goes_on(accepted: &AcceptedCall, subject: &RoundSubject) -> CallTo
     result.with_meta(Some(meta))
 }
 
-impl McpHandler {
-    /// Where a call stands, with its end.
-    pub(super) async fn call_status(&self, visit: &McpVisit, uri: &str) -> Option<Result<ResourceContents, ErrorData>> {
-        let id = uri.strip_prefix(CALLS)?;
-        let status = self.task(visit, id).await;
-        Some(
-            status.map(|status| {
-                ResourceContents::text(json!(status).to_string(), uri).with_mime_type("application/json")
-            }),
-        )
-    }
+/// Where a call stands, with its end.
+pub(super) async fn call_status(tasks: VisitorTasks<'_>, uri: &str) -> Option<Result<ResourceContents, ErrorData>> {
+    let id = uri.strip_prefix(CALLS)?;
+    let status = tasks.task(id).await;
+    Some(status.map(|status| ResourceContents::text(json!(status).to_string(), uri).with_mime_type("application/json")))
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use policy::ToolPattern;
 
 /// What the door does at all.
@@ -140,7 +141,7 @@ impl McpConfig {
     /// Checks every key against its range.
     pub fn validate(&self) -> Result<(), McpConfigError> {
         const DAY_MS: u64 = 86_400_000;
-        let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let wide = |size: usize| u64::saturating_from(size);
         let ranges = [
             ("auto_tools_max", wide(self.auto_tools_max), 1, 100_000),
             ("auto_tokens_max", wide(self.auto_tokens_max), 100, 100_000_000),

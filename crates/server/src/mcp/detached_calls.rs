@@ -7,8 +7,9 @@
 //! Bounded by the calls in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::MutexExt as _;
 use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +30,7 @@ pub(crate) struct DetachedCall {
 
 impl DetachedCalls {
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 
     /// Notes a call by the request that made it. The end of the doors ends it, too.

@@ -5,27 +5,31 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use contract::error::Refusal;
-use kernel::ports::entropy::new_trace_id;
+use ports::entropy::new_trace_id;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions, GetPromptRequestParams,
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    TASKS_EXTENSION_ID, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
+use super::call_status::call_status;
+use super::client_state::ClientState;
 use super::config::McpMode;
-use super::detached_calls::DetachedCalls;
+use super::earlier_tasks::{self, EarlierTasks};
 use super::offering_relay::OfferingRelay;
+use super::offering_rounds::OfferingRounds;
 use super::subscriptions::{ClientNotice, ListSubscriptions, ResourceSubscriptions, WATCHED_MAX};
-use super::{McpVisit, lazy, pages, resources, subscriptions, tasks, to_wire, tool_list};
+use super::tasks::{self, VisitorTasks};
+use super::tools_call::ToolsCall;
+use super::{McpVisit, lazy, pages, resources, subscriptions, to_wire, tool_list};
 use crate::door::Door;
 use crate::incoming_request::CallerCredential;
 
@@ -35,29 +39,13 @@ const INSTRUCTIONS: &str = "Gantry runs the tools of this installation under its
 const INSTRUCTIONS_LAZY: &str = "Gantry runs the tools of this installation under its policies. They are not all listed: find \
     them with search_tools, read describe_tool before the first use, and call them with call_tool.";
 
-/// Levels as they are kept; 0 is none.
-const LEVELS: [LoggingLevel; 8] = [
-    LoggingLevel::Debug,
-    LoggingLevel::Info,
-    LoggingLevel::Notice,
-    LoggingLevel::Warning,
-    LoggingLevel::Error,
-    LoggingLevel::Critical,
-    LoggingLevel::Alert,
-    LoggingLevel::Emergency,
-];
-
 /// Answers one request, or all requests of one session.
 #[derive(Debug)]
 pub(crate) struct McpHandler {
-    pub(super) door: Arc<Door>,
+    client: ClientState,
     from: From,
-    /// What an older client wants to hear of, for its session.
-    log_level: AtomicU8,
     /// What it watches, for its session.
     watching: Arc<ResourceSubscriptions>,
-    /// Its calls that only a message cancels.
-    pub(super) lasting: DetachedCalls,
 }
 
 /// Where requests come from.
@@ -71,23 +59,35 @@ pub(super) enum From {
 
 impl McpHandler {
     pub(super) fn new(door: Arc<Door>, from: From) -> Self {
-        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default(), lasting: DetachedCalls::default() }
+        Self { client: ClientState::new(door), from, watching: Arc::default() }
     }
 
-    pub(super) fn log_level(&self) -> Option<LoggingLevel> {
-        usize::from(self.log_level.load(Ordering::Relaxed)).checked_sub(1).and_then(|at| LEVELS.get(at)).copied()
+    fn door(&self) -> &Arc<Door> {
+        &self.client.door
+    }
+
+    fn relay<'a>(&'a self, visit: &'a McpVisit) -> OfferingRelay<'a> {
+        OfferingRelay::at(self.door(), visit)
+    }
+
+    fn tasks<'a>(&'a self, visit: &'a McpVisit) -> VisitorTasks<'a> {
+        VisitorTasks { door: self.door(), visit }
+    }
+
+    fn offerings<'a>(&'a self, visit: &'a McpVisit) -> OfferingRounds<'a> {
+        OfferingRounds { client: &self.client, visit }
     }
 
     /// Does this client have tasks as its revision has them?
     fn has_earlier_tasks(&self, context: &RequestContext<RoleServer>) -> bool {
         let revision = context.protocol_version();
         matches!(self.from, From::Http { .. })
-            && revision.is_some_and(|revision| revision.as_str() == tasks::EARLIER)
-            && self.task_keeper().is_some()
+            && revision.is_some_and(|revision| revision.as_str() == earlier_tasks::REVISION)
+            && tasks::task_keeper(self.door()).is_some()
     }
 
     fn list_ttl_ms(&self) -> u64 {
-        self.door.mcp().config.list_ttl_ms
+        self.door().mcp().config.list_ttl_ms
     }
 
     /// A page of a list.
@@ -97,7 +97,7 @@ impl McpHandler {
         request: Option<PaginatedRequestParams>,
     ) -> Result<(Vec<T>, Option<String>), ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        pages::page(items, cursor.as_deref(), self.door.mcp().config.page_size).ok_or_else(wrong_cursor)
+        pages::page(items, cursor.as_deref(), self.door().mcp().config.page_size).ok_or_else(wrong_cursor)
     }
 
     /// Who asks. Over HTTP the front has found out; a token that was given once is looked at anew each time.
@@ -109,8 +109,8 @@ impl McpHandler {
                 visit.cloned().ok_or_else(|| ErrorData::internal_error("the request has lost its sender", None))
             }
             From::Stdio { who, toolset } => {
-                let who = &who.in_trace(new_trace_id(self.door.kernel().entropy()));
-                let recognised = self.door.kernel().recognise(who.actor()).await;
+                let who = &who.in_trace(new_trace_id(self.door().kernel().entropy()));
+                let recognised = self.door().kernel().recognise(who.actor()).await;
                 let caller = recognised.map_err(|refusal| refused(&refusal, who))?;
                 Ok(McpVisit {
                     who: who.clone(),
@@ -128,7 +128,7 @@ impl McpHandler {
     /// on. Not for what waits for its client, which may take its time.
     async fn placed_visit(&self, extensions: &Extensions) -> Result<McpVisit, ErrorData> {
         let visit = self.visit(extensions).await?;
-        let place = self.door.request_place(&visit.caller).await.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let place = self.door().request_place(&visit.caller).await.map_err(|refusal| refused(&refusal, &visit.who))?;
         Ok(McpVisit { who: visit.who.holding(place), ..visit })
     }
 }
@@ -148,9 +148,9 @@ fn refused(refusal: &Refusal, who: &CallerCredential) -> ErrorData {
 
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
-        let mcp = self.door.mcp();
+        let mcp = self.door().mcp();
         let lazily = match &self.from {
-            From::Http { first } => mcp.listing(self.door.kernel(), first).meta.is_some(),
+            From::Http { first } => mcp.listing(self.door().kernel(), first).meta.is_some(),
             From::Stdio { .. } => false,
         };
         // Servers come and go while clients stay, so what could be behind is always said to be there; lists say what is.
@@ -165,7 +165,7 @@ impl ServerHandler for McpHandler {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        if self.task_keeper().is_some() {
+        if tasks::task_keeper(self.door()).is_some() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         }
@@ -186,8 +186,8 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        let mcp = self.door.mcp();
-        let offered = mcp.listing(self.door.kernel(), &visit);
+        let mcp = self.door().mcp();
+        let offered = mcp.listing(self.door().kernel(), &visit);
         let cursor = request.and_then(|request| request.cursor);
         let mut page = offered.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
         if self.has_earlier_tasks(&context) {
@@ -195,7 +195,7 @@ impl ServerHandler for McpHandler {
                 let known = offered.named(&tool.name);
                 let support = known.map(|known| tasks::TaskMode::of(&mcp.config, &known.version));
                 let said = known.and_then(|known| tool_list::task_support(&known.version.manifest));
-                tasks::mark(tool, support, said);
+                earlier_tasks::mark(tool, support, said);
             }
         }
         let mut result = ListToolsResult::with_all_items(page.tools)
@@ -211,7 +211,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
-        self.call(visit, request, context).await
+        ToolsCall { client: &self.client, visit: &visit, context: &context }.answer(request).await
     }
 
     async fn get_task(
@@ -220,7 +220,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        self.task(&visit, &request.task_id).await.map(GetTaskResult::new)
+        self.tasks(&visit).task(&request.task_id).await.map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -229,7 +229,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        self.answer_task(&visit, &request.task_id, request.input_responses).await
+        self.tasks(&visit).answer(&request.task_id, request.input_responses).await
     }
 
     async fn cancel_task(
@@ -238,7 +238,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        self.end_task(&visit, &request.task_id).await
+        self.tasks(&visit).cancel(&request.task_id).await
     }
 
     async fn on_custom_request(
@@ -254,16 +254,16 @@ impl ServerHandler for McpHandler {
             "tools/call" | "tasks/result" => self.visit(&context.extensions).await?,
             _ => self.placed_visit(&context.extensions).await?,
         };
-        self.earlier(visit, request, context).await
+        EarlierTasks { client: &self.client, visit: &visit, context: &context }.answer(request).await
     }
 
     /// For the check of headers that repeat arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let From::Http { first } = &self.from else { return None };
-        if self.door.mcp().config.mode == McpMode::Discovery {
+        if self.door().mcp().config.mode == McpMode::Discovery {
             return None;
         }
-        let listing = self.door.mcp().listing(self.door.kernel(), first);
+        let listing = self.door().mcp().listing(self.door().kernel(), first);
         match &listing.meta {
             Some(meta) if matches!(name, lazy::SEARCH | lazy::DESCRIBE | lazy::CALL) => {
                 meta.iter().find(|tool| tool.name == name).cloned()
@@ -279,7 +279,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::list(visit.caller.caller()));
-        all.extend(OfferingRelay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        all.extend(self.relay(&visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourcesResult::with_all_items(shown);
         result.next_cursor = next;
@@ -293,7 +293,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
         let mut all = own(resources::templates());
-        all.extend(OfferingRelay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        all.extend(self.relay(&visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourceTemplatesResult::with_all_items(shown);
         result.next_cursor = next;
@@ -307,14 +307,14 @@ impl ServerHandler for McpHandler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
         if !resources::is_own(&request.uri) {
-            return self.read_relayed(&visit, request, &context).await;
+            return self.offerings(&visit).read_resource(request, &context).await;
         }
         let visit = self.placed_visit(&context.extensions).await?;
-        let contents = match self.call_status(&visit, &request.uri).await {
+        let contents = match call_status(self.tasks(&visit), &request.uri).await {
             // One that is not there is answered as every other resource that is not.
             Some(status) => status.map_err(|_| refused(&resources::nothing(&request.uri), &visit.who)),
             None => {
-                let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
+                let (kernel, results) = (self.door().kernel(), &self.door().mcp().results);
                 let read = resources::read(kernel, results, &visit.who, &visit.caller, &request.uri).await;
                 read.map_err(|refusal| refused(&refusal, &visit.who))
             }
@@ -330,7 +330,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        let all = OfferingRelay::of(self, &visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let all = self.relay(&visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
         let (shown, next) = self.page(all, request)?;
         let mut result = ListPromptsResult::with_all_items(shown);
         result.next_cursor = next;
@@ -343,7 +343,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
-        self.get_relayed_prompt(&visit, request, &context).await
+        self.offerings(&visit).get_prompt(request, &context).await
     }
 
     async fn complete(
@@ -352,7 +352,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        self.complete_relayed(&visit, request).await
+        self.offerings(&visit).complete(request).await
     }
 
     /// Older clients watch resources by their session.
@@ -362,7 +362,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let visit = self.placed_visit(&context.extensions).await?;
-        let added = self.watching.add(&self.door, &visit, &request.uri).await;
+        let added = self.watching.add(self.door(), &visit, &request.uri).await;
         added.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))
     }
 
@@ -377,8 +377,7 @@ impl ServerHandler for McpHandler {
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        let at = LEVELS.iter().position(|level| *level == request.level).unwrap_or_default();
-        self.log_level.store(u8::try_from(at + 1).unwrap_or_default(), Ordering::Relaxed);
+        self.client.set_log_level(request.level);
         Ok(())
     }
 
@@ -386,9 +385,9 @@ impl ServerHandler for McpHandler {
         // Whose stream this is, is known here only over HTTP; elsewhere what cannot be watched ends the stream.
         let may_watch = |uri: &str| match &self.from {
             From::Http { first } if resources::changes(uri) => {
-                resources::may_watch(self.door.kernel(), &first.caller, uri).is_ok()
+                resources::may_watch(self.door().kernel(), &first.caller, uri).is_ok()
             }
-            From::Http { first } => OfferingRelay::of(self, first).may_have(uri),
+            From::Http { first } => self.relay(first).may_have(uri),
             From::Stdio { .. } => true,
         };
         let mut accepted = requested.clone();
@@ -402,12 +401,12 @@ impl ServerHandler for McpHandler {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visit = self.visit(&context.request_context().extensions).await?;
         let _place =
-            self.door.mcp().listeners.take(visit.caller.caller()).map_err(|_| {
+            self.door().mcp().listeners.take(visit.caller.caller()).map_err(|_| {
                 ErrorData::internal_error("too many clients listen at the moment; try again later", None)
             })?;
         let (accepted, watching) = (context.accepted(), ResourceSubscriptions::default());
         for uri in accepted.resource_subscriptions.iter().flatten() {
-            let watched = watching.add(&self.door, &visit, uri).await;
+            let watched = watching.add(self.door(), &visit, uri).await;
             watched.map_err(|refusal| refused(&refusal, &visit.who))?;
         }
         let wants = ListSubscriptions {
@@ -427,7 +426,7 @@ impl ServerHandler for McpHandler {
         };
         tokio::select! {
             () = context.cancelled() => {}
-            () = subscriptions::follow(&self.door, &visit, wants, &watching, tell) => {}
+            () = subscriptions::follow(self.door(), &visit, wants, &watching, tell) => {}
         }
         Ok(())
     }
@@ -435,14 +434,14 @@ impl ServerHandler for McpHandler {
     /// `rmcp` has cancelled the request; what outlasts requests is cancelled here.
     async fn on_cancelled(&self, notification: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
         if let Some(id) = &notification.request_id {
-            self.lasting.cancel(id);
+            self.client.lasting.cancel(id);
         }
     }
 
     /// Older clients are told of changes without asking.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(visit) = self.visit(&context.extensions).await else { return };
-        let (door, watching, peer) = (Arc::clone(&self.door), Arc::clone(&self.watching), context.peer);
+        let (door, watching, peer) = (Arc::clone(self.door()), Arc::clone(&self.watching), context.peer);
         tokio::spawn(async move {
             let gone = async {
                 while !peer.is_transport_closed() {

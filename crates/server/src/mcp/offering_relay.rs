@@ -6,39 +6,31 @@
 //!
 //! What servers say is a stranger's: what does not have the shape it must have is left out.
 //!
-//! Not here: addresses (`addresses`), names (`names`), news (`watching`), Gantry's own resources (`resources`).
+//! Not here: asking a server for one of them (`offering_rounds`), addresses (`addresses`), names (`names`), news
+//! (`subscriptions`), Gantry's own resources (`resources`).
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::Refusal;
 use contract::ids::TenantId;
 use kernel::offering_id;
-use kernel::ports::offerings::{OfferedItem, OfferingKind, OfferingRequest, OfferingServer};
-use rmcp::model::{
-    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Reference, Resource, ResourceContents, ResourceTemplate, Role,
-};
-use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer};
+use ports::offerings::{OfferedItem, OfferingKind, OfferingServer};
+use rmcp::model::{Prompt, Resource, ResourceTemplate};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::config::McpMode;
-use super::handler::McpHandler;
 use super::pages::KEY_BYTES_MAX;
-use super::rounds::{CallRound, RoundEnd, RoundSubject, trace_of};
-use super::running_call::{CallTask, RunOutcome};
 use super::tool_list::is_in;
-use super::{McpVisit, addresses, names, resources, seal, to_wire};
+use super::{McpVisit, addresses, names, resources};
 use crate::door::Door;
 
 /// Something of a server that was asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestedOffering {
-    server: OfferingServer,
+    pub(crate) server: OfferingServer,
     /// As the server has it.
-    own: String,
+    pub(crate) own: String,
     /// As the client has it.
-    shown: String,
+    pub(crate) shown: String,
 }
 
 /// What is passed on to one visitor.
@@ -48,10 +40,6 @@ pub(crate) struct OfferingRelay<'a> {
 }
 
 impl<'a> OfferingRelay<'a> {
-    pub(crate) fn of(handler: &'a McpHandler, visit: &'a McpVisit) -> Self {
-        Self::at(&handler.door, visit)
-    }
-
     pub(crate) fn at(door: &'a Door, visit: &'a McpVisit) -> Self {
         Self { door, visit }
     }
@@ -115,7 +103,7 @@ impl<'a> OfferingRelay<'a> {
     }
 
     /// Whose prompt a name means. A name that was cut is looked up.
-    async fn prompt_named(&self, name: &str) -> Result<Option<RequestedOffering>, Refusal> {
+    pub(crate) async fn prompt_named(&self, name: &str) -> Result<Option<RequestedOffering>, Refusal> {
         let mut servers = self.servers();
         servers.retain(|server| server.prompts);
         let asked = |server: &OfferingServer, own: &str| RequestedOffering {
@@ -209,171 +197,7 @@ impl RequestedOffering {
     }
 
     /// The address as the client knows it, of something that the server has named.
-    fn outward(&self, uri: &str) -> String {
+    pub(crate) fn outward(&self, uri: &str) -> String {
         if uri == self.own { self.shown.clone() } else { addresses::outward(&self.server, uri) }
     }
-
-    fn errand(&self, request: OfferingRequest, parameters: Value) -> CallTask {
-        CallTask::Offering { server: self.server.name.clone(), request, parameters }
-    }
-}
-
-// -------------------------------------------------------------------------------------------------------------- asking
-
-impl McpHandler {
-    /// Reads a resource of a server.
-    pub(super) async fn read_relayed(
-        &self,
-        visit: &McpVisit,
-        request: ReadResourceRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        let uri = request.uri.clone();
-        let refused = |refusal: &Refusal| to_wire::unread(to_wire::error(refusal, visit.who.trace_id), &uri);
-        let found =
-            OfferingRelay::of(self, visit).resource_at(&request.uri).await.map_err(|refusal| refused(&refusal))?;
-        let asked = found.ok_or_else(|| refused(&resources::nothing(&request.uri)))?;
-        let errand = asked.errand(OfferingRequest::ReadResource, json!({ "uri": asked.own }));
-        let binding = seal::binding(visit.caller.caller(), "resources/read", &json!(request.uri));
-        let round = CallRound { handler: self, visit, context, trace_id: trace_of(visit, context), binding };
-        let turn = match &request.request_state {
-            Some(state) => round.rejoin(state, request.input_responses.unwrap_or_default()).await?,
-            None => round.begin(errand, RoundSubject::Offering(asked), request.input_responses).await?,
-        };
-        match round.offering(turn).map_err(|error| to_wire::unread(error, &uri))? {
-            RelayAnswer::Asked(question) => Ok(question.into()),
-            RelayAnswer::Given(value, asked) => read_result(value, &asked)
-                .map(|result| result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
-                .ok_or_else(|| refused(&nonsense(&asked))),
-        }
-    }
-
-    /// Gives a prompt of a server.
-    pub(super) async fn get_relayed_prompt(
-        &self,
-        visit: &McpVisit,
-        request: GetPromptRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        let refused = |refusal: &Refusal| to_wire::error(refusal, visit.who.trace_id);
-        let found =
-            OfferingRelay::of(self, visit).prompt_named(&request.name).await.map_err(|refusal| refused(&refusal))?;
-        let asked = found.ok_or_else(|| no_prompt(&request.name))?;
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let binding =
-            seal::binding(visit.caller.caller(), "prompts/get", &json!({ "name": request.name, "given": arguments }));
-        let errand = asked.errand(OfferingRequest::GetPrompt, json!({ "name": asked.own, "arguments": arguments }));
-        let round = CallRound { handler: self, visit, context, trace_id: trace_of(visit, context), binding };
-        let turn = match &request.request_state {
-            Some(state) => round.rejoin(state, request.input_responses.unwrap_or_default()).await?,
-            None => round.begin(errand, RoundSubject::Offering(asked), request.input_responses).await?,
-        };
-        match round.offering(turn)? {
-            RelayAnswer::Asked(question) => Ok(question.into()),
-            RelayAnswer::Given(value, asked) => {
-                prompt_result(value, &asked).map(Into::into).ok_or_else(|| refused(&nonsense(&asked)))
-            }
-        }
-    }
-
-    /// Completes what is being typed into an argument of a prompt or an address.
-    pub(super) async fn complete_relayed(
-        &self,
-        visit: &McpVisit,
-        request: CompleteRequestParams,
-    ) -> Result<CompleteResult, ErrorData> {
-        let refused = |refusal: &Refusal| to_wire::error(refusal, visit.who.trace_id);
-        let relay = OfferingRelay::of(self, visit);
-        let (kind, asked, reference) = match &request.r#ref {
-            Reference::Prompt(prompt) => {
-                let found = relay.prompt_named(&prompt.name).await.map_err(|refusal| refused(&refusal))?;
-                let asked = found.ok_or_else(|| no_prompt(&prompt.name))?;
-                let reference = json!({ "type": "ref/prompt", "name": asked.own });
-                (OfferingRequest::CompletePrompt, asked, reference)
-            }
-            Reference::Resource(resource) => {
-                let found = relay.resource_at(&resource.uri).await.map_err(|refusal| refused(&refusal))?;
-                // Our own addresses have nothing to complete.
-                let Some(asked) = found else { return Ok(CompleteResult::default()) };
-                let reference = json!({ "type": "ref/resource", "uri": asked.own });
-                (OfferingRequest::CompleteResource, asked, reference)
-            }
-            _ => return Ok(CompleteResult::default()),
-        };
-        let mut parameters = json!({ "ref": reference, "argument": request.argument });
-        if let (Some(members), Some(context)) = (parameters.as_object_mut(), &request.context) {
-            members.insert("context".to_owned(), json!(context));
-        }
-        let kernel = self.door.kernel();
-        let answer = kernel.ask_offering(visit.who.actor(), &asked.server.name, kind, parameters, None).await;
-        let mut answer = answer.map_err(|refusal| refused(&refusal))?;
-        let info = answer.get_mut("completion").map(Value::take);
-        let info: Option<CompletionInfo> = info.and_then(|info| serde_json::from_value(info).ok());
-        let mut info = info.ok_or_else(|| refused(&nonsense(&asked)))?;
-        if info.values.len() > CompletionInfo::MAX_VALUES {
-            info.values.truncate(CompletionInfo::MAX_VALUES);
-            info.has_more = Some(true);
-        }
-        Ok(CompleteResult::new(info))
-    }
-}
-
-/// What came of asking a server.
-enum RelayAnswer {
-    Given(Value, RequestedOffering),
-    Asked(rmcp::model::InputRequiredResult),
-}
-
-impl CallRound<'_> {
-    fn offering(&self, turn: RoundEnd) -> Result<RelayAnswer, ErrorData> {
-        let refused = |refusal: &Refusal| match to_wire::missing_capability(refusal) {
-            Some(error) if self.is_modern() => error,
-            _ => to_wire::error(refusal, self.trace_id),
-        };
-        match turn {
-            RoundEnd::Asked(question) => Ok(RelayAnswer::Asked(question)),
-            RoundEnd::Refused(refusal) | RoundEnd::Ended(RunOutcome::Offering(Err(refusal)), _) => {
-                Err(refused(&refusal))
-            }
-            RoundEnd::Ended(RunOutcome::Offering(Ok(value)), RoundSubject::Offering(asked)) => {
-                Ok(RelayAnswer::Given(value, asked))
-            }
-            // A seal binds an answer to the method it was asked by.
-            RoundEnd::Ended(..) | RoundEnd::Promoted(..) => {
-                Err(ErrorData::internal_error("the answer belongs to another request", None))
-            }
-        }
-    }
-}
-
-fn read_result(mut value: Value, asked: &RequestedOffering) -> Option<ReadResourceResult> {
-    let contents = value.get_mut("contents").map(Value::take)?;
-    let mut contents: Vec<ResourceContents> = serde_json::from_value(contents).ok()?;
-    for one in &mut contents {
-        addresses::readdress_contents(one, |uri| asked.outward(uri));
-    }
-    Some(ReadResourceResult::new(contents))
-}
-
-fn prompt_result(mut value: Value, asked: &RequestedOffering) -> Option<GetPromptResult> {
-    let Some(Value::Array(messages)) = value.get_mut("messages").map(Value::take) else { return None };
-    let message = |mut message: Value| {
-        let role: Role = serde_json::from_value(message.get_mut("role")?.take()).ok()?;
-        let mut content = to_wire::content_block(message.get_mut("content")?.take());
-        addresses::readdress(&mut content, &asked.server);
-        Some(PromptMessage::new(role, content))
-    };
-    let mut result = GetPromptResult::new(messages.into_iter().map(message).collect::<Option<Vec<_>>>()?);
-    result.description = value.get("description").and_then(Value::as_str).map(str::to_owned);
-    Some(result)
-}
-
-fn no_prompt(name: &str) -> ErrorData {
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
-    ErrorData::invalid_params(format!("there is no prompt `{shown}`: prompts/list says what there is"), None)
-}
-
-fn nonsense(asked: &RequestedOffering) -> Refusal {
-    Refusal::new(ErrorCode::E3502, format!("the server `{}` answered with something else", asked.server.name))
-        .retryable(false)
 }

@@ -1,6 +1,6 @@
 //! How many of something there may be, in all, of one tenant and of one agent, so that nobody takes the places of everybody.
 //!
-//! Shared as everything is of which there is only so much (`kernel::FairPlaces`), without waiting. An agent is the root of
+//! Shared as everything is of which there is only so much (`fair_places::FairPlaces`), without waiting. An agent is the root of
 //! its delegation chain: tokens it exchanges for other names make no more of it.
 //!
 //! Invariants
@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use kernel::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
+use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
 
 /// Places.

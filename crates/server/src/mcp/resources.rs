@@ -6,9 +6,9 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use kernel::registry::ToolVersion;
 use kernel::{Kernel, Principal};
 use policy::Caller;
+use ports::tool_version::ToolVersion;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::{Value, json};

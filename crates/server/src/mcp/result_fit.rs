@@ -8,7 +8,8 @@
 //! - FIT-2: nothing is counted twice: structure and the text that repeats it are one part.
 //! - FIT-3: an answer has at most [`PARTS_PARKED_MAX`] previews. A result with more large parts is one part, as JSON.
 
-use kernel::ports::entropy::Entropy;
+use base::SaturatingFrom as _;
+use ports::entropy::Entropy;
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 use serde_json::{Value, json};
 
@@ -229,7 +230,7 @@ impl Telling<'_> {
 
 fn linked(words: String, uri: Option<String>, name: &str, mime_type: &str, bytes: usize) -> Vec<ContentBlock> {
     let link = uri.map(|uri| {
-        let size = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let size = u64::saturating_from(bytes);
         ContentBlock::ResourceLink(Resource::new(uri, name).with_mime_type(mime_type).with_size(size))
     });
     std::iter::once(ContentBlock::text(words)).chain(link).collect()

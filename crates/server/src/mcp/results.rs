@@ -9,10 +9,11 @@
 //! Not here: which parts are too large (`result_fit`).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kernel::ports::entropy::{Entropy, new_token_id};
+use base::{MutexExt as _, SaturatingFrom as _};
 use policy::Caller;
+use ports::entropy::{Entropy, new_token_id};
 use rmcp::model::ResourceContents;
 use serde_json::json;
 
@@ -115,8 +116,8 @@ impl ParkedResults {
         entropy: &dyn Entropy,
         now_ms: i64,
     ) -> Option<String> {
-        let until_ms = now_ms.saturating_add(i64::try_from(config.parked_for().as_millis()).unwrap_or(i64::MAX));
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until_ms = now_ms.saturating_add(i64::saturating_from(config.parked_for().as_millis()));
+        let mut shelf = self.0.lock_unpoisoned();
         shelf.forget(now_ms);
         let same = |one: &&mut Parked| one.owner == *owner && one.part == part;
         if let Some(known) = shelf.parked.iter_mut().find(same) {
@@ -131,7 +132,7 @@ impl ParkedResults {
 
     /// A part that waits. `None`: there is none, or not for this caller, or not any more.
     pub(crate) fn find(&self, id: &str, principal: &str, now_ms: i64) -> Option<ParkedPart> {
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = self.0.lock_unpoisoned();
         shelf.forget(now_ms);
         let found = shelf.parked.iter().find(|one| one.id == id && one.owner.principal == principal)?;
         Some(found.part.clone())
@@ -139,13 +140,13 @@ impl ParkedResults {
 
     /// How many wait, and their bytes.
     pub(crate) fn held(&self) -> (usize, usize) {
-        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelf = self.0.lock_unpoisoned();
         (shelf.parked.len(), shelf.bytes)
     }
 
     /// How many had to make room before their time was over.
     pub(crate) fn evicted(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).evicted
+        self.0.lock_unpoisoned().evicted
     }
 }
 

@@ -1,23 +1,26 @@
 //! Staying with what runs for a client, until it ends or asks something that ends the request.
 //!
 //! While it runs, this tells the client how far it is and asks it what the tool asks. Who closes the stream or sends a
-//! cancellation cancels it; a call that has effects and a key is cancelled by the message alone (`lasting`). What a client of revision 2026-07-28 is asked ends this request and begins the waiting for the
-//! next (`waiting`); older clients are asked in between, on the stream of their request.
+//! cancellation cancels it; a call that has effects and a key is cancelled by the message alone (`detached_calls`). What a client
+//! of revision 2026-07-28 is asked ends this request and begins the waiting for the next (`waiting_calls`); older clients are asked in between, on the stream of their request.
 //!
-//! Not here: what is asked for (`calling`, `relaying`), and how it is told at the end.
+//! Whoever asks for something (`tools_call`, `offering_rounds`, `tasks`) begins a round and is given its end; nothing here knows
+//! them.
+//!
+//! Not here: what is asked for, and how it is told at the end.
 
 #![expect(deprecated, reason = "newer revisions have no logging, but older clients ask for it and may have it")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use kernel::jobs::AcceptedCall;
-use kernel::ports::entropy::new_token_id;
-use kernel::ports::tool_companion::{
+use ports::entropy::new_token_id;
+use ports::tool_companion::{
     CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
 };
 use rmcp::model::{
@@ -29,10 +32,8 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::handler::McpHandler;
-use super::offering_relay::RequestedOffering;
-use super::running_call::{CallTask, CallerListener, RunOutcome, RunningCall, ToolMessage};
-use super::tool_list::ListedTool;
+use super::client_state::ClientState;
+use super::running_call::{CallTask, CallerListener, RunOutcome, RunSubject, RunningCall, ToolMessage};
 use super::waiting_calls::WaitingCall;
 use super::{McpVisit, call_logs};
 
@@ -41,60 +42,56 @@ const TELLING_TIME: Duration = Duration::from_secs(1);
 /// Progress may only rise; a word without a number rises by this.
 const HARDLY_ANY: f64 = 0.001;
 
-/// What runs.
-#[derive(Debug)]
-pub(crate) enum RoundSubject {
-    /// A tool, if it is one that is offered.
-    Tool(Option<Arc<ListedTool>>),
-    /// Something else of a server.
-    Offering(RequestedOffering),
-}
-
 /// How one request about it ends.
 #[derive(Debug)]
 pub(crate) enum RoundEnd {
-    Ended(RunOutcome, RoundSubject),
+    Ended(RunOutcome, RunSubject),
     Asked(InputRequiredResult),
     Refused(Refusal),
     /// It goes on as a job, which still says and asks something.
-    Promoted(AcceptedCall, RunningCall, InputResponses, RoundSubject),
+    Promoted(AcceptedCall, RunningCall, InputResponses, RunSubject),
 }
 
 /// One request about one thing that runs.
 pub(crate) struct CallRound<'a> {
-    pub(crate) handler: &'a McpHandler,
+    pub(crate) client: &'a ClientState,
     pub(crate) visit: &'a McpVisit,
     pub(crate) context: &'a RequestContext<RoleServer>,
     pub(crate) trace_id: TraceId,
     pub(crate) binding: Digest,
 }
 
-/// The trace a request belongs to: the one it names, or one of its own.
-pub(crate) fn trace_of(visit: &McpVisit, context: &RequestContext<RoleServer>) -> TraceId {
-    context_of(visit, context).trace_id
-}
-
-/// The same, with what the request tells of it: in `_meta`, because not every transport has headers, or in a header.
+/// The trace a request belongs to, the one it names or one of its own, with what the request tells of it: in `_meta`, because not every transport has headers, or in a header.
 pub(crate) fn context_of(visit: &McpVisit, context: &RequestContext<RoleServer>) -> TraceContext {
     let meta = &context.meta.0;
     let named = meta.get_traceparent().and_then(|parent| TraceContext::read(parent, meta.get_tracestate()));
     named.unwrap_or_else(|| visit.who.trace().clone())
 }
 
-impl CallRound<'_> {
+impl<'a> CallRound<'a> {
+    /// A request of this visitor. What it asks for is bound to it by `binding`, so that only the same one can go on with it.
+    pub(crate) fn of(
+        client: &'a ClientState,
+        visit: &'a McpVisit,
+        context: &'a RequestContext<RoleServer>,
+        binding: Digest,
+    ) -> Self {
+        Self { client, visit, context, trace_id: context_of(visit, context).trace_id, binding }
+    }
+
     /// Begins something, and stays with it. `given` are answers that the client has sent along, for what it knows will be
     /// asked.
     pub(crate) async fn begin(
         &self,
         errand: CallTask,
-        subject: RoundSubject,
+        subject: RunSubject,
         given: Option<InputResponses>,
     ) -> Result<RoundEnd, ErrorData> {
-        let ending = self.handler.door.kernel().ending();
+        let ending = self.client.door.kernel().ending();
         let lasting =
-            outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone(), ending));
+            outlasts_its_client(&errand, &subject).then(|| self.client.lasting.note(self.context.id.clone(), ending));
         match RunningCall::begin(
-            &self.handler.door,
+            &self.client.door,
             (self.visit.caller.caller(), self.visit.who.clone()),
             context_of(self.visit, self.context),
             errand,
@@ -118,7 +115,7 @@ impl CallRound<'_> {
 
     pub(crate) fn ears(&self) -> CallerListener {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
-        let log = if self.is_modern() { self.context.meta.log_level() } else { self.handler.log_level() };
+        let log = if self.is_modern() { self.context.meta.log_level() } else { self.client.log_level() };
         // Clients of sessions that name no level hear what servers usually say; newer ones ask for it with each request.
         let unasked = (!self.is_modern()).then_some(LogSeverity::Info);
         CallerListener {
@@ -134,7 +131,7 @@ impl CallRound<'_> {
     async fn attend(
         &self,
         mut running: RunningCall,
-        subject: RoundSubject,
+        subject: RunSubject,
         mut given: InputResponses,
     ) -> Result<RoundEnd, ErrorData> {
         loop {
@@ -222,7 +219,7 @@ impl CallRound<'_> {
             }
             Some(answers)
         };
-        let time = self.handler.door.mcp().config.answer_time();
+        let time = self.client.door.mcp().config.answer_time();
         let answered = tokio::select! {
             answered = tokio::time::timeout(time, asking) => answered.ok().flatten(),
             () = self.context.ct.cancelled() => None,
@@ -235,8 +232,8 @@ impl CallRound<'_> {
 
     /// Answers "input required" and keeps the call until the input comes.
     fn park(&self, waiting: WaitingCall) -> Result<RoundEnd, ErrorData> {
-        let mcp = self.handler.door.mcp();
-        let kernel = self.handler.door.kernel();
+        let mcp = self.client.door.mcp();
+        let kernel = self.client.door.kernel();
         let mut requests = InputRequests::new();
         for question in &waiting.questions {
             requests.insert(question.key.clone(), input_request(question).ok_or_else(unclear)?);
@@ -248,7 +245,7 @@ impl CallRound<'_> {
         }
         let id = new_token_id(kernel.entropy()).into_bytes();
         let time = mcp.config.answer_time();
-        let until_ms = kernel.clock().now().0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let until_ms = kernel.clock().now().0.saturating_add(i64::saturating_from(time.as_millis()));
         mcp.waiting.keep(id, waiting, time);
         let state = mcp.seal.close(id, until_ms, &self.binding);
         Ok(RoundEnd::Asked(InputRequiredResult::new(Some(requests), Some(state))))
@@ -256,8 +253,8 @@ impl CallRound<'_> {
 
     /// Goes on with a call that was kept.
     pub(crate) async fn rejoin(&self, state: &str, mut responses: InputResponses) -> Result<RoundEnd, ErrorData> {
-        let mcp = self.handler.door.mcp();
-        let now_ms = self.handler.door.kernel().clock().now().0;
+        let mcp = self.client.door.mcp();
+        let now_ms = self.client.door.kernel().clock().now().0;
         let id = mcp
             .seal
             .open(state, now_ms, &self.binding)
@@ -280,9 +277,9 @@ impl CallRound<'_> {
 }
 
 /// A call of a tool with effects that can be found again by its key.
-fn outlasts_its_client(errand: &CallTask, subject: &RoundSubject) -> bool {
+fn outlasts_its_client(errand: &CallTask, subject: &RunSubject) -> bool {
     match (errand, subject) {
-        (CallTask::Call(request), RoundSubject::Tool(Some(tool))) => {
+        (CallTask::Call(request), RunSubject::Tool(Some(tool))) => {
             request.execution_options.idempotency_key.is_some()
                 && tool.version.manifest.side_effect_policy.has_effects()
         }

@@ -2,9 +2,9 @@
 //!
 //! The call itself runs in a task of its own and is carried to its end whatever becomes of the request that began it
 //! (DOOR-2). What holds a [`RunningCall`] holds the call: dropped, the call is cancelled, which ends its tool and leaves a
-//! record. Only a call that outlasts its client (`lasting`) goes on.
+//! record. Only a call that outlasts its client (`detached_calls`) goes on.
 //!
-//! Not here: what is told to the client, and how it is asked (`calling`).
+//! Not here: what is told to the client, and how it is asked (`rounds`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,20 @@ use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
 use kernel::jobs::{AcceptedCall, CallOutcome, Jobs};
-use kernel::ports::offerings::OfferingRequest;
-use kernel::ports::tool_companion::{
+use kernel::{FailedCall, IncomingCall};
+use policy::Caller;
+use ports::offerings::OfferingRequest;
+use ports::tool_companion::{
     CallListener, CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
     nobody_to_ask,
 };
-use kernel::{FailedCall, IncomingCall};
-use policy::Caller;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
 use super::detached_calls::DetachedCall;
+use super::offering_relay::RequestedOffering;
+use super::tool_list::ListedTool;
 use crate::door::Door;
 use crate::incoming_request::CallerCredential;
 
@@ -50,6 +52,15 @@ pub(crate) enum CallTask {
     Promotable(Box<InvokeRequest>, Arc<Jobs>, Option<Duration>),
     /// Ask a server for something that is not a tool.
     Offering { server: String, request: OfferingRequest, parameters: Value },
+}
+
+/// What it is about.
+#[derive(Debug)]
+pub(crate) enum RunSubject {
+    /// A tool, if it is one that is offered.
+    Tool(Option<Arc<ListedTool>>),
+    /// Something else of a server.
+    Offering(RequestedOffering),
 }
 
 /// How it ended.

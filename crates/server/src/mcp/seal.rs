@@ -5,8 +5,8 @@
 
 use contract::canonical::{self, Digest};
 use contract::hex::lower_hex;
-use kernel::ports::entropy::Entropy;
 use policy::Caller;
+use ports::entropy::Entropy;
 use ring::hmac;
 use serde_json::{Value, json};
 

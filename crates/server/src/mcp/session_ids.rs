@@ -15,8 +15,10 @@
 //!
 //! Not here: which sessions there are (`sessions`), and which were ended (`moving`).
 
+use std::fmt;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::canonical;
@@ -39,6 +41,23 @@ const CLOCK_DISAGREEMENT_MAX_MS: i64 = 60_000;
 /// What the key is for, so that no seal of another kind opens as this one.
 const PURPOSE: &[u8] = b"gantry mcp session id 1";
 
+/// The key that instances of an installation have in common, for ids of sessions. It never shows itself.
+#[derive(Clone)]
+pub struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    /// From its bytes.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(…)")
+    }
+}
+
 /// Makes and reads ids.
 #[derive(Debug)]
 pub(crate) struct SessionIds(hmac::Key);
@@ -56,7 +75,7 @@ pub(crate) struct SessionIdContent {
 
 impl SessionIds {
     /// With the key of the installation.
-    pub(crate) fn new(key: &[u8; 32]) -> Self {
+    pub(crate) fn new(SessionKey(key): &SessionKey) -> Self {
         // Its own key, derived: the installation's seals other things too.
         let own = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), PURPOSE);
         Self(hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()))
@@ -78,7 +97,7 @@ impl SessionIds {
         hmac::verify(&self.0, &bound(said, owner), &tag).ok()?;
         let carried: SessionIdContent = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
         let age = now_ms.checked_sub(carried.begun_ms)?;
-        let lifetime = i64::try_from(LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let lifetime = i64::saturating_from(LIFETIME.as_millis());
         (-CLOCK_DISAGREEMENT_MAX_MS..lifetime).contains(&age).then_some(carried)
     }
 
@@ -134,10 +153,10 @@ mod tests {
 
     #[test]
     fn an_id_opens_at_every_instance_with_the_key_for_its_owner_in_time() {
-        let (ids, mine) = (SessionIds::new(&[1; 32]), owner("me", None));
+        let (ids, mine) = (SessionIds::new(&SessionKey::new([1; 32])), owner("me", None));
         let text = ids.close("abc", NOW, &params(), &mine).unwrap();
         assert!(text.bytes().all(|byte| byte.is_ascii_graphic()) && SessionIds::is_one(&text));
-        let carried = SessionIds::new(&[1; 32]).open(&text, NOW + 1, &mine).unwrap();
+        let carried = SessionIds::new(&SessionKey::new([1; 32])).open(&text, NOW + 1, &mine).unwrap();
         assert_eq!(carried.id, "abc");
         assert_eq!(carried.params["capabilities"], json!({ "elicitation": {} }));
         assert_eq!(carried.params["clientInfo"], json!({ "name": "n".repeat(64), "version": "1" }));
@@ -148,20 +167,20 @@ mod tests {
         for other in [owner("you", None), owner("me", Some("small")), owner("", None)] {
             assert_eq!(ids.open(&text, NOW, &other), None);
         }
-        assert_eq!(SessionIds::new(&[2; 32]).open(&text, NOW, &mine), None);
+        assert_eq!(SessionIds::new(&SessionKey::new([2; 32])).open(&text, NOW, &mine), None);
     }
 
     #[test]
     fn what_does_not_fit_is_not_given_out() {
         let much = json!({ "capabilities": { "roots": { "x": "y".repeat(2_000) } } });
-        assert_eq!(SessionIds::new(&[1; 32]).close("abc", NOW, &much, &owner("me", None)), None);
-        let nothing = SessionIds::new(&[1; 32]).close("abc", NOW, &Value::Null, &owner("me", None));
+        assert_eq!(SessionIds::new(&SessionKey::new([1; 32])).close("abc", NOW, &much, &owner("me", None)), None);
+        let nothing = SessionIds::new(&SessionKey::new([1; 32])).close("abc", NOW, &Value::Null, &owner("me", None));
         assert!(nothing.is_some(), "a client that says nothing is no reason to fail");
     }
 
     #[test]
     fn a_changed_id_does_not_open_and_any_text_is_refused_in_peace() {
-        let (ids, mine) = (SessionIds::new(&[1; 32]), owner("me", None));
+        let (ids, mine) = (SessionIds::new(&SessionKey::new([1; 32])), owner("me", None));
         let text = ids.close("abc", NOW, &params(), &mine).unwrap();
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();

@@ -18,7 +18,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use kernel::ports::shared_state::ReplaceMode;
+use ports::shared_state::ReplaceMode;
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde_json::{Value, json};
 

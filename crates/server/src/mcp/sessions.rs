@@ -9,10 +9,11 @@
 //! - SESS-2: there are never more than the configuration allows, in all, of one tenant and of one agent, also when many begin at once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::MutexExt as _;
+use fair_places::{FairPermit, PlaceUsage};
 use futures_util::{Stream, StreamExt as _};
-use kernel::{FairPermit, PlaceUsage};
 use policy::Caller;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
@@ -20,8 +21,8 @@ use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSse
 
 use super::call_logs;
 use super::config::McpConfig;
+use super::earlier_tasks;
 use super::quota::{McpQuota, QuotaExceeded};
-use super::tasks;
 
 /// Whose a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) struct SessionOwner {
 pub(crate) struct SessionTable {
     inner: LocalSessionManager,
     owners: Mutex<HashMap<SessionId, Known>>,
-    /// Those with tasks of their revision (`tasks::EARLIER`).
+    /// Those with tasks of their revision (`earlier_tasks::REVISION`).
     with_tasks: Mutex<HashSet<SessionId>>,
     places: McpQuota,
     sessions_max: usize,
@@ -92,7 +93,7 @@ impl SessionTable {
     pub(crate) async fn belongs(&self, id: &str, owner: SessionOwner, place: FairPermit, batches: bool) {
         let id: SessionId = Arc::from(id);
         let known = Known { owner, _place: place, batches };
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&id), known);
+        self.owners.lock_unpoisoned().insert(Arc::clone(&id), known);
         // It may have ended before anybody knew whose it was.
         if !self.inner.sessions.read().await.contains_key(&id) {
             self.forget(&id);
@@ -101,13 +102,13 @@ impl SessionTable {
 
     /// Is this session there, and this caller's?
     pub(crate) fn is_of(&self, id: &str, owner: &SessionOwner) -> bool {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.owners.lock_unpoisoned();
         owners.get(id).is_some_and(|known| known.owner == *owner)
     }
 
     /// May this session send several messages at once?
     pub(crate) fn takes_batches(&self, id: &str) -> bool {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.owners.lock_unpoisoned();
         owners.get(id).is_some_and(|known| known.batches)
     }
 
@@ -128,12 +129,12 @@ impl SessionTable {
     }
 
     fn forget(&self, id: &SessionId) {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.owners.lock_unpoisoned().remove(id);
+        self.with_tasks.lock_unpoisoned().remove(id);
     }
 
     fn has_tasks(&self, id: &SessionId) -> bool {
-        self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+        self.with_tasks.lock_unpoisoned().contains(id)
     }
 
     /// A stream as the session is to see it.
@@ -143,7 +144,7 @@ impl SessionTable {
         stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
     ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
         let has_tasks = self.has_tasks(id);
-        stream.map(call_logs::given).map(move |sent| if has_tasks { tasks::given(sent) } else { sent })
+        stream.map(call_logs::given).map(move |sent| if has_tasks { earlier_tasks::given(sent) } else { sent })
     }
 }
 
@@ -163,9 +164,9 @@ impl SessionManager for SessionTable {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        let (answer, has_tasks) = tasks::announced(self.inner.initialize_session(id, message).await?);
+        let (answer, has_tasks) = earlier_tasks::announced(self.inner.initialize_session(id, message).await?);
         if has_tasks {
-            self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id));
+            self.with_tasks.lock_unpoisoned().insert(Arc::clone(id));
         }
         Ok(answer)
     }
@@ -191,7 +192,7 @@ impl SessionManager for SessionTable {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let message = call_logs::taken(if self.has_tasks(id) { tasks::taken(message) } else { message });
+        let message = call_logs::taken(if self.has_tasks(id) { earlier_tasks::taken(message) } else { message });
         Ok(self.shown(id, self.inner.create_stream(id, message).await?))
     }
 

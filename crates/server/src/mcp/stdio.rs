@@ -38,7 +38,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let trace_id = kernel::ports::entropy::new_trace_id(door.kernel().entropy());
+    let trace_id = ports::entropy::new_trace_id(door.kernel().entropy());
     let who = CallerCredential::of_token(token, None::<IpAddr>, trace_id);
     let handler = McpHandler::new(Arc::clone(&door), From::Stdio { who, toolset: toolset.map(Arc::from) });
     let transport = StdioTransport::new(streams.0, streams.1, door.json_limits());

@@ -10,11 +10,12 @@
 //! Not here: noticing that something has changed (`news` for the catalogue, `upstreams` for servers).
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::{OfferingChange, OfferingNotice, OfferingServer, ResourceWatch};
+use ports::offerings::{OfferingChange, OfferingNotice, OfferingServer, ResourceWatch};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::offering_relay::OfferingRelay;
@@ -122,7 +123,7 @@ impl ResourceSubscriptions {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -17,11 +17,10 @@
 //!   where REST decides it (JOBS-3).
 //! - TASK-3: what a tool asks is shown to, and answered by, the principal that made the call and nobody else.
 //!
-//! Not here: revision 2025-11-25, whose tasks look different (`earlier`), and what a task looks like (`wire`).
+//! Not here: revision 2025-11-25, whose tasks look different (`earlier_tasks`), and what a task looks like (`wire`).
 
 mod asked;
-mod earlier;
-mod wire;
+pub(super) mod wire;
 
 use std::sync::Arc;
 
@@ -31,8 +30,8 @@ use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
 use kernel::IncomingCall;
 use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
-use kernel::ports::job_store::JobState;
-use kernel::registry::ToolVersion;
+use ports::job_store::JobState;
+use ports::tool_version::ToolVersion;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResponse, ClientCapabilities, CreateTaskResult, DetailedTask, ErrorCode as WireCode, InputResponses,
@@ -43,13 +42,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{McpConfig, McpMode};
-use super::handler::McpHandler;
+use super::result_presenter::ResultPresenter;
 use super::rounds::{CallRound, context_of};
 use super::running_call::{CallerListener, ToolMessage, hearing};
 use super::{McpVisit, seal, to_wire};
+use crate::door::Door;
 
 pub(crate) use asked::TaskQuestions;
-pub(crate) use earlier::{REVISION as EARLIER, announced, given, mark, taken};
 
 /// How a tool takes to being a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +83,7 @@ fn is_submitted(tool: &ToolVersion) -> bool {
 }
 
 /// The answer to everything that is no task of this caller.
-fn no_such_task() -> ErrorData {
+pub(super) fn no_such_task() -> ErrorData {
     ErrorData::invalid_params("there is no such task", None)
 }
 
@@ -96,15 +95,33 @@ fn refused(refusal: &Refusal, visit: &McpVisit) -> ErrorData {
     }
 }
 
-impl McpHandler {
-    /// Who keeps tasks, if this door has any.
-    pub(super) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
-        self.door.jobs().filter(|_| self.door.mcp().config.mode == McpMode::Full)
+/// Who keeps tasks, if this door has any.
+pub(super) fn task_keeper(door: &Door) -> Option<&Arc<Jobs>> {
+    door.jobs().filter(|_| door.mcp().config.mode == McpMode::Full)
+}
+
+/// Tasks of this door, for one visitor.
+#[derive(Clone, Copy)]
+pub(super) struct VisitorTasks<'a> {
+    pub(super) door: &'a Arc<Door>,
+    pub(super) visit: &'a McpVisit,
+}
+
+impl<'a> VisitorTasks<'a> {
+    /// Who keeps them, if anybody does.
+    pub(super) fn keeper(&self) -> Option<&'a Arc<Jobs>> {
+        task_keeper(self.door)
+    }
+
+    /// The same for whoever asks so: nobody, if the client has not said that it can take a task.
+    pub(super) fn keeper_for(&self, round: &CallRound<'_>) -> Option<&'a Arc<Jobs>> {
+        let can = || round.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        self.keeper().filter(|_| round.is_modern() && can())
     }
 
     /// What is known of a task that this caller may look at (TASK-2).
-    async fn seen(&self, visit: &McpVisit, id: &str) -> Result<InvocationView, ErrorData> {
-        let jobs = self.task_keeper().ok_or_else(no_such_task)?;
+    async fn seen(&self, id: &str) -> Result<InvocationView, ErrorData> {
+        let (jobs, visit) = (self.keeper().ok_or_else(no_such_task)?, self.visit);
         let id: InvocationId = id.parse().map_err(|_| no_such_task())?;
         let seen = jobs.status(visit.who.actor(), None, id).await.map_err(|refusal| refused(&refusal, visit))?;
         // Other jobs are nothing that an MCP client has called.
@@ -112,29 +129,25 @@ impl McpHandler {
     }
 
     /// `tasks/get`.
-    pub(super) async fn task(&self, visit: &McpVisit, id: &str) -> Result<DetailedTask, ErrorData> {
-        let view = self.seen(visit, id).await?;
-        Ok(self.detailed(visit, view))
+    pub(super) async fn task(&self, id: &str) -> Result<DetailedTask, ErrorData> {
+        let view = self.seen(id).await?;
+        Ok(self.detailed(view))
     }
 
     /// `tasks/update`: hands answers to the tool that asked. What answers no open question is ignored.
-    pub(super) async fn answer_task(
-        &self,
-        visit: &McpVisit,
-        id: &str,
-        responses: InputResponses,
-    ) -> Result<(), ErrorData> {
-        let view = self.seen(visit, id).await?;
-        let principal = seal::principal(visit.caller.caller());
+    pub(super) async fn answer(&self, id: &str, responses: InputResponses) -> Result<(), ErrorData> {
+        let view = self.seen(id).await?;
+        let principal = seal::principal(self.visit.caller.caller());
         self.door.mcp().task_questions.answer(view.record.key.id, &principal, responses);
         Ok(())
     }
 
     /// `tasks/cancel`: asks the job to end. Asking twice, or after the end, is fine.
-    pub(super) async fn end_task(&self, visit: &McpVisit, id: &str) -> Result<(), ErrorData> {
-        let view = self.seen(visit, id).await?;
+    pub(super) async fn cancel(&self, id: &str) -> Result<(), ErrorData> {
+        let visit = self.visit;
+        let view = self.seen(id).await?;
         let (id, who) = (view.record.key.id, visit.who.clone());
-        let jobs = Arc::clone(self.task_keeper().ok_or_else(no_such_task)?);
+        let jobs = Arc::clone(self.keeper().ok_or_else(no_such_task)?);
         let (told, ended) = oneshot::channel();
         // Carried to its end even if the client does not wait for the answer.
         let carried = self.door.carry_call(visit.caller.caller(), async move {
@@ -146,18 +159,20 @@ impl McpHandler {
     }
 
     /// Where a task stands, with its end or its questions.
-    fn detailed(&self, visit: &McpVisit, view: InvocationView) -> DetailedTask {
+    fn detailed(&self, view: InvocationView) -> DetailedTask {
         let task = wire::task(&view.record, self.kept_for_ms());
-        DetailedTask::new(task, self.payload(visit, view))
+        DetailedTask::new(task, self.payload(view))
     }
 
-    fn kept_for_ms(&self) -> u64 {
-        let retention = self.task_keeper().map(|jobs| jobs.settings().retention).unwrap_or_default();
+    pub(super) fn kept_for_ms(&self) -> u64 {
+        let retention = self.keeper().map(|jobs| jobs.settings().retention).unwrap_or_default();
         u64::try_from(retention.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn payload(&self, visit: &McpVisit, view: InvocationView) -> TaskPayload {
+    fn payload(&self, view: InvocationView) -> TaskPayload {
         let InvocationView { record, result, failed_run, .. } = view;
+        let visit = self.visit;
+        let presenter = ResultPresenter { door: self.door, visit };
         match record.state {
             JobState::Delayed | JobState::Queued | JobState::Running => {
                 let principal = seal::principal(visit.caller.caller());
@@ -170,7 +185,7 @@ impl McpHandler {
                 let tool = tool.named_in_any_way(&record.label);
                 let relayed = tool.is_some_and(|tool| tool.is_relayed());
                 let result = to_wire::kept_result(result.unwrap_or_default(), relayed);
-                let result = self.dressed(visit, result, tool.map(|tool| &**tool), &record.label, None);
+                let result = presenter.presented(result, tool.map(|tool| &**tool), &record.label, None);
                 TaskPayload::Completed { result: object(&result) }
             }
             JobState::Failed | JobState::Dead => {
@@ -189,7 +204,7 @@ impl McpHandler {
                         let checkpoint = failed_run.checkpoint_ref.as_deref();
                         let result = to_wire::with_run(result, failed_run.execution_metadata, checkpoint);
                         TaskPayload::Completed {
-                            result: object(&self.dressed(visit, result, None, &record.label, None)),
+                            result: object(&presenter.presented(result, None, &record.label, None)),
                         }
                     }
                     Err(error) => TaskPayload::Failed { error: object(&error) },
@@ -197,30 +212,11 @@ impl McpHandler {
             }
         }
     }
-}
-
-/// Did the protocol fail, and not the tool? Only then has a task "failed"; a tool that says it could not do it has completed.
-fn is_fault(refusal: &Refusal) -> bool {
-    to_wire::is_protocol_error(refusal)
-}
-
-fn object<T: serde::Serialize>(value: &T) -> JsonObject {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(members)) => members,
-        _ => JsonObject::new(),
-    }
-}
-
-impl CallRound<'_> {
-    /// Who keeps tasks for this client: nobody, if it has not said that it can take one.
-    pub(crate) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
-        let can = || self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
-        self.handler.task_keeper().filter(|_| self.is_modern() && can())
-    }
 
     /// Begins a call as a task. `given` are answers to what it is known to ask.
-    pub(crate) async fn start(
+    pub(super) async fn start(
         &self,
+        round: &CallRound<'_>,
         jobs: &Arc<Jobs>,
         invoke: InvokeRequest,
         ears: CallerListener,
@@ -228,10 +224,10 @@ impl CallRound<'_> {
     ) -> Result<AcceptedCall, Refusal> {
         let (audience, said) = hearing(ears);
         let (jobs, who, cancellation) =
-            (Arc::clone(jobs), self.visit.who.in_trace(self.trace_id), CancellationToken::new());
-        let trace = context_of(self.visit, self.context);
+            (Arc::clone(jobs), self.visit.who.in_trace(round.trace_id), CancellationToken::new());
+        let trace = context_of(self.visit, round.context);
         let (told, started) = oneshot::channel();
-        self.handler.door.carry_call(self.visit.caller.caller(), async move {
+        self.door.carry_call(self.visit.caller.caller(), async move {
             let arrival = IncomingCall {
                 credential: who.secret(),
                 source: who.source(),
@@ -256,12 +252,12 @@ impl CallRound<'_> {
     }
 
     /// The answer to a call that has become a task.
-    pub(crate) async fn created(&self, accepted: &AcceptedCall) -> CallToolResponse {
-        let (id, kept_for_ms) = (accepted.invocation_id.to_string(), self.handler.kept_for_ms());
-        let mut task = match self.handler.seen(self.visit, &id).await {
+    pub(super) async fn created(&self, accepted: &AcceptedCall) -> CallToolResponse {
+        let (id, kept_for_ms) = (accepted.invocation_id.to_string(), self.kept_for_ms());
+        let mut task = match self.seen(&id).await {
             Ok(view) => wire::task(&view.record, kept_for_ms),
             // It is there all the same, and its client must learn its id.
-            Err(_) => wire::unseen(id, self.handler.door.kernel().clock().now(), kept_for_ms),
+            Err(_) => wire::unseen(id, self.door.kernel().clock().now(), kept_for_ms),
         };
         // Where it stands by now is for those who ask: here it has just begun.
         (task.status, task.status_message) = (TaskStatus::Working, None);
@@ -269,11 +265,23 @@ impl CallRound<'_> {
     }
 
     /// Listens on to a call that is a task.
-    pub(crate) fn hear(&self, id: InvocationId, said: mpsc::Receiver<ToolMessage>, given: InputResponses) {
-        let mcp = self.handler.door.mcp();
+    pub(super) fn hear(&self, id: InvocationId, said: mpsc::Receiver<ToolMessage>, given: InputResponses) {
+        let mcp = self.door.mcp();
         let principal = seal::principal(self.visit.caller.caller());
         let (bound, time) = (mcp.config.questions_max, mcp.config.answer_time());
         tokio::spawn(Arc::clone(&mcp.task_questions).hear(id, principal, said, given, bound, time));
+    }
+}
+
+/// Did the protocol fail, and not the tool? Only then has a task "failed"; a tool that says it could not do it has completed.
+fn is_fault(refusal: &Refusal) -> bool {
+    to_wire::is_protocol_error(refusal)
+}
+
+fn object<T: serde::Serialize>(value: &T) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(members)) => members,
+        _ => JsonObject::new(),
     }
 }
 
@@ -287,6 +295,6 @@ pub(crate) fn task_wanted(modern: bool) -> ErrorData {
 }
 
 /// Does the tool say that it could not do it?
-fn is_error(result: &JsonObject) -> bool {
+pub(super) fn is_error(result: &JsonObject) -> bool {
     result.get("isError") == Some(&Value::Bool(true))
 }

@@ -12,15 +12,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use affordances::{EstimatingCounter, TokenCounter as _};
+use base::MutexExt as _;
 use contract::canonical::Digest;
 use contract::ids::ToolId;
 use contract::manifest::{Execution, Manifest, McpDisplay, SideEffectPolicy, TaskSupport};
-use kernel::registry::ToolVersion;
 use kernel::{CatalogueMark, Kernel};
 use policy::{Caller, ToolPattern};
+use ports::tool_version::ToolVersion;
 use rmcp::model::{Icon, JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -92,7 +93,7 @@ impl ListingCache {
         let key = Key { rights: *caller.digest(), toolset: toolset.cloned() };
         let mark = kernel.catalogue_mark();
         let now_ms = kernel.clock().now().0;
-        let known = self.lists.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = self.lists.lock_unpoisoned().get(&key).cloned();
         if let Some(known) = known
             && known.mark == mark
             && (0..FRESH_MS).contains(&now_ms.saturating_sub(known.built_at_ms))
@@ -100,7 +101,7 @@ impl ListingCache {
             return known;
         }
         let built = Arc::new(self.build(kernel, config, caller, toolset, mark, now_ms));
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.lists.lock_unpoisoned();
         if lists.len() >= LISTS_MAX {
             lists.retain(|_, list| list.mark == built.mark);
         }
@@ -113,8 +114,8 @@ impl ListingCache {
 
     /// How many lists and tools are remembered.
     pub(crate) fn remembered(&self) -> (usize, usize) {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner).len();
-        (lists, self.wires.lock().unwrap_or_else(PoisonError::into_inner).len())
+        let lists = self.lists.lock_unpoisoned().len();
+        (lists, self.wires.lock_unpoisoned().len())
     }
 
     fn build(
@@ -128,7 +129,7 @@ impl ListingCache {
     ) -> ToolListing {
         let patterns = toolset.map(|name| config.toolsets.get(&**name).map_or(&[][..], Vec::as_slice));
         let versions = kernel.offered_tools(caller, &mark).into_iter().filter(|version| is_in(patterns, &version.id));
-        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wires = self.wires.lock_unpoisoned();
         if wires.len() >= WIRES_MAX {
             wires.clear();
         }

@@ -5,21 +5,21 @@
 //! back is checked by the seal before this is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kernel::ports::tool_companion::{CallerAnswer, ToolQuestion};
+use base::MutexExt as _;
+use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use tokio::sync::oneshot;
 
-use super::rounds::RoundSubject;
-use super::running_call::RunningCall;
+use super::running_call::{RunSubject, RunningCall};
 use super::seal::WaitingId;
 
 /// A call that waits.
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     pub(crate) running: RunningCall,
-    pub(crate) subject: RoundSubject,
+    pub(crate) subject: RunSubject,
     pub(crate) questions: Vec<ToolQuestion>,
     pub(crate) answer: oneshot::Sender<Vec<CallerAnswer>>,
 }
@@ -38,7 +38,7 @@ impl WaitingCalls {
 
     /// Keeps a call for at most `time`.
     pub(crate) fn keep(self: &Arc<Self>, id: WaitingId, call: WaitingCall, time: Duration) {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, call);
+        self.calls.lock_unpoisoned().insert(id, call);
         let all = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
@@ -51,11 +51,11 @@ impl WaitingCalls {
 
     /// Takes a call out. Nobody else can have it then.
     pub(crate) fn take(&self, id: &WaitingId) -> Option<WaitingCall> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        self.calls.lock_unpoisoned().remove(id)
     }
 
     /// How many wait.
     pub(crate) fn count(&self) -> usize {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.calls.lock_unpoisoned().len()
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use contract::error::ErrorCode;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::Activation;
 use kernel::{ActivationWish, ReplacedActivation};
 use policy::{PolicyOverrides, ToolPattern};
+use ports::access_store::Activation;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

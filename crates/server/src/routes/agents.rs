@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::AgentRecord;
+use ports::access_store::AgentRecord;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::audit_log::{AUDIT_PAGE_MAX, AuditQuery};
 use kernel::{AuditNext, AuditScope};
+use ports::audit_log::{AUDIT_PAGE_MAX, AuditQuery};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;

@@ -8,13 +8,12 @@
 
 use std::sync::Arc;
 
+use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::breaker_history::{HISTORY_PAGE_MAX, HistoryPlace, HistoryPlaceError, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::shared_state::{
-    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition,
-};
-use kernel::resilience::ManualMove;
+use ports::breaker_history::{HISTORY_PAGE_MAX, HistoryPlace, HistoryPlaceError, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::resilience::ManualMove;
+use ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -267,7 +266,7 @@ impl TransitionView {
 }
 
 fn instant(millis: u64) -> String {
-    UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
+    UnixMillis(i64::saturating_from(millis)).to_string()
 }
 
 async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
@@ -326,7 +325,7 @@ async fn shift(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
 }
 
 fn breaker(name: &str) -> Result<BreakerKey, Refusal> {
-    name.parse().map_err(|error: kernel::ports::shared_state::BreakerKeyError| {
+    name.parse().map_err(|error: ports::shared_state::BreakerKeyError| {
         Refusal::new(ErrorCode::E3004, error.to_string()).hint("GET /v1/breakers lists those there are")
     })
 }

@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use contract::envelope::{CheckpointKind, CheckpointOptions, ExecutionOptions, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint};
+use ports::checkpoint_store::{CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use kernel::ports::registry_store::StoreError;
 use kernel::{Kernel, WhyUnavailable, sees_metrics};
 use policy::{Action, Caller};
+use ports::registry_store::StoreError;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use telemetry::MetricsFormat;
@@ -220,9 +220,9 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
             check(answers, false, "the workflow engine did not answer when this server asked it last"),
         );
     }
-    if let Some(crew) = door.crew() {
+    if let Some(membership) = door.membership() {
         let trouble = "another instance knows another shape of the store: bring all to one release";
-        checks.insert("instances", check(crew.is_of_one_shape(), false, trouble));
+        checks.insert("instances", check(membership.is_of_one_shape(), false, trouble));
     }
     checks
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::membership::{MemberList, SeenMember};
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
@@ -76,10 +76,10 @@ impl Instance {
 async fn list(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().may_see_instances(who.actor()).await?;
-    let crew = door.crew().ok_or_else(|| {
+    let membership = door.membership().ok_or_else(|| {
         Refusal::new(ErrorCode::E3010, "this server does not know of others")
             .hint("ask one that `gantry serve` started")
     })?;
-    let MemberList { members, is_stale } = crew.roll().await;
+    let MemberList { members, is_stale } = membership.roll().await;
     HttpAnswer::json(&Instances { instances: members.into_iter().map(Instance::of).collect(), current: !is_stale })
 }

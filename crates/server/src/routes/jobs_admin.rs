@@ -8,7 +8,7 @@ use std::sync::Arc;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
-use kernel::ports::job_store::{JobFilter, JobRecord, JobState};
+use ports::job_store::{JobFilter, JobRecord, JobState};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;

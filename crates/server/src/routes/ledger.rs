@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, ToolId};
-use kernel::ports::ledger::{EntryFilter, EntryState, LedgerEntry};
+use ports::ledger::{EntryFilter, EntryState, LedgerEntry};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

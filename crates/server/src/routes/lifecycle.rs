@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::version::Version;
-use kernel::registry::LifecycleAction;
+use ports::lifecycle::LifecycleAction;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use kernel::PoliciesView;
-use kernel::ports::access_store::PolicyRecord;
+use ports::access_store::PolicyRecord;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,8 @@ use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use http::StatusCode;
-use kernel::registry::{RegistrationOutcome, ToolVersion};
+use kernel::registry::RegistrationOutcome;
+use ports::tool_version::ToolVersion;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 

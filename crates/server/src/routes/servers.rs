@@ -13,7 +13,7 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::server_administration::{ServerAdministration, ServerDecision};
+use ports::server_administration::{ServerAdministration, ServerDecision};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

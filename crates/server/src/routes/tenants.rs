@@ -8,8 +8,8 @@ use std::sync::Arc;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use kernel::TenantWish;
-use kernel::ports::access_store::TenantRecord;
 use policy::{ToolPattern, VisibilityDefault};
+use ports::access_store::TenantRecord;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 

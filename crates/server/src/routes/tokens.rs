@@ -8,8 +8,8 @@ use contract::error::ErrorCode;
 use contract::ids::{Subject, TenantId};
 use http::StatusCode;
 use kernel::RevocationRequest;
-use kernel::ports::clock::UnixMillis;
 use policy::{ArgumentLimit, CallBudget, MintRequest, PermissionScope, Role, ToolGrant};
+use ports::clock::UnixMillis;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
-use kernel::ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
+use ports::tool_folders::{FolderProblem, FolderReport, LoadedFolder};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 

@@ -246,7 +246,7 @@ impl WindowView {
 }
 
 /// A percentile in milliseconds.
-pub(super) fn millis(latencies: &kernel::latency::Latencies, share: f64) -> Option<f64> {
+pub(super) fn millis(latencies: &ports::latency::Latencies, share: f64) -> Option<f64> {
     latencies.quantile(share).map(|took| rounded(took.as_secs_f64() * 1e3))
 }
 

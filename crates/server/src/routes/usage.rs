@@ -10,7 +10,7 @@ use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
 use kernel::insights::{Recommendation, RecommendationReason, ToolAnalysis, UsageAsked};
-use kernel::ports::usage_store::{CostLine, Day, Days, Grouping, USAGE_PAGE_MAX, UsageGroup, UsageSum};
+use ports::usage_store::{CostLine, Day, Days, Grouping, USAGE_PAGE_MAX, UsageGroup, UsageSum};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 

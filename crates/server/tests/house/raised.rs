@@ -15,21 +15,24 @@ use contract::schema::PartMarks;
 use gantry_server::{Door, DrainOutcome, serve};
 use kernel::health::HealthSettings;
 use kernel::insights::{InsightParts, Insights};
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::NoObserver;
-use kernel::ports::offerings::{NothingOffered, Offerings};
-use kernel::ports::redactor::{RedactError, Redactor, WithholdingRedactor};
-use kernel::ports::tool_companion::{LogLevel, QuestionKind, ToolProgress, ToolQuestion, ToolSnapshot};
+use kernel::jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings};
 use kernel::registry::Registry;
+use kernel::webhooks::Webhooks;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, Identity,
+    IdentitySettings, IsolationPolicy, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope,
+    TokenIssuer,
 };
 use policy::{MintRequest, SigningKey, TokenMinter};
+use ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::observer::NoObserver;
+use ports::offerings::{NothingOffered, Offerings};
+use ports::redactor::{RedactError, Redactor, WithholdingRedactor};
+use ports::tool_companion::{LogLevel, QuestionKind, ToolProgress, ToolQuestion, ToolSnapshot};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
@@ -70,6 +73,12 @@ impl Redactor for Outspoken {
 /// Wall time that stands still until it is moved; sleeping is real, because deadlines are not under test here.
 #[derive(Debug)]
 pub(crate) struct HeldClock(AtomicI64);
+
+impl Default for HeldClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(START))
+    }
+}
 
 impl HeldClock {
     /// Moves the wall clock on.
@@ -213,6 +222,7 @@ pub(crate) struct House {
     pub(crate) clock: Arc<HeldClock>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) paper: Arc<Paper>,
+    pub(crate) jobs: Option<Arc<Jobs>>,
 }
 
 /// What differs from the usual house.
@@ -223,13 +233,22 @@ pub(crate) struct Additions {
     /// Ways to run a tool, besides the house's own.
     pub(crate) executors: Vec<Arc<dyn Executor>>,
     pub(crate) offerings: Option<Arc<dyn Offerings>>,
+    /// A clock that others have, too.
+    pub(crate) clock: Option<Arc<HeldClock>>,
+    /// How many calls run and wait.
+    pub(crate) bounds: CallBounds,
+    /// Tells of alerts.
+    pub(crate) webhooks: Option<Arc<Webhooks>>,
+    /// How and where calls that last are kept as jobs, if they are.
+    pub(crate) jobs: Option<(JobsSettings, Arc<MemoryStore>)>,
 }
 
 impl House {
     /// As usual, but for the additions.
     pub(crate) async fn raise(additions: Additions) -> Self {
-        let Additions { failures_per_minute, executors, offerings } = additions;
-        let clock = Arc::new(HeldClock(AtomicI64::new(START)));
+        let Additions { failures_per_minute, executors, offerings, clock, bounds, webhooks, jobs } = additions;
+        let clock = clock.unwrap_or_default();
+        let entropy = Arc::new(CountingEntropy::default());
         let tools =
             Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
         let paper = Arc::new(Paper::default());
@@ -258,6 +277,7 @@ impl House {
             thresholds: HealthSettings::default(),
             prices: contract::cost::Prices::default(),
             retention_days: 30,
+            webhooks,
         })
         .await
         .unwrap();
@@ -277,7 +297,11 @@ impl House {
         settings.failures_per_minute = failures_per_minute.unwrap_or(settings.failures_per_minute);
         let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(NoObserver)).unwrap();
         let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(NoObserver));
-        let kernel = Kernel::new(KernelParts {
+        let queue = jobs.map(|(settings, store)| {
+            let (clock, entropy) = (Arc::clone(&clock) as _, Arc::clone(&entropy) as _);
+            JobQueue::new(JobQueueParts { store, clock, entropy, settings })
+        });
+        let parts = KernelParts {
             registry,
             identity,
             access,
@@ -287,16 +311,28 @@ impl House {
             executors: std::iter::once(Arc::clone(&tools) as Arc<dyn Executor>).chain(executors).collect(),
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
-            availability: Arc::default(),
             offerings: offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock: Arc::clone(&clock) as _,
-            entropy: Arc::new(CountingEntropy::default()),
+            entropy,
             observer: Arc::new(NoObserver),
             redactor: Arc::new(Outspoken),
-        })
-        .with_checkpoints(checkpoints)
-        .with_insights(Arc::new(insights));
-        Self { kernel: Arc::new(kernel), clock, tools, paper }
+        };
+        let options = KernelOptions {
+            bounds,
+            checkpoints: Some(checkpoints),
+            insights: Some(Arc::new(insights)),
+            jobs: queue.as_ref().map(|queue| Arc::clone(queue.store())),
+            ..KernelOptions::default()
+        };
+        let kernel = Arc::new(Kernel::new(parts, options));
+        let jobs = match queue {
+            Some(queue) => {
+                let parts = JobsParts { kernel: Arc::clone(&kernel), queue, handlers: Vec::new(), webhooks: None };
+                Some(Jobs::open(parts).await.unwrap())
+            }
+            None => None,
+        };
+        Self { kernel, clock, tools, paper, jobs }
     }
 }
 

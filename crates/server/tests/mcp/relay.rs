@@ -1,7 +1,7 @@
 //! What servers behind Gantry offer besides tools, through the door.
 
 use gantry_server::{McpConfig, McpMode, ToolExposure};
-use kernel::ports::offerings::OfferingChange;
+use ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 
 use crate::client::Reply;

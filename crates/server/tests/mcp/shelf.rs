@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::offerings::{
+use ports::offerings::{
     OfferingCaller, OfferingChange, OfferingKind, OfferingNotice, OfferingRequest, OfferingServer, Offerings,
     ResourceWatch,
 };
-use kernel::ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
+use ports::tool_companion::{QuestionKind, ToolCompanion, ToolQuestion};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::ErrorCode;
-use gantry_server::{Door, DrainOutcome, McpConfig, MetricsText, ServerConfig, ToolExposure};
-use kernel::jobs::{Jobs, JobsSettings};
-use kernel::ports::entropy::new_trace_id;
-use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
-use kernel::{Actor, Kernel};
+use gantry_server::{Door, DoorParts, DrainOutcome, McpConfig, MetricsText, ToolExposure};
+use kernel::Kernel;
+use kernel::jobs::JobsSettings;
 use policy::BearerSecret;
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
+use ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -74,16 +75,26 @@ impl Stage {
     }
 
     pub(crate) async fn with(mcp: McpConfig) -> Self {
+        Self::raised(mcp, Additions::default()).await
+    }
+
+    /// Where calls that last are kept as jobs, and the store of those.
+    pub(crate) async fn with_jobs(mcp: McpConfig, settings: JobsSettings) -> (Self, Arc<MemoryStore>) {
+        let clock = Arc::new(HeldClock::default());
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+        let jobs = Some((settings, Arc::clone(&store)));
+        let stage = Self::raised(mcp, Additions { clock: Some(clock), jobs, ..Additions::default() }).await;
+        (stage, store)
+    }
+
+    async fn raised(mcp: McpConfig, additions: Additions) -> Self {
         mcp.validate().unwrap();
         let shelf = Arc::new(Shelf::default());
-        let additions = Additions {
-            executors: vec![Arc::new(Linking)],
-            offerings: Some(Arc::clone(&shelf) as _),
-            ..Additions::default()
-        };
-        let House { kernel, clock, tools, paper } = House::raise(additions).await;
+        let additions =
+            Additions { executors: vec![Arc::new(Linking)], offerings: Some(Arc::clone(&shelf) as _), ..additions };
+        let House { kernel, clock, tools, paper, jobs } = House::raise(additions).await;
         let metrics = MetricsText::new(|| "gantry_up 1\n".to_owned());
-        let door = Door::with_mcp(Arc::clone(&kernel), metrics, ServerConfig::default(), mcp);
+        let door = Door::new(DoorParts { mcp, jobs, ..DoorParts::of_kernel(Arc::clone(&kernel), metrics) });
         let served = Served::open(Arc::clone(&door)).await;
         let stage = Self {
             address: served.address,
@@ -104,14 +115,6 @@ impl Stage {
         }
         stage.publish(manifest("echo", &json!({ "namespace": "other" }))).await;
         stage
-    }
-
-    /// Keeps calls that last as jobs, and gives their store.
-    pub(crate) async fn keep_jobs(&self, settings: JobsSettings) -> Arc<MemoryStore> {
-        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&self.clock) as _));
-        let jobs = Jobs::open(Arc::clone(&self.kernel), Arc::clone(&store) as _, settings, Vec::new()).await;
-        self.door.keep_jobs(jobs.unwrap());
-        store
     }
 
     pub(crate) async fn publish(&self, manifest: Value) {

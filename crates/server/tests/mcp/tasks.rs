@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_server::{McpConfig, ToolExposure};
 use kernel::jobs::JobsSettings;
-use kernel::ports::job_store::{JobFilter, JobStore as _};
+use ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -25,9 +25,8 @@ async fn stage() -> (Stage, Arc<MemoryStore>) {
         tasks_required: vec![pattern("demo.required_tool")],
         ..McpConfig::default()
     };
-    let stage = Stage::with(mcp).await;
     let settings = JobsSettings { promote_after: Duration::from_millis(50), ..JobsSettings::default() };
-    let store = stage.keep_jobs(settings).await;
+    let (stage, store) = Stage::with_jobs(mcp, settings).await;
     for (handler, name) in [
         ("gate", "slow_tool"),
         ("curious", "asking_tool"),

@@ -1,6 +1,6 @@
 //! Clients that do not read what they are sent: they cost a bounded amount and hold nobody up.
 
-use kernel::ports::offerings::OfferingChange;
+use ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 
 use crate::client::Reply;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use contract::error::Refusal;
 use contract::ids::{InvocationId, TenantId};
 use kernel::inbound_jobs::{CallOutParts, CallOutUrls, CallOuts, InboundJobs, InboundParts};
-use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
-use kernel::ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
-use kernel::ports::secret_source::{NoSecrets, SecretValue};
 use kernel::webhooks::{WebhookParts, WebhookSettings, Webhooks};
 use policy::QstashReceiver;
+use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
+use ports::secret_source::{NoSecrets, SecretValue};
 use serde_json::Value;
 use store::memory::MemoryStore;
 

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gantry_server::{Door, DrainOutcome, FreeSpace, MetricsText, ServerConfig};
+use gantry_server::{Door, DoorParts, DrainOutcome, FreeSpace, MetricsText, ServerConfig};
+use kernel::CallBounds;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Reply, request};
@@ -52,16 +53,26 @@ impl Stage {
         let allowed_hosts = ["g", "gantry", "tools.example.com"].map(str::to_owned).to_vec();
         let config = ServerConfig { allowed_hosts, ..config };
         config.validate().unwrap();
-        let House { kernel, clock, tools, paper } =
-            House::raise(Additions { failures_per_minute: Some(failures_per_minute), ..Additions::default() }).await;
-        let insights = Arc::clone(kernel.insights().unwrap());
-        let door = Door::new(kernel, MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
+        let clock = Arc::new(HeldClock::default());
         let post = PostOffice::new(&clock);
-        door.tell_through(Arc::clone(&post.webhooks));
-        insights.tell_through(Arc::clone(&post.webhooks));
-        // A disk on which nothing is left.
-        door.look_at_disk(FreeSpace::new(1, || Some(0)));
-        door.take_jobs_for(Arc::clone(&post.inbound));
+        let additions = Additions {
+            failures_per_minute: Some(failures_per_minute),
+            clock: Some(Arc::clone(&clock)),
+            bounds: config.call_bounds(CallBounds::default().sandboxed_max),
+            webhooks: Some(Arc::clone(&post.webhooks)),
+            ..Additions::default()
+        };
+        let House { kernel, clock, tools, paper, jobs } = House::raise(additions).await;
+        let insights = Arc::clone(kernel.insights().unwrap());
+        let door = Door::new(DoorParts {
+            config,
+            webhooks: Some(Arc::clone(&post.webhooks)),
+            inbound_jobs: Some(Arc::clone(&post.inbound)),
+            jobs,
+            // A disk on which nothing is left.
+            free_space: Some(FreeSpace::new(1, || Some(0))),
+            ..DoorParts::of_kernel(kernel, MetricsText::new(|| "gantry_up 1\n".to_owned()))
+        });
         let served = Served::open(door).await;
         let stage = Self {
             address: served.address,

@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::ids::TenantId;
-use kernel::ports::call_out::CallOutError;
-use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::secret_source::SecretValue;
-use kernel::ports::workflow_runs::{NewRun, WorkflowRuns as _};
 use kernel::webhooks::sign;
+use ports::call_out::CallOutError;
+use ports::clock::{Clock as _, UnixMillis};
+use ports::secret_source::SecretValue;
+use ports::workflow_runs::{NewRun, WorkflowRuns as _};
 use serde_json::{Value, json};
 
 use crate::client::Reply;

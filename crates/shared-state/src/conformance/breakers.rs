@@ -10,11 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, HISTORY_MAX, SharedState};
-use kernel::resilience::{
+use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerPermit, BreakerReason, BreakerSettings, BreakerVerdict, GuestTag, ManualMove,
     PermittedOutcome, SettingsDraft,
 };
+use ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, HISTORY_MAX, SharedState};
 
 use super::StateAdapter;
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::shared_state::{AllTaken, KEY_BYTES_MAX, LIMITS_AT_ONCE_MAX, Limit, SharedStateError};
-use kernel::resilience::{QuotaOutcome, RateQuota};
+use ports::resilience::{QuotaOutcome, RateQuota};
+use ports::shared_state::{AllTaken, KEY_BYTES_MAX, LIMITS_AT_ONCE_MAX, Limit, SharedStateError};
 
 use super::StateAdapter;
 

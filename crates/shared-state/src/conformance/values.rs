@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::shared_state::{KEY_BYTES_MAX, ReplaceMode, ReserveOutcome, SharedStateError, VALUE_BYTES_MAX};
+use ports::shared_state::{KEY_BYTES_MAX, ReplaceMode, ReserveOutcome, SharedStateError, VALUE_BYTES_MAX};
 
 use super::StateAdapter;
 

@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::{
+use ports::resilience::{
+    Breaker, BreakerAdmission, BreakerEvent, BreakerPermit, BreakerSettings, IllegalMove, ManualMove, PermittedOutcome,
+};
+use ports::shared_state::{
     BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, HISTORY_MAX, INSPECTED_MAX, PastTransition,
     SharedBreakers, SharedStateError,
-};
-use kernel::resilience::{
-    Breaker, BreakerAdmission, BreakerEvent, BreakerPermit, BreakerSettings, IllegalMove, ManualMove, PermittedOutcome,
 };
 use tokio::sync::broadcast;
 

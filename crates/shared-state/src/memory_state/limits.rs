@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::MutexGuard;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
-use kernel::resilience::{QuotaOutcome, limiter};
+use ports::resilience::{QuotaOutcome, limiter};
+use ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
 
 use super::{MemoryState, fits};
 

@@ -3,7 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use base::MutexExt as _;
 
 /// Shards of a map: more than there are cores, and few enough to lock all of them.
 const SHARDS: usize = 32;
@@ -47,13 +49,13 @@ impl<K: Hash + Eq, V> Shards<K, V> {
     /// The shard at this place.
     pub(super) fn at(&self, place: usize) -> Option<MutexGuard<'_, HashMap<K, V>>> {
         // A step is plain arithmetic on plain data: if one panicked, what it left is still a state.
-        self.shards.get(place).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shards.get(place).map(|shard| shard.lock_unpoisoned())
     }
 
     /// Every shard in turn, one lock at a time.
     pub(super) fn each(&self, mut look: impl FnMut(&mut HashMap<K, V>)) {
         for shard in &*self.shards {
-            look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner));
+            look(&mut shard.lock_unpoisoned());
         }
     }
 }

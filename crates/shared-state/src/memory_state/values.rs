@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::{
+use ports::shared_state::{
     PresentReplica, ReplaceMode, ReserveOutcome, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
 };
 

@@ -1,23 +1,24 @@
-//! Breakers in Redis: each step is `scripts/breaker.lua`, which is the machine of `kernel::resilience::breaker`. (RES-001…011)
+//! Breakers in Redis: each step is `scripts/breaker.lua`, which is the machine of `ports::resilience::breaker`. (RES-001…011)
 //!
 //! A breaker is five keys with one hash tag, `cb:{tenant:service:endpoint}:state`, `:calls`, `:seconds`, `:probes` and
 //! `:history`. The names of all breakers are in a list of its own that is only good for listing: it lies on another node of a
 //! cluster, so it is written beside the step and not in it, by every replica once for each breaker and connection.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use futures_util::future::try_join_all;
-use kernel::ports::shared_state::{
-    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition, SharedBreakers,
-    SharedStateError,
-};
-use kernel::resilience::window::WindowTotals;
-use kernel::resilience::{
+use ports::resilience::window::WindowTotals;
+use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerSnapshot, BreakerVerdict, IllegalMove,
     ManualMove, PermittedOutcome, WindowKind,
+};
+use ports::shared_state::{
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition, SharedBreakers,
+    SharedStateError,
 };
 use tokio::sync::broadcast;
 
@@ -37,7 +38,7 @@ pub(super) struct Listed(Mutex<(u64, HashSet<BreakerKey>)>);
 
 impl Listed {
     fn knows(&self, key: &BreakerKey, connection: u64) -> bool {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.0.lock_unpoisoned();
         if listed.0 != connection {
             // The server may have forgotten everything in between.
             *listed = (connection, HashSet::new());
@@ -46,7 +47,7 @@ impl Listed {
     }
 
     fn note(&self, key: &BreakerKey, connection: u64) {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.0.lock_unpoisoned();
         if listed.1.len() >= LISTED_MAX {
             listed.1.clear();
         }

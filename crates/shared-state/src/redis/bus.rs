@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use ::redis::Script;
 use async_trait::async_trait;
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::shared_state::BreakerTransition;
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::shared_state::BreakerTransition;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};

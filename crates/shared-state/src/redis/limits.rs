@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
-use kernel::resilience::QuotaOutcome;
+use ports::resilience::QuotaOutcome;
+use ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
 
 use super::link::RedisTrouble;
 use super::{RedisState, fits, unavailable};

@@ -28,6 +28,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
 use ::redis::{ScriptInvocation, ServerErrorKind};
+use base::backoff::GrowingPause;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -329,7 +330,7 @@ impl Shared {
 /// Makes connections as long as somebody holds the link.
 async fn keep(shared: Arc<Shared>) {
     let mut number: u64 = 0;
-    let mut pause = PAUSE_FIRST;
+    let mut pause = GrowingPause::doubling(PAUSE_FIRST, PAUSE_MAX);
     let mut said = None;
     let mut present = shared.present.subscribe();
     loop {
@@ -347,7 +348,7 @@ async fn keep(shared: Arc<Shared>) {
                     () = shared.look_after(connection, number) => {}
                 }
                 if since.elapsed() >= STEADY_AFTER {
-                    pause = PAUSE_FIRST;
+                    pause.reset();
                 }
             }
             Err(trouble) => {
@@ -362,8 +363,7 @@ async fn keep(shared: Arc<Shared>) {
                 }
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = pause.saturating_mul(2).min(PAUSE_MAX);
+        tokio::time::sleep(pause.next_pause()).await;
     }
 }
 

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::shared_state::{
+use base::SaturatingFrom as _;
+use ports::shared_state::{
     PresentReplica, ReplaceMode, ReserveOutcome, SharedHealth, SharedStateError, SharedValues, VALUE_BYTES_MAX,
 };
 
@@ -107,7 +108,7 @@ impl RedisState {
     ) -> Result<(bool, i64), SharedStateError> {
         fits(key)?;
         // Beyond what a script computes exactly, a ceiling is lower than it says, never higher.
-        let most = i64::try_from(EXACT_MAX / 4).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(EXACT_MAX / 4);
         let exact = |number: i64| number.clamp(-most, most);
         let mut step = self.clock.begin(&self.scripts.count);
         step.key(self.names.key("counter", &[key], ""));

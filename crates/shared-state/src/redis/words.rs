@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use contract::ids::Subject;
-use kernel::ports::change_bus::BusChange;
-use kernel::ports::shared_state::BreakerTransition;
+use ports::change_bus::BusChange;
+use ports::shared_state::BreakerTransition;
 use serde::Deserialize;
 
 /// The longest word of ours that is looked at.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gantry_shared_state::bus_suite::{BusUnderTest, until};
 use gantry_shared_state::{LinkState, RedisState};
-use kernel::ports::change_bus::{BusChange, ChangeBus};
+use ports::change_bus::{BusChange, ChangeBus};
 
 use crate::server::{Server, replica, settings, shared, unique, within};
 

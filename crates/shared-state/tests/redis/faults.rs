@@ -9,15 +9,15 @@ use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use gantry_shared_state::bus_suite::until;
 use gantry_shared_state::{FallbackSettings, FallingBack, LinkState, RedisSettings, RedisState, RedisTrouble};
-use kernel::ports::change_bus::{BusChange, ChangeBus as _};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::observer::{FinishedCall, Observer, ToolSpeech};
-use kernel::ports::shared_state::{
+use ports::change_bus::{BusChange, ChangeBus as _};
+use ports::clock::{Clock, UnixMillis};
+use ports::observer::{FinishedCall, Observer, ToolSpeech};
+use ports::resilience::{
+    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, ManualMove, PermittedOutcome, RateQuota,
+};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedStateError,
     SharedValues as _,
-};
-use kernel::resilience::{
-    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, ManualMove, PermittedOutcome, RateQuota,
 };
 
 use crate::server::{Server, settings, unique, within};

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use gantry_shared_state::RedisState;
-use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, HISTORY_MAX, Limit, PastTransition, RateLimits as _, SharedBreakers as _,
-};
-use kernel::resilience::{
+use ports::resilience::{
     Breaker, BreakerAdmission, BreakerEvent, BreakerPermit, BreakerSettings, BreakerVerdict, GuestTag, ManualMove,
     PermittedOutcome, QuotaOutcome, RateQuota, SettingsDraft, limiter,
+};
+use ports::shared_state::{
+    AllTaken, BreakerKey, BreakerQuery, HISTORY_MAX, Limit, PastTransition, RateLimits as _, SharedBreakers as _,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

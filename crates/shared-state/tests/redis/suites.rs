@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gantry_shared_state::RedisState;
 use gantry_shared_state::conformance::StateAdapter;
-use kernel::ports::shared_state::SharedState;
+use ports::shared_state::SharedState;
 
 use crate::server::{replica, shared, unique};
 

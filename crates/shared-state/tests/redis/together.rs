@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared_state::RedisState;
-use kernel::ports::shared_state::{
+use ports::resilience::{
+    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota, SettingsDraft,
+};
+use ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, BreakerTransition, Limit, RateLimits as _, ReplaceMode, ReserveOutcome,
     SharedBreakers as _, SharedValues as _,
-};
-use kernel::resilience::{
-    BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota, SettingsDraft,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinSet;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use kernel::ports::access_store::{
+use policy::{PolicyOverrides, VisibilityDefault};
+use ports::access_store::{
     AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::clock::UnixMillis;
-use policy::{PolicyOverrides, VisibilityDefault};
+use ports::clock::UnixMillis;
 
 use super::StoreAdapter;
 

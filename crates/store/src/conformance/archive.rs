@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     AppendOutcome, ArchivePlace, ArchiveQuery, ArchiveRecord, ArchiveTable, EndedCall, InvocationQuery, MONTHS_AHEAD,
     Month, RecordArchive, Retention, moment_of,
 };

@@ -9,12 +9,12 @@ use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
-use kernel::ports::checkpoint_store::{
+use policy::CallOwner;
+use ports::checkpoint_store::{
     CheckpointEnding, CheckpointHead, CheckpointId, CheckpointStore, LIST_MAX, ListPage, PromoteOutcome, SaveOutcome,
     SealedCheckpoint, attempt_fence,
 };
-use kernel::ports::clock::UnixMillis;
-use policy::CallOwner;
+use ports::clock::UnixMillis;
 
 use super::StoreAdapter;
 

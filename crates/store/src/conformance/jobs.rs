@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::job_store::{
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
     JobFilter, JobKey, JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, RenewOutcome,
     TakeRules, WriteOutcome,
@@ -525,7 +525,7 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl StoreAdapte
     }
     let local = JobFilter { tenant: Some(tenant("local")), ..JobFilter::default() };
     let first = store.list(&local, None, 3).await.unwrap();
-    let ids = |jobs: &[kernel::ports::job_store::JobRecord]| jobs.iter().map(|job| job.key.id).collect::<Vec<_>>();
+    let ids = |jobs: &[ports::job_store::JobRecord]| jobs.iter().map(|job| job.key.id).collect::<Vec<_>>();
     assert_eq!(ids(&first.jobs), [6, 4, 2].map(uuid));
     let second = store.list(&local, first.next, 3).await.unwrap();
     assert_eq!((ids(&second.jobs), second.next), (vec![uuid(0)], None));

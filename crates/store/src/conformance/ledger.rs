@@ -13,11 +13,9 @@ use contract::canonical;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::job_store::{
-    AdoptOutcome, EnqueueOutcome, JobDedupe, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds,
-};
-use kernel::ports::ledger::{
+use ports::clock::{Clock as _, UnixMillis};
+use ports::job_store::{AdoptOutcome, EnqueueOutcome, JobDedupe, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds};
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, OwnerId, QueuedAct,
     ResolveOutcome, SettleOutcome, Settlement,
 };

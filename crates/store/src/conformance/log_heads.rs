@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kernel::ports::log_heads::{HeadReport, LogHead, LogHeads};
+use ports::log_heads::{HeadReport, LogHead, LogHeads};
 
 /// All cases of `LogHeads` against one adapter.
 #[macro_export]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 use contract::version::Version;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, QuarantineChange, StoredVersion, ToolQuarantine};
-use kernel::registry::Lifecycle;
+use ports::clock::UnixMillis;
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{LifecycleChange, PublishOutcome, QuarantineChange, StoredVersion, ToolQuarantine};
 
 use super::{AnyStore, StoreAdapter, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 

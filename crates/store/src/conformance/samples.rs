@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use contract::ids::TenantId;
 use contract::manifest::{LifecycleState, Manifest};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoredVersion;
-use kernel::registry::{Lifecycle, LifecycleNotice};
+use ports::clock::UnixMillis;
+use ports::lifecycle::{Lifecycle, LifecycleNotice};
+use ports::registry_store::StoredVersion;
 use serde_json::json;
 
 /// When all samples are published.

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
-use kernel::ports::upstream_store::ServerRecord;
-use kernel::ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery};
-use kernel::ports::workflow_runs::{NewRun, RunEnd};
+use ports::clock::UnixMillis;
+use ports::sealed_texts::{SealedTexts, StoredText, TextPlace};
+use ports::upstream_store::ServerRecord;
+use ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery};
+use ports::workflow_runs::{NewRun, RunEnd};
 use serde_json::json;
 
 use super::StoreAdapter;

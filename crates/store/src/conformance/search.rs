@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
-use kernel::registry::Lifecycle;
+use ports::lifecycle::Lifecycle;
 use serde_json::json;
 
 use super::{AnyStore, StoreAdapter, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use kernel::ports::clock::{Clock, UnixMillis};
+use base::MutexExt as _;
+use ports::clock::{Clock, UnixMillis};
 use tokio::sync::watch;
 
 /// Stands still until it is moved; sleepers wake when their time has come.
@@ -25,7 +25,7 @@ impl Default for SteppedClock {
 impl SteppedClock {
     /// Lets time pass.
     pub fn step(&self, span: Duration) {
-        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wall = self.wall.lock_unpoisoned();
         *wall = wall.plus(span);
         drop(wall);
         self.passed.send_modify(|passed| *passed += span);
@@ -33,13 +33,13 @@ impl SteppedClock {
 
     /// Sets the wall clock without any time passing, as a wrong correction does.
     pub fn jump(&self, to: UnixMillis) {
-        *self.wall.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        *self.wall.lock_unpoisoned() = to;
     }
 }
 
 impl Clock for SteppedClock {
     fn now(&self) -> UnixMillis {
-        *self.wall.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.wall.lock_unpoisoned()
     }
 
     fn monotonic(&self) -> Duration {

@@ -7,8 +7,8 @@ use contract::canonical;
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::upstream_store::{
+use ports::clock::UnixMillis;
+use ports::upstream_store::{
     PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };

@@ -11,15 +11,12 @@ use std::time::Duration;
 use contract::cost::CostComponent;
 use contract::ids::TenantId;
 use contract::version::Version;
-use kernel::health::VersionKey;
-use kernel::health::alerts::AlertRule;
-use kernel::latency::Latencies;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::health_store::HealthRecord;
-use kernel::ports::usage_store::{
-    CostLine, Day, Days, Grouping, UsageBatch, UsageKey, UsageQuery, UsageStore, UsageSum,
-};
-use kernel::ports::version_use::{Hour, HourOfUse};
+use ports::clock::UnixMillis;
+use ports::health_store::{AlertRule, HealthRecord};
+use ports::latency::Latencies;
+use ports::tool_version::VersionKey;
+use ports::usage_store::{CostLine, Day, Days, Grouping, UsageBatch, UsageKey, UsageQuery, UsageStore, UsageSum};
+use ports::version_use::{Hour, HourOfUse};
 use uuid::Uuid;
 
 use super::StoreAdapter;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
-use kernel::ports::registry_store::PublishOutcome;
-use kernel::ports::vector_store::{
+use ports::registry_store::PublishOutcome;
+use ports::vector_store::{
     BATCH_MAX, Embedding, NEAREST_MAX, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, TOOLS_MAX, VectorError,
     VectorRecord, VectorSpace, VectorStore, WIDTH_MAX,
 };

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, AddOutcome, DeliveryAttempt, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState,
     DeliveryTarget, EventKind, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunState};
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunState};
 use serde_json::{Value, json};
 
 use super::StoreAdapter;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::ports::ledger::{BeginOutcome, Ledger, SettleOutcome};
+use ports::ledger::{BeginOutcome, Ledger, SettleOutcome};
 
 use super::StoreMeasureError;
 use super::sample_call::{OWNER, intent, settlement};

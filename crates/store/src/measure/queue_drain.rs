@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use contract::canonical;
 use contract::ids::InvocationId;
-use kernel::ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, OwnerId, QueueBounds, TakeRules};
+use ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, OwnerId, QueueBounds, TakeRules};
 use serde::Serialize;
 use serde_json::json;
 

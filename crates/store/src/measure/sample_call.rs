@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::canonical;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::ledger::{EntryState, IdempotencyKey, Intent, OwnerId, Settlement};
+use ports::ledger::{EntryState, IdempotencyKey, Intent, OwnerId, Settlement};
 use serde_json::json;
 use uuid::Uuid;
 

@@ -1,15 +1,16 @@
 //! `AccessStore` without durability: the records in maps, under one lock. Passes the same suite as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 
@@ -37,7 +38,7 @@ impl Access {
 impl MemoryStore {
     fn access(&self) -> MutexGuard<'_, Access> {
         let lock: &Mutex<Access> = &self.access;
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock.lock_unpoisoned()
     }
 }
 

@@ -3,17 +3,18 @@
 //! Months exist as names only: those that were made ready and those that have a record.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, AppendOutcome, ArchivePage, ArchivePlace, ArchiveQuery, ArchiveRecord,
     ArchiveStats, ArchiveTable, ArchivedRecord, InvocationPage, InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month,
     MonthOf, RecordArchive, Retention,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 
@@ -30,7 +31,7 @@ pub(super) struct Kept {
 
 impl MemoryStore {
     fn kept_archive(&self) -> MutexGuard<'_, Kept> {
-        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.archive.lock_unpoisoned()
     }
 }
 
@@ -140,7 +141,7 @@ impl RecordArchive for MemoryStore {
     async fn stats(&self) -> Result<ArchiveStats, StoreError> {
         let kept = self.kept_archive();
         Ok(ArchiveStats {
-            logs: u64::try_from(kept.logs.len()).unwrap_or(u64::MAX),
+            logs: u64::saturating_from(kept.logs.len()),
             records: kept.logs.values().sum(),
             months: kept.months.iter().copied().collect(),
         })
@@ -149,7 +150,7 @@ impl RecordArchive for MemoryStore {
 
 fn call_of(record: &ArchiveRecord, place: &ArchivePlace) -> Option<InvocationRecord> {
     let (ended, invocation_id) = (record.ended.clone()?, record.invocation_id?);
-    let took = i64::try_from(ended.duration_ms).unwrap_or(i64::MAX);
+    let took = i64::saturating_from(ended.duration_ms);
     Some(InvocationRecord {
         invocation_id,
         place: place.clone(),

@@ -1,13 +1,14 @@
 //! `BreakerHistory` without durability: transitions by what names them.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use async_trait::async_trait;
-use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition};
+use base::{MutexExt as _, SaturatingFrom as _};
+use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::shared_state::{BreakerKey, BreakerTransition};
 
 use super::MemoryStore;
 
@@ -16,7 +17,7 @@ pub(super) type Transitions = BTreeMap<(u64, u64, String), BreakerTransition>;
 
 impl MemoryStore {
     fn transitions(&self) -> MutexGuard<'_, Transitions> {
-        self.breaker_history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker_history.lock_unpoisoned()
     }
 }
 
@@ -51,11 +52,11 @@ impl BreakerHistory for MemoryStore {
 
     async fn forget_transitions(&self, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
         let mut kept = self.transitions();
-        let before = u64::try_from(before.0).unwrap_or(0);
+        let before = u64::saturating_from(before.0);
         let old: Vec<_> = kept.keys().take_while(|name| name.0 < before).take(most).cloned().collect();
         for name in &old {
             kept.remove(name);
         }
-        Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(old.len()))
     }
 }

@@ -1,19 +1,20 @@
 //! `CheckpointStore` without durability: a list under one lock. Passes the same suite as the real ones.
 
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{
+use policy::CallOwner;
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointEnding, CheckpointId, CheckpointStore, LIST_MAX, ListPage, ListedCheckpoint, PromoteOutcome,
     SaveOutcome, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 
@@ -91,7 +92,7 @@ fn now() -> UnixMillis {
 
 impl MemoryStore {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
+        self.checkpoints.lock_unpoisoned()
     }
 }
 
@@ -185,7 +186,7 @@ impl CheckpointStore for MemoryStore {
             head: row.sealed.head.clone(),
             base: row.sealed.base,
             content_bytes: row.sealed.content_bytes,
-            stored_bytes: u64::try_from(row.sealed.payload.len()).unwrap_or(u64::MAX),
+            stored_bytes: u64::saturating_from(row.sealed.payload.len()),
             expires_at: row.until,
         });
         Ok(listed.collect())

@@ -2,20 +2,21 @@
 //! as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
     JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX,
     PROGRESS_KEPT_MAX, RenewOutcome, TakeOutcome, TakeRules, TakenJob, WriteOutcome, rank,
 };
-use kernel::ports::ledger::Intent;
-use kernel::ports::registry_store::StoreError;
+use ports::ledger::Intent;
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::MemoryStore;
@@ -104,7 +105,7 @@ impl Jobs {
             matches!(job.record.state, JobState::Queued | JobState::Delayed)
                 && tenant.is_none_or(|tenant| job.record.key.tenant == *tenant)
         };
-        u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
+        u64::saturating_from(self.jobs.values().filter(waits).count())
     }
 
     fn waiting_in(&self, tenant: &TenantId, flow: &str) -> u64 {
@@ -113,18 +114,18 @@ impl Jobs {
                 && job.record.key.tenant == *tenant
                 && job.flow == flow
         };
-        u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
+        u64::saturating_from(self.jobs.values().filter(waits).count())
     }
 
     fn running(&self, tenant: &TenantId) -> u32 {
         let runs = |job: &&Job| job.record.state == JobState::Running && job.record.key.tenant == *tenant;
-        u32::try_from(self.jobs.values().filter(runs).count()).unwrap_or(u32::MAX)
+        u32::saturating_from(self.jobs.values().filter(runs).count())
     }
 
     fn running_in(&self, tenant: &TenantId, flow: &str) -> u32 {
         let runs =
             |job: &&Job| job.record.state == JobState::Running && job.record.key.tenant == *tenant && job.flow == flow;
-        u32::try_from(self.jobs.values().filter(runs).count()).unwrap_or(u32::MAX)
+        u32::saturating_from(self.jobs.values().filter(runs).count())
     }
 
     fn existing(&self, now: UnixMillis, new: &NewJob) -> Option<(InvocationId, bool)> {
@@ -232,7 +233,7 @@ impl Jobs {
 impl MemoryStore {
     pub(super) fn jobs(&self) -> MutexGuard<'_, Jobs> {
         let lock: &Mutex<Jobs> = &self.jobs;
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock.lock_unpoisoned()
     }
 }
 
@@ -383,7 +384,7 @@ impl JobStore for MemoryStore {
             AttemptEnd::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
             AttemptEnd::Retry { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
-                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                let after_ms = u64::saturating_from(after.as_millis());
                 job.event(now, "retry", json!({ "error": error, "after_ms": after_ms }));
                 job.record.error = Some(error);
                 return Ok(job.wait_again(state, now.plus(after)));
@@ -396,7 +397,7 @@ impl JobStore for MemoryStore {
             }
             AttemptEnd::PutBack { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
-                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                let after_ms = u64::saturating_from(after.as_millis());
                 job.record.attempts = job.record.attempts.saturating_sub(1);
                 job.event(now, "put_back", json!({ "error": error, "after_ms": after_ms }));
                 job.record.error = Some(error);
@@ -517,7 +518,7 @@ impl JobStore for MemoryStore {
     async fn counts(&self) -> Result<JobCounts, StoreError> {
         let kept = self.jobs();
         let running = kept.jobs.values().filter(|job| job.record.state == JobState::Running).count();
-        Ok(JobCounts { waiting: kept.waiting(None), running: u64::try_from(running).unwrap_or(u64::MAX) })
+        Ok(JobCounts { waiting: kept.waiting(None), running: u64::saturating_from(running) })
     }
 
     async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
@@ -537,6 +538,6 @@ impl JobStore for MemoryStore {
         };
         let over: Vec<u64> = kept.jobs.iter().filter(|(_, job)| is_over(job)).map(|(seq, _)| *seq).take(most).collect();
         over.iter().for_each(|seq| drop(kept.jobs.remove(seq)));
-        Ok(u64::try_from(over.len()).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(over.len()))
     }
 }

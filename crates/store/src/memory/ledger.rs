@@ -1,18 +1,19 @@
 //! `Ledger` without durability: one map under one lock. Passes the same suite as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::NewJob;
-use kernel::ports::ledger::{
+use ports::clock::UnixMillis;
+use ports::job_store::NewJob;
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
     SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 use super::MemoryStore;
 
@@ -73,7 +74,7 @@ impl Lines {
 
 impl MemoryStore {
     pub(super) fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock_unpoisoned()
     }
 }
 

@@ -1,12 +1,13 @@
 //! `UpstreamStore` without durability: servers and pins in maps, under one lock. Passes the same suite as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{
+use ports::registry_store::StoreError;
+use ports::upstream_store::{
     PinChange, PinRecord, PinsPut, ServerPut, ServerRead, ServerRecord, UpstreamState, UpstreamStore,
 };
 
@@ -22,7 +23,7 @@ pub(super) struct Upstreams {
 impl MemoryStore {
     fn upstreams(&self) -> MutexGuard<'_, Upstreams> {
         let lock: &Mutex<Upstreams> = &self.upstreams;
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock.lock_unpoisoned()
     }
 }
 

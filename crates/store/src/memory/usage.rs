@@ -1,17 +1,18 @@
 //! `UsageStore` and `HealthStore` without durability: rows in a list, added up when somebody asks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::cost::CostComponent;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
-use kernel::health::VersionKey;
-use kernel::latency::Latencies;
-use kernel::ports::health_store::{HealthRecord, HealthStore};
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
+use ports::health_store::{HealthRecord, HealthStore};
+use ports::latency::Latencies;
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
+use ports::usage_store::{
     ANALYTICS_MAX, CostLine, Day, Days, ToolPair, ToolUsage, USAGE_PAGE_MAX, UnmetNeed, UsageBatch, UsageGroup,
     UsageKey, UsagePage, UsageQuery, UsageStore, UsageSum,
 };
@@ -34,7 +35,7 @@ pub(super) struct Kept {
 
 impl MemoryStore {
     fn kept_usage(&self) -> MutexGuard<'_, Kept> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock_unpoisoned()
     }
 }
 
@@ -130,7 +131,7 @@ impl UsageStore for MemoryStore {
                 for (_, some) in kept.latencies.iter().filter(|(key, _)| of_tool(key)) {
                     latencies.merge(some);
                 }
-                let agents = u64::try_from(agents.len()).unwrap_or(u64::MAX);
+                let agents = u64::saturating_from(agents.len());
                 ToolUsage { tool: tool.clone(), sum, costs: lines(&costs), latencies, agents }
             })
             .collect();
@@ -188,7 +189,7 @@ impl UsageStore for MemoryStore {
             + some(&mut kept.latencies, most, |key| key.2 < before)
             + some(&mut kept.pairs, most, |key| key.1 < before)
             + some(&mut kept.wishes, most, |key| key.1 < before);
-        Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(forgotten))
     }
 }
 

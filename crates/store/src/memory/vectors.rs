@@ -1,12 +1,13 @@
 //! `VectorStore` without durability: every question measures every vector. What the other adapters are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };
@@ -18,7 +19,7 @@ pub(super) type Spaces = BTreeMap<VectorSpace, BTreeMap<(TenantId, ToolId), (Dig
 
 impl MemoryStore {
     fn all_spaces(&self) -> MutexGuard<'_, Spaces> {
-        self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.vectors.lock_unpoisoned()
     }
 
     /// The ids of the tools a tenant has published.
@@ -42,7 +43,7 @@ impl VectorStore for MemoryStore {
     async fn spaces(&self) -> Result<Vec<SpaceState>, VectorError> {
         let state = |(space, kept): (&VectorSpace, &BTreeMap<_, _>)| SpaceState {
             space: space.clone(),
-            vectors: u64::try_from(kept.len()).unwrap_or(u64::MAX),
+            vectors: u64::saturating_from(kept.len()),
         };
         Ok(self.all_spaces().iter().map(state).collect())
     }

@@ -1,19 +1,20 @@
 //! `WebhookStore` and `WorkflowRuns` without durability: maps under one lock. Passes the same suites as the real ones.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, AddOutcome, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId,
     DeliveryPage, DeliveryRecord, DeliveryState, DeliveryTarget, FormerSecret, NewDelivery, NoteOutcome, SigningSecret,
     WebhookId, WebhookRecord, WebhookStore,
 };
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 
 use super::MemoryStore;
 
@@ -36,7 +37,7 @@ impl Webhooks {
 
 impl MemoryStore {
     fn hooks(&self) -> MutexGuard<'_, Webhooks> {
-        self.webhooks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.webhooks.lock_unpoisoned()
     }
 }
 
@@ -135,7 +136,7 @@ impl WebhookStore for MemoryStore {
             detail.body = None;
         }
         attempts.push(attempt.clone());
-        if attempts.len() > usize::try_from(ATTEMPTS_KEPT_MAX).unwrap_or(usize::MAX) {
+        if attempts.len() > usize::saturating_from(ATTEMPTS_KEPT_MAX) {
             attempts.remove(0);
         }
         Ok(NoteOutcome::Kept)
@@ -200,7 +201,7 @@ impl WebhookStore for MemoryStore {
             kept.deliveries.remove(mark);
         }
         kept.claims.retain(|_, (_, until)| now < *until);
-        Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(old.len()))
     }
 }
 
@@ -267,6 +268,6 @@ impl WorkflowRuns for MemoryStore {
         for key in &old {
             kept.runs.remove(key);
         }
-        Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(old.len()))
     }
 }

@@ -17,12 +17,13 @@ mod reads;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens,
     TenantRecord,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -143,7 +144,7 @@ impl AccessStore for PostgresStore {
     async fn policy_history(&self, tenant: Option<&TenantId>, limit: usize) -> Result<Vec<PolicyRecord>, StoreError> {
         let select = "SELECT tenant_id, version, text, added_at, added_by FROM access_policies WHERE tenant_id = $1
                       ORDER BY version DESC LIMIT $2";
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = i64::saturating_from(limit);
         let rows = self.pool.query(owner_scope(tenant), select, &[text(&policy_owner(tenant)), int(&limit)]).await?;
         Ok(rows.iter().map(reads::policies).collect::<Result<_, Fault>>()?)
     }
@@ -159,7 +160,7 @@ impl AccessStore for PostgresStore {
             return Ok(Ok(()));
         }
         let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-        let maximum = |spending: &BudgetSpending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
+        let maximum = |spending: &BudgetSpending| i64::saturating_from(spending.calls_max);
         let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
         // As `access_spend` asks, without its locks and rows.
         let statement = "SELECT asked.token AS refused \
@@ -180,7 +181,7 @@ impl AccessStore for PostgresStore {
             return Ok(Ok(()));
         }
         let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-        let maximum = |spending: &BudgetSpending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
+        let maximum = |spending: &BudgetSpending| i64::saturating_from(spending.calls_max);
         let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
         let statement = "SELECT access_spend($1, $2) AS refused";
         let rows = self.pool.query(Scope::System, statement, &[texts(&tokens), ints(&maxima)]).await?;

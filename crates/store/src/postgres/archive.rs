@@ -12,13 +12,14 @@ mod writes;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     AppendOutcome, ArchivePage, ArchiveQuery, ArchiveRecord, ArchiveStats, ArchiveTable, InvocationPage,
     InvocationQuery, InvocationRecord, MONTHS_AHEAD, Month, MonthOf, RecordArchive, Retention,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
 
 use super::PostgresStore;
@@ -70,7 +71,7 @@ impl RecordArchive for PostgresStore {
         let mut dropped = Vec::new();
         for table in ArchiveTable::ALL {
             let Some(kept) = table.kept(retention) else { continue };
-            let before = now.0.saturating_sub(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
+            let before = now.0.saturating_sub(i64::saturating_from(kept.as_millis()));
             let name = table.as_str();
             let sql = "SELECT part FROM archive_drop($1, $2) AS part";
             for row in self.pool.query(Scope::System, sql, &[text(&name), int(&before)]).await? {
@@ -85,8 +86,8 @@ impl RecordArchive for PostgresStore {
         let rows = self.pool.query(Scope::System, logs, &[]).await?;
         let mut stats = ArchiveStats::default();
         for row in rows {
-            stats.logs = u64::try_from(column::<i64>(&row, "logs")?).unwrap_or(0);
-            stats.records = u64::try_from(column::<i64>(&row, "records")?).unwrap_or(0);
+            stats.logs = u64::saturating_from(column::<i64>(&row, "logs")?);
+            stats.records = u64::saturating_from(column::<i64>(&row, "records")?);
         }
         for table in ArchiveTable::ALL {
             let sql = "SELECT c.relname::text AS part FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid

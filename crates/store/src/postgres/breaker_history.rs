@@ -1,11 +1,12 @@
 //! `BreakerHistory` on PostgreSQL: one row per transition, written once though every instance writes it. (RES-011)
 
 use async_trait::async_trait;
-use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use kernel::resilience::BreakerMode;
+use base::SaturatingFrom as _;
+use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::resilience::BreakerMode;
+use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -24,7 +25,7 @@ impl BreakerHistory for PostgresStore {
     }
 
     async fn forget_transitions(&self, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         let sql = "DELETE FROM breaker_history WHERE ctid = ANY (ARRAY
                        (SELECT ctid FROM breaker_history WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))";
         Ok(self.pool.execute(Scope::System, sql, &[int(&before.0), int(&most)]).await?)
@@ -38,7 +39,7 @@ async fn keep(store: &PostgresStore, transitions: &[BreakerTransition]) -> Resul
                FROM unnest($1, $2, $3, $4, $5, $6, $7) AS given (tenant, breaker, at, epoch, old, new, reason)
                ORDER BY breaker, at, epoch
                ON CONFLICT DO NOTHING";
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let number = |number: u64| i64::saturating_from(number);
     let tenants: Vec<&str> = transitions.iter().map(|transition| transition.key.tenant().as_str()).collect();
     let breakers: Vec<String> = transitions.iter().map(|transition| transition.key.to_string()).collect();
     let times: Vec<i64> = transitions.iter().map(|transition| number(transition.change.at_ms)).collect();
@@ -57,7 +58,7 @@ async fn keep(store: &PostgresStore, transitions: &[BreakerTransition]) -> Resul
 }
 
 async fn kept(store: &PostgresStore, query: &HistoryQuery) -> Result<Vec<BreakerTransition>, Fault> {
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let number = |number: u64| i64::saturating_from(number);
     let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str().to_owned());
     let of = query.of.as_ref().map(BreakerKey::to_string);
     let at = query.before.as_ref().map(|place| number(place.at_ms));
@@ -84,11 +85,11 @@ fn read(row: &Row) -> Result<BreakerTransition, Fault> {
         known.ok_or_else(|| unreadable(name, of).into())
     };
     let change = PastTransition {
-        at_ms: u64::try_from(column::<i64>(row, "at")?).unwrap_or(0),
+        at_ms: u64::saturating_from(column::<i64>(row, "at")?),
         from: mode("from_state")?,
         to: mode("to_state")?,
         reason: serde_json::from_str(column(row, "reason")?).map_err(|_| unreadable("reason", of))?,
-        epoch: u64::try_from(column::<i64>(row, "epoch")?).unwrap_or(0),
+        epoch: u64::saturating_from(column::<i64>(row, "epoch")?),
     };
     Ok(BreakerTransition { key: word(row, "breaker", of)?, change })
 }

@@ -30,8 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::registry_store::StoreError;
+use base::SaturatingFrom as _;
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::registry_store::StoreError;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -151,7 +152,7 @@ impl Voice {
         let number = |name: &'static str| -> Result<u64, Fault> {
             for row in &rows {
                 if column::<&str>(row, "name")? == name {
-                    return Ok(u64::try_from(column::<i64>(row, "value")?).unwrap_or(0));
+                    return Ok(u64::saturating_from(column::<i64>(row, "value")?));
                 }
             }
             Err(unreadable(name, "store_numbers").into())

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::UnixMillis;
+use base::SaturatingFrom as _;
 use policy::CallOwner;
+use ports::clock::UnixMillis;
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -68,5 +69,5 @@ pub(super) fn millis(span: Duration) -> i64 {
 
 /// A bound as the database has it.
 pub(super) fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
+    i64::saturating_from(most)
 }

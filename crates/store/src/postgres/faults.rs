@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
 
 /// Why the store could not take work, apart from what the server says.

@@ -19,10 +19,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::faults::{Busy, Fault};
@@ -148,7 +149,7 @@ impl<K: Kind> Shared<K> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<K::Job>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock_unpoisoned()
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use contract::manifest::Manifest;
-use kernel::ports::registry_store::StoredVersion;
+use ports::registry_store::StoredVersion;
 
 use super::faults::Fault;
 use super::pool::Pool;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use kernel::ports::installation_store::InstallationStore;
-use kernel::ports::registry_store::StoreError;
+use ports::installation_store::InstallationStore;
+use ports::registry_store::StoreError;
 
 use super::PostgresStore;
 use super::faults::Fault;

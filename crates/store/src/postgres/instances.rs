@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::ledger::OwnerId;
+use ports::ledger::OwnerId;
 
 use super::PostgresStore;
 use super::columns::{millis, with_clock};

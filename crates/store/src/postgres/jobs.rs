@@ -5,7 +5,7 @@
 //! is done by one instance at a time, for the length of one statement, because whose turn it is depends on what everybody
 //! has taken.
 //!
-//! Not here: the contract (`kernel::ports::job_store`), putting jobs in (`enqueue`), whose turn it is (`take`), what becomes
+//! Not here: the contract (`ports::job_store`), putting jobs in (`enqueue`), whose turn it is (`take`), what becomes
 //! of jobs (`ends`), rows to records (`records`), leases (`instances`).
 
 mod ends;
@@ -16,14 +16,15 @@ mod take;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use base::SaturatingFrom as _;
+use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
     JobFilter, JobKey, JobPage, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, RenewOutcome, TakeOutcome, TakeRules,
     TakenJob, WriteOutcome,
 };
-use kernel::ports::registry_store::StoreError;
-use policy::CallOwner;
+use ports::registry_store::StoreError;
 use serde_json::Value;
 
 use enqueue::Entry;
@@ -179,7 +180,7 @@ impl JobStore for PostgresStore {
         let statement = "SELECT number, at, job_events.kind, data
                          FROM jobs JOIN job_events USING (seq)
                          WHERE jobs.tenant_id = $1 AND id = $2 AND number > $3 ORDER BY number LIMIT $4";
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let after = i64::saturating_from(after);
         let rows = self
             .pool
             .query(

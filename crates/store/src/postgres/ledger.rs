@@ -17,12 +17,13 @@ mod groups;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::ledger::{
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, ResolveOutcome,
     SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 
 pub(super) use doubts::Doubts;
 use entries::{COLUMNS, entry};
@@ -61,7 +62,7 @@ impl Ledger for PostgresStore {
         let settlement = WaitingSettlement {
             now: self.now(),
             id: invocation.to_string(),
-            fence: i64::try_from(fence.0).unwrap_or(i64::MAX),
+            fence: i64::saturating_from(fence.0),
             state: settlement.state.as_str(),
             outcome: settlement.outcome.to_string().into(),
         };
@@ -178,7 +179,7 @@ impl Ledger for PostgresStore {
             with_clock()
         );
         let forgotten = self.pool.execute(Scope::System, &statement, &[int(&self.now()), int(&limit(most))]).await?;
-        Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
+        Ok(usize::saturating_from(forgotten))
     }
 }
 

@@ -1,8 +1,9 @@
 //! `LogHeads` on PostgreSQL: one row per log, which only grows.
 
 use async_trait::async_trait;
-use kernel::ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
-use kernel::ports::registry_store::StoreError;
+use base::SaturatingFrom as _;
+use ports::log_heads::{HEADS_MAX, HeadReport, LogHead, LogHeads};
+use ports::registry_store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -27,7 +28,7 @@ async fn tell(store: &PostgresStore, head: &LogHead) -> Result<HeadReport, Fault
                  ON CONFLICT (origin) DO UPDATE
                  SET size = excluded.size, root = excluded.root, note = excluded.note
                  WHERE kept.size < excluded.size";
-    let size = i64::try_from(head.size).unwrap_or(i64::MAX);
+    let size = i64::saturating_from(head.size);
     let values = [text(&head.origin), int(&size), text(&head.root), text(&head.note)];
     if store.pool.execute(Scope::System, write, &values).await? > 0 {
         return Ok(HeadReport::Kept);
@@ -52,7 +53,7 @@ fn head_of(row: &Row) -> Result<LogHead, Fault> {
     let size: i64 = column(row, "size")?;
     Ok(LogHead {
         origin: column(row, "origin")?,
-        size: u64::try_from(size).unwrap_or(0),
+        size: u64::saturating_from(size),
         root: column(row, "root")?,
         note: column(row, "note")?,
     })

@@ -8,6 +8,7 @@
 //!
 //! The numbers are not those of SQLite's steps: each adapter has its own way here.
 
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use tokio_postgres::types::Type;
 
@@ -67,7 +68,7 @@ pub(super) fn tables() -> impl Iterator<Item = &'static str> {
 
 /// How many steps this program knows.
 pub(super) fn known() -> i32 {
-    i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
+    i32::saturating_from(STEPS.len())
 }
 
 /// Takes the steps that are missing, as far as the given one or as far as they are known.
@@ -81,7 +82,7 @@ pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), Pos
 
 /// Looks at the steps without taking any.
 pub(super) async fn steps(pool: &Pool) -> Result<SchemaSteps, PostgresOpenError> {
-    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    let known = u32::saturating_from(STEPS.len());
     if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
         return Ok(SchemaSteps { taken: 0, known });
     }
@@ -94,7 +95,7 @@ pub(super) async fn steps(pool: &Pool) -> Result<SchemaSteps, PostgresOpenError>
     if oldest > self::known() {
         return Err(PostgresOpenError::Newer { found: taken, known: self::known() });
     }
-    Ok(SchemaSteps { taken: u32::try_from(taken).unwrap_or(0), known })
+    Ok(SchemaSteps { taken: u32::saturating_from(taken), known })
 }
 
 async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), PostgresOpenError> {

@@ -9,9 +9,10 @@
 //! - POOL-2: no connection with an open transaction is ever handed out.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::{MutexExt as _, SaturatingFrom as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
@@ -92,7 +93,7 @@ impl Pool {
 
     /// Hands out no more connections, waits a bounded time for those in use, and closes all.
     pub(super) async fn close(&self) {
-        let all = u32::try_from(self.0.connections_max).unwrap_or(u32::MAX);
+        let all = u32::saturating_from(self.0.connections_max);
         // Whoever still works then is cut off by the end of the process.
         let _ = tokio::time::timeout(self.0.wait_max, self.0.places.acquire_many(all)).await;
         self.0.places.close();
@@ -129,7 +130,7 @@ impl Shared {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock_unpoisoned()
     }
 }
 

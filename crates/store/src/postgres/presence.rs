@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
+use base::SaturatingFrom as _;
+use ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
@@ -47,10 +48,10 @@ impl Presence for PostgresStore {
 }
 
 fn present(row: &Row) -> Result<PresentReplica, Fault> {
-    let seen_ms = u64::try_from(time(row, "seen_at")?.0).unwrap_or(0);
+    let seen_ms = u64::saturating_from(time(row, "seen_at")?.0);
     Ok(PresentReplica { replica: column(row, "instance")?, word: column(row, "word")?, seen_ms })
 }
 
 fn unanswered(fault: impl Into<Fault>) -> PresenceError {
-    PresenceError(Box::new(kernel::ports::registry_store::StoreError::from(fault.into())))
+    PresenceError(Box::new(ports::registry_store::StoreError::from(fault.into())))
 }

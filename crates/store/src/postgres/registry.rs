@@ -16,10 +16,10 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use kernel::ports::registry_store::{
+use ports::lifecycle::{Lifecycle, LifecycleNotice};
+use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
-use kernel::registry::{Lifecycle, LifecycleNotice};
 use tokio_postgres::Row;
 
 use super::PostgresStore;

@@ -1,8 +1,8 @@
 //! `SealedTexts` on PostgreSQL: what stands in clear where a seal belongs.
 
 use async_trait::async_trait;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
+use ports::registry_store::StoreError;
+use ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
 use tokio_postgres::Row;
 
 use super::PostgresStore;

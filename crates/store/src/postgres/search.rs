@@ -14,9 +14,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{HOME_TENANT, TenantId};
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::tool_search::{SearchHit, ToolSearch};
+use ports::registry_store::StoreError;
+use ports::tool_search::{SearchHit, ToolSearch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -97,7 +98,7 @@ async fn rank(pool: &Pool, tenant: &str, plan: &SearchPlan, known: &Known, limit
         }
     }
     // Several rankings are fused, and for that all of them is needed; the plan bounds how much that is (PLAN-2).
-    let limit = if plan.rankings.len() == 1 { i64::try_from(limit).unwrap_or(i64::MAX) } else { i64::MAX };
+    let limit = if plan.rankings.len() == 1 { i64::saturating_from(limit) } else { i64::MAX };
     let average = (known.length as f64 / total).max(1.0);
     let [name, labels, description, parameter_names, parameter_descriptions] = FIELD_WEIGHTS;
     let statement = "
@@ -198,7 +199,7 @@ impl Known {
             self.beginning.insert(beginning.clone(), found);
         }
         for (min, max) in &open.lengths {
-            let (least, most) = (i64::try_from(*min).unwrap_or(i64::MAX), i64::try_from(*max).unwrap_or(i64::MAX));
+            let (least, most) = (i64::saturating_from(*min), i64::saturating_from(*max));
             let statement = "
                 SELECT term, sum(documents)::bigint AS documents FROM search_terms
                 WHERE tenant_id IN ($1, $2) AND characters BETWEEN $3 AND $4
@@ -267,5 +268,5 @@ impl TermIndex for Terms<'_> {
 
 /// A number that the tables keep from being negative.
 fn count(row: &Row, name: &'static str) -> Result<u64, Fault> {
-    Ok(u64::try_from(column::<i64>(row, name)?).unwrap_or(0))
+    Ok(u64::saturating_from(column::<i64>(row, name)?))
 }

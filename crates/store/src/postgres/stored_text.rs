@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,12 +1,12 @@
 //! `HealthStore` on PostgreSQL: one row per version, replaced as a whole. (OBS-008)
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::version::Version;
-use kernel::health::VersionKey;
-use kernel::health::alerts::AlertRule;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::health_store::{HealthRecord, HealthStore};
-use kernel::ports::registry_store::StoreError;
+use ports::clock::UnixMillis;
+use ports::health_store::{AlertRule, HealthRecord, HealthStore};
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -23,7 +23,7 @@ impl HealthStore for PostgresStore {
     }
 
     async fn health(&self, most: usize) -> Result<Vec<HealthRecord>, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         let sql = "SELECT tenant_id, tool_id, version, score, calls, baseline_p99_ms, baseline_windows, raised, at
                    FROM tool_health ORDER BY at DESC, tenant_id, tool_id, version LIMIT $1";
         let rows = self.pool.query(Scope::System, sql, &[int(&most)]).await?;
@@ -51,7 +51,7 @@ async fn keep(store: &PostgresStore, records: &[HealthRecord]) -> Result<(), Fau
     let tools: Vec<&str> = records.iter().map(|record| record.key.tool.as_str()).collect();
     let versions: Vec<String> = records.iter().map(|record| record.key.version.to_string()).collect();
     let scores: Vec<Option<f64>> = records.iter().map(|record| record.score).collect();
-    let calls: Vec<i64> = records.iter().map(|record| i64::try_from(record.calls).unwrap_or(i64::MAX)).collect();
+    let calls: Vec<i64> = records.iter().map(|record| i64::saturating_from(record.calls)).collect();
     let baselines: Vec<f64> = records.iter().map(|record| record.baseline_p99_ms).collect();
     let windows: Vec<i64> = records.iter().map(|record| i64::from(record.baseline_windows)).collect();
     let raised: Vec<String> = records.iter().map(raised).collect();
@@ -87,7 +87,7 @@ fn read(row: &Row) -> Result<HealthRecord, Fault> {
             version: Version::parse(column(row, "version")?).map_err(|_| unreadable("version", of))?,
         },
         score: column(row, "score")?,
-        calls: u64::try_from(column::<i64>(row, "calls")?).unwrap_or(0),
+        calls: u64::saturating_from(column::<i64>(row, "calls")?),
         baseline_p99_ms: column(row, "baseline_p99_ms")?,
         baseline_windows: u32::try_from(column::<i64>(row, "baseline_windows")?).unwrap_or(u32::MAX),
         raised: known.collect(),

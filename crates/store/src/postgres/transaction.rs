@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::backoff::doubled;
 use tokio_postgres::Row;
 
 use super::faults::{Busy, Fault};
@@ -20,6 +21,8 @@ use super::statement::Value;
 const TRIES_MAX: u32 = 6;
 /// The first pause; each next one is twice as long.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The longest; so many tries do not come to it.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What an answer may take beyond the statement's own time before the server counts as gone.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
@@ -280,7 +283,7 @@ impl Tries {
         if self.0 >= TRIES_MAX || !(fault.is_lost_race() || fault.is_not_the_primary()) {
             return false;
         }
-        tokio::time::sleep(PAUSE * 2_u32.saturating_pow(self.0)).await;
+        tokio::time::sleep(doubled(PAUSE, self.0, PAUSE_MAX)).await;
         true
     }
 }

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::version::Version;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{
+use ports::registry_store::StoreError;
+use ports::upstream_store::{
     PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };

@@ -9,11 +9,10 @@ mod batch;
 mod reads;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
-    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
-};
+use ports::registry_store::StoreError;
+use ports::usage_store::{Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore};
 
 use super::PostgresStore;
 use super::statement::int;
@@ -42,7 +41,7 @@ impl UsageStore for PostgresStore {
     }
 
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         let mut forgotten = 0;
         for table in ["usage", "usage_costs", "usage_latencies", "usage_pairs", "usage_wishes"] {
             let sql = format!(

@@ -14,9 +14,10 @@
 mod spaces;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };
@@ -234,7 +235,7 @@ fn release_of(text: &str) -> (u32, u32) {
 }
 
 fn width(space: &VectorSpace) -> i64 {
-    i64::try_from(space.width()).unwrap_or(i64::MAX)
+    i64::saturating_from(space.width())
 }
 
 fn stored(fault: Fault) -> VectorError {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::health::VersionKey;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
+use base::SaturatingFrom as _;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
+use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
 
 use super::PostgresStore;
 use super::faults::Fault;
@@ -24,7 +25,7 @@ impl VersionUseStore for PostgresStore {
     }
 
     async fn begin_use_report(&self, now: UnixMillis, every: Duration) -> Result<Option<UnixMillis>, StoreError> {
-        let due = now.0.saturating_sub(i64::try_from(every.as_millis()).unwrap_or(i64::MAX));
+        let due = now.0.saturating_sub(i64::saturating_from(every.as_millis()));
         // Whoever comes second waits for the row, and then finds the number of the first.
         let sql = "WITH before AS (SELECT value FROM store_numbers WHERE name = 'version_use_reported' FOR UPDATE)
                    UPDATE store_numbers AS kept SET value = $1 FROM before
@@ -51,7 +52,7 @@ async fn add(store: &PostgresStore, hours: &[HourOfUse]) -> Result<(), Fault> {
     let tools: Vec<&str> = hours.iter().map(|used| used.version.tool.as_str()).collect();
     let versions: Vec<String> = hours.iter().map(|used| used.version.version.to_string()).collect();
     let numbers: Vec<i64> = hours.iter().map(|used| used.hour.0).collect();
-    let calls: Vec<i64> = hours.iter().map(|used| i64::try_from(used.calls).unwrap_or(i64::MAX)).collect();
+    let calls: Vec<i64> = hours.iter().map(|used| i64::saturating_from(used.calls)).collect();
     let values = [texts(&tenants), texts(&tools), texts(&versions), ints(&numbers), ints(&calls)];
     store.pool.execute(Scope::System, sql, &values).await?;
     Ok(())
@@ -72,7 +73,7 @@ async fn read(store: &PostgresStore, from: Hour) -> Result<VersionUse, Fault> {
                 version: word(row, "version", of)?,
             },
             hour: Hour(column(row, "hour")?),
-            calls: u64::try_from(column::<i64>(row, "calls")?).unwrap_or(0),
+            calls: u64::saturating_from(column::<i64>(row, "calls")?),
         })
     };
     Ok(VersionUse { since: UnixMillis(since), hours: rows.iter().map(used).collect::<Result<_, Fault>>()? })

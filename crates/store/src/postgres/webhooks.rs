@@ -7,10 +7,11 @@ mod deliveries;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
     DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
     WebhookStore,
@@ -159,7 +160,7 @@ async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<A
     let (generation, name) = columns(&webhook.secret);
     let (former, added_by) = (webhook.former.as_ref(), webhook.added_by.as_str());
     let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
-    let (until, most) = (former.map(|former| former.until.0), i64::try_from(most).unwrap_or(i64::MAX));
+    let (until, most) = (former.map(|former| former.until.0), i64::saturating_from(most));
     let values = [
         text(&tenant),
         text(&id),

@@ -12,6 +12,7 @@
 //! - PLAN-1: the same query and vocabulary give the same plan.
 //! - PLAN-2: all rankings of a plan together touch at most [`POSTINGS_MAX`] postings, unless a single term has more.
 
+use base::SaturatingFrom as _;
 use contract::nearest::distance_within;
 
 use super::stop_words::{is_asking, is_stop_word};
@@ -160,7 +161,7 @@ impl Asked {
         let mut affordable = 0;
         for (frequency, term) in &self.terms {
             let lookups = sentences.iter().filter(|sentence| sentence.contains(term)).count().max(1);
-            let postings = frequency.saturating_mul(u64::try_from(lookups).unwrap_or(u64::MAX));
+            let postings = frequency.saturating_mul(u64::saturating_from(lookups));
             if affordable > 0 && (*frequency > documents / COMMON_ONE_IN || postings > left) {
                 break;
             }

@@ -15,11 +15,11 @@ mod writes;
 
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use policy::VisibilityDefault;
+use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,
 };
-use kernel::ports::registry_store::StoreError;
-use policy::VisibilityDefault;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 
 use super::SqliteStore;

@@ -1,11 +1,12 @@
 //! `BreakerHistory` on SQLite: one row per transition, written once. (RES-011)
 
 use async_trait::async_trait;
-use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use kernel::resilience::BreakerMode;
+use base::SaturatingFrom as _;
+use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::resilience::BreakerMode;
+use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
 use rusqlite::{Connection, Row, params};
 
 use super::SqliteStore;
@@ -25,7 +26,7 @@ impl BreakerHistory for SqliteStore {
     }
 
     async fn forget_transitions(&self, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         self.writer()?.run(move |connection| forget(connection, before, most)).await
     }
 }
@@ -40,8 +41,8 @@ fn keep(connection: &Connection, transitions: &[BreakerTransition]) -> Result<()
         put.execute(params![
             key.tenant().as_str(),
             key.to_string(),
-            i64::try_from(change.at_ms).unwrap_or(i64::MAX),
-            i64::try_from(change.epoch).unwrap_or(i64::MAX),
+            i64::saturating_from(change.at_ms),
+            i64::saturating_from(change.epoch),
             change.from.as_str(),
             change.to.as_str(),
             reason,
@@ -54,7 +55,7 @@ fn kept(connection: &Connection, query: &HistoryQuery) -> Result<Vec<BreakerTran
     let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str().to_owned());
     let of = query.of.as_ref().map(BreakerKey::to_string);
     let before = query.before.as_ref();
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let number = |number: u64| i64::saturating_from(number);
     let limit = i64::try_from(query.limit.min(HISTORY_PAGE_MAX)).unwrap_or(0);
     // Endpoints of a service are what comes after its name and an `@`; the next sign after that is `A`.
     let mut statement = connection.prepare_cached(
@@ -85,7 +86,7 @@ fn forget(connection: &Connection, before: UnixMillis, most: i64) -> Result<u64,
              (SELECT breaker, at, epoch FROM breaker_history WHERE at < ?1 ORDER BY at LIMIT ?2)",
         params![before.0, most],
     )?;
-    Ok(u64::try_from(gone).unwrap_or(u64::MAX))
+    Ok(u64::saturating_from(gone))
 }
 
 fn read(row: &Row<'_>) -> Result<BreakerTransition, Fault> {
@@ -97,11 +98,11 @@ fn read(row: &Row<'_>) -> Result<BreakerTransition, Fault> {
     };
     let reason: String = row.get("reason")?;
     let change = PastTransition {
-        at_ms: u64::try_from(row.get::<_, i64>("at")?).unwrap_or(0),
+        at_ms: u64::saturating_from(row.get::<_, i64>("at")?),
         from: mode("from_state")?,
         to: mode("to_state")?,
         reason: serde_json::from_str(&reason).map_err(|_| unreadable("reason", &of))?,
-        epoch: u64::try_from(row.get::<_, i64>("epoch")?).unwrap_or(0),
+        epoch: u64::saturating_from(row.get::<_, i64>("epoch")?),
     };
     Ok(BreakerTransition { key: word(row, "breaker", &of)?, change })
 }

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{
+use policy::CallOwner;
+use ports::checkpoint_store::{
     CheckpointEnding, CheckpointId, CheckpointStore, ListPage, ListedCheckpoint, PromoteOutcome, SaveOutcome,
     SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
 
 use super::SqliteStore;
 

@@ -1,7 +1,7 @@
 //! Columns with types of their own: read back from text, or named in a fault when they cannot be.
 
-use kernel::ports::clock::UnixMillis;
 use policy::CallOwner;
+use ports::clock::UnixMillis;
 use rusqlite::Row;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! What a fault of SQLite means to the kernel: try again later, or have a person look.
 
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::ErrorCode;
 
 /// Why the store could not take work, apart from what SQLite itself says.

@@ -3,7 +3,7 @@
 //! Every change goes through the one writer and shares its commits, so a method is atomic and durable when it answers. What
 //! waits is counted per tenant in the transaction that changes it; nothing is ever counted by walking over jobs.
 //!
-//! Not here: the contract (`kernel::ports::job_store`), what is done to a queue (`writes`), whose turn it is (`take`),
+//! Not here: the contract (`ports::job_store`), what is done to a queue (`writes`), whose turn it is (`take`),
 //! rows to records (`reads`).
 
 mod reads;
@@ -13,13 +13,14 @@ mod writes;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use base::SaturatingFrom as _;
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
     JobFilter, JobKey, JobPage, JobStore, NewJob, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob,
     WriteOutcome,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -140,10 +141,10 @@ impl JobStore for SqliteStore {
 
 /// A moment so long ago.
 fn ago(now: UnixMillis, span: Duration) -> i64 {
-    now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+    now.0.saturating_sub(i64::saturating_from(span.as_millis()))
 }
 
 /// A count as SQLite has it.
 fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -8,16 +8,17 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::LedgerAct;
-use kernel::ports::ledger::{
+use ports::clock::UnixMillis;
+use ports::job_store::LedgerAct;
+use ports::ledger::{
     BeginOutcome, EntryFilter, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, LedgerEntry, OwnerId,
     ResolveOutcome, SettleOutcome, Settlement,
 };
-use kernel::ports::registry_store::StoreError;
+use ports::registry_store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
@@ -465,13 +466,13 @@ fn entry(row: &Row<'_>) -> Result<LedgerEntry, Fault> {
 }
 
 fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
+    i64::saturating_from(most)
 }
 
 pub(super) fn seconds(span: Duration) -> i64 {
-    u32::try_from(span.as_secs()).unwrap_or(u32::MAX).into()
+    u32::saturating_from(span.as_secs()).into()
 }
 
 fn number(fence: FencingToken) -> i64 {
-    i64::try_from(fence.0).unwrap_or(i64::MAX)
+    i64::saturating_from(fence.0)
 }

@@ -6,6 +6,7 @@
 //!
 //! Not here: building the search index after a step (`index`), refusing newer files (`opening`).
 
+use base::SaturatingFrom as _;
 use rusqlite::Connection;
 
 /// All steps, oldest first.
@@ -36,7 +37,7 @@ const STEPS: &[&str] = &[
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.
 pub(super) fn newest() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    i64::saturating_from(STEPS.len())
 }
 
 /// How many steps the file has taken.

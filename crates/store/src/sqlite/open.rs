@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::faults::is_damage;
@@ -258,7 +259,7 @@ impl Location {
         }
         let mut header = Vec::with_capacity(HEADER_BYTES);
         file.by_ref()
-            .take(u64::try_from(HEADER_BYTES).unwrap_or(u64::MAX))
+            .take(u64::saturating_from(HEADER_BYTES))
             .read_to_end(&mut header)
             .map_err(|source| self.unreadable(source))?;
         if !header.starts_with(b"SQLite format 3\0") {

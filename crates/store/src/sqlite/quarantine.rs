@@ -1,8 +1,8 @@
 //! Tools that people have taken out of use, as rows. (REG-024)
 
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{QuarantineChange, ToolQuarantine};
+use ports::clock::UnixMillis;
+use ports::registry_store::{QuarantineChange, ToolQuarantine};
 use rusqlite::{Connection, params};
 
 use super::columns::word;

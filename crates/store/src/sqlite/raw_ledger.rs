@@ -8,8 +8,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::ledger::Intent;
+use ports::clock::UnixMillis;
+use ports::ledger::Intent;
 use rusqlite::Connection;
 
 use super::ledger;
@@ -60,7 +60,7 @@ impl RawLedger {
 
     fn write(&self, group: &[Intent]) -> Result<(), StoreMeasureError> {
         let (now, settlement) = (UnixMillis(1_800_000_000_000), settlement());
-        let said = |fault| StoreMeasureError::from(kernel::ports::registry_store::StoreError::from(fault));
+        let said = |fault| StoreMeasureError::from(ports::registry_store::StoreError::from(fault));
         let transaction = self.connection.unchecked_transaction()?;
         for intent in group {
             if !ledger::insert(&transaction, intent, now).map_err(said)? {

@@ -3,10 +3,11 @@
 //! Connections are opened when first needed and kept. Work runs on the runtime's blocking threads, because SQLite blocks.
 //! A connection that met an error is not kept: the next reader gets a fresh one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kernel::ports::registry_store::StoreError;
+use base::MutexExt as _;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -49,7 +50,7 @@ impl Readers {
         let (idle, location) = (Arc::clone(&self.idle), self.location.clone());
         let done = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let kept = idle.lock_unpoisoned().pop();
             let connection = match kept {
                 Some(connection) => connection,
                 None => location.open_reader().map_err(Fault::from)?,
@@ -61,7 +62,7 @@ impl Readers {
                 .and_then(|transaction| work(&transaction))
                 .map_err(StoreError::from);
             if outcome.is_ok() {
-                idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+                idle.lock_unpoisoned().push(connection);
             }
             outcome
         });
@@ -74,6 +75,6 @@ impl Readers {
         // Whoever runs gives its turn back; the bound holds here too.
         let _all = tokio::time::timeout(READER_WAIT, self.turns.acquire_many(count)).await;
         self.turns.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.lock_unpoisoned().clear();
     }
 }

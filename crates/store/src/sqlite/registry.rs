@@ -6,9 +6,9 @@
 
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, StoredVersion};
-use kernel::registry::{Lifecycle, LifecycleNotice};
+use ports::clock::UnixMillis;
+use ports::lifecycle::{Lifecycle, LifecycleNotice};
+use ports::registry_store::{LifecycleChange, PublishOutcome, StoredVersion};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::faults::{Fault, Unreadable};

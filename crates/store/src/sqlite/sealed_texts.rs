@@ -1,8 +1,9 @@
 //! `SealedTexts` on SQLite: what stands in clear where a seal belongs.
 
 use async_trait::async_trait;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
+use base::SaturatingFrom as _;
+use ports::registry_store::StoreError;
+use ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
@@ -28,7 +29,7 @@ fn clear(connection: &Connection, place: TextPlace, sealed: &str) -> Result<Vec<
         "SELECT tenant_id, {row} AS row, {column} AS text FROM {table}
          WHERE {column} <> ?2 AND substr({column}, 1, length(?1)) <> ?1 LIMIT ?3"
     ))?;
-    let most = i64::try_from(TEXTS_PAGE_MAX).unwrap_or(i64::MAX);
+    let most = i64::saturating_from(TEXTS_PAGE_MAX);
     let mut rows = statement.query(params![sealed, place.nothing(), most])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use base::SaturatingFrom as _;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::faults::Fault;
@@ -169,5 +170,5 @@ impl TermIndex for Terms<'_> {
 
 /// A number that the tables keep from being negative.
 fn count(stored: i64) -> u64 {
-    u64::try_from(stored).unwrap_or(0)
+    u64::saturating_from(stored)
 }

@@ -1,12 +1,12 @@
 //! `HealthStore` on SQLite: one row per version, replaced as a whole. (OBS-008)
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::version::Version;
-use kernel::health::VersionKey;
-use kernel::health::alerts::AlertRule;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::health_store::{HealthRecord, HealthStore};
-use kernel::ports::registry_store::StoreError;
+use ports::clock::UnixMillis;
+use ports::health_store::{AlertRule, HealthRecord, HealthStore};
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ impl HealthStore for SqliteStore {
     }
 
     async fn health(&self, most: usize) -> Result<Vec<HealthRecord>, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         self.readers.run(move |connection| newest(connection, most)).await
     }
 }
@@ -42,7 +42,7 @@ fn keep(connection: &Connection, records: &[HealthRecord]) -> Result<(), Fault> 
             record.key.tool.as_str(),
             record.key.version.to_string(),
             record.score,
-            i64::try_from(record.calls).unwrap_or(i64::MAX),
+            i64::saturating_from(record.calls),
             record.baseline_p99_ms,
             record.baseline_windows,
             Value::Array(raised).to_string(),
@@ -82,7 +82,7 @@ fn read(row: &Row<'_>) -> Result<HealthRecord, Fault> {
             version: Version::parse(&version).map_err(|_| unreadable("version", &of))?,
         },
         score: row.get("score")?,
-        calls: u64::try_from(row.get::<_, i64>("calls")?).unwrap_or(0),
+        calls: u64::saturating_from(row.get::<_, i64>("calls")?),
         baseline_p99_ms: row.get("baseline_p99_ms")?,
         baseline_windows: u32::try_from(row.get::<_, i64>("baseline_windows")?).unwrap_or(u32::MAX),
         raised: known.collect(),

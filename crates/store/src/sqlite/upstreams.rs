@@ -11,8 +11,8 @@ use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{
+use ports::registry_store::StoreError;
+use ports::upstream_store::{
     PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
     UpstreamStore,
 };

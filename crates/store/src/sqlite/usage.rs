@@ -5,12 +5,11 @@
 mod reads;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::usage_store::{
-    Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore,
-};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::usage_store::{Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
@@ -49,7 +48,7 @@ impl UsageStore for SqliteStore {
     }
 
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(most);
         self.writer()?.run(move |connection| prune(connection, before, most)).await
     }
 }
@@ -74,13 +73,7 @@ fn add(connection: &Connection, batch: &UsageBatch, now: UnixMillis) -> Result<b
     )?;
     for ((tenant, tool, day), latencies) in &batch.latencies {
         for (bucket, count) in latencies.buckets() {
-            latency.execute(params![
-                tenant.as_str(),
-                day.0,
-                tool.as_str(),
-                i64::try_from(bucket).unwrap_or(i64::MAX),
-                count
-            ])?;
+            latency.execute(params![tenant.as_str(), day.0, tool.as_str(), i64::saturating_from(bucket), count])?;
         }
     }
     let mut pair = connection.prepare_cached(
@@ -172,10 +165,10 @@ fn prune(connection: &Connection, before: Day, most: i64) -> Result<u64, Fault> 
     for statement in statements {
         forgotten += connection.prepare_cached(statement)?.execute(params![before.0, most])?;
     }
-    Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+    Ok(u64::saturating_from(forgotten))
 }
 
 /// SQLite counts to 2^63; what is more, nobody can have used.
 fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -6,9 +6,10 @@
 //! Not here: the functions that measure (`vector_functions`).
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };
@@ -67,7 +68,7 @@ impl VectorStore for SqliteStore {
             for tool in &tools {
                 removed += remove.execute([tenant.as_str(), tool.as_str()])?;
             }
-            Ok(u64::try_from(removed).unwrap_or(u64::MAX))
+            Ok(u64::saturating_from(removed))
         };
         Ok(self.writer()?.run(removing).await?)
     }
@@ -95,7 +96,7 @@ impl VectorStore for SqliteStore {
                 Some(serde_json::Value::Array(names).to_string())
             }
         };
-        let most = i64::try_from(asked.limit.saturating_add(CANDIDATES_MORE)).unwrap_or(i64::MAX);
+        let most = i64::saturating_from(asked.limit.saturating_add(CANDIDATES_MORE));
         let find = move |connection: &Connection| {
             let Some(key) = space_key(connection, &of)? else { return Ok(None) };
             candidates(connection, (key, of.width()), &tenant, &query, tools.as_deref(), most).map(Some)
@@ -160,9 +161,8 @@ fn spaces(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
     let mut spaces = Vec::new();
     while let Some(row) = rows.next()? {
         let (model, width, kept): (String, i64, i64) = (row.get("model")?, row.get("width")?, row.get("kept")?);
-        let space =
-            VectorSpace::new(&model, usize::try_from(width).unwrap_or(0)).map_err(|_| unreadable("width", &model))?;
-        spaces.push(SpaceState { space, vectors: u64::try_from(kept).unwrap_or(0) });
+        let space = VectorSpace::new(&model, usize::saturating_from(width)).map_err(|_| unreadable("width", &model))?;
+        spaces.push(SpaceState { space, vectors: u64::saturating_from(kept) });
     }
     Ok(spaces)
 }
@@ -229,7 +229,7 @@ fn candidate(row: &Row<'_>, width: usize) -> Result<Candidate, Fault> {
 }
 
 fn width(space: &VectorSpace) -> i64 {
-    i64::try_from(space.width()).unwrap_or(i64::MAX)
+    i64::saturating_from(space.width())
 }
 
 /// As the column and sqlite-vec have them.

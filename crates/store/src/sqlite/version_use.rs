@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::health::VersionKey;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
+use base::SaturatingFrom as _;
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::tool_version::VersionKey;
+use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
@@ -25,7 +26,7 @@ impl VersionUseStore for SqliteStore {
     }
 
     async fn begin_use_report(&self, now: UnixMillis, every: Duration) -> Result<Option<UnixMillis>, StoreError> {
-        let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
+        let every = i64::saturating_from(every.as_millis());
         self.writer()?.run(move |connection| begin_report(connection, now, every)).await
     }
 
@@ -44,7 +45,7 @@ fn add(connection: &Connection, hours: &[HourOfUse]) -> Result<(), Fault> {
          ON CONFLICT DO UPDATE SET calls = calls + excluded.calls",
     )?;
     for HourOfUse { version, hour, calls } in hours {
-        let calls = i64::try_from(*calls).unwrap_or(i64::MAX);
+        let calls = i64::saturating_from(*calls);
         put.execute(params![
             version.tenant.as_str(),
             version.tool.as_str(),
@@ -70,7 +71,7 @@ fn read(connection: &Connection, from: Hour) -> Result<VersionUse, Fault> {
                 version: word(row, "version", &of)?,
             },
             hour: Hour(row.get("hour")?),
-            calls: u64::try_from(row.get::<_, i64>("calls")?).unwrap_or(0),
+            calls: u64::saturating_from(row.get::<_, i64>("calls")?),
         });
     }
     Ok(VersionUse { since: UnixMillis(number(connection, "version_use_since")?), hours })

@@ -7,10 +7,11 @@ mod deliveries;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
     DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
     WebhookStore,
@@ -122,7 +123,7 @@ impl WebhookStore for SqliteStore {
 
 /// This instant minus a span.
 pub(super) fn before(now: UnixMillis, span: Duration) -> UnixMillis {
-    UnixMillis(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    UnixMillis(now.0.saturating_sub(i64::saturating_from(span.as_millis())))
 }
 
 // ---------------------------------------------------------------------------------------------------------- writing

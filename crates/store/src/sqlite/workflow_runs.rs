@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::StoreError;
-use kernel::ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use ports::clock::UnixMillis;
+use ports::registry_store::StoreError;
+use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
@@ -50,8 +51,8 @@ impl WorkflowRuns for SqliteStore {
                     "DELETE FROM workflow_runs WHERE (tenant_id, id) IN
                          (SELECT tenant_id, id FROM workflow_runs WHERE completed_at < ?1 LIMIT ?2)",
                 )?
-                .execute(params![old.0, i64::try_from(most).unwrap_or(i64::MAX)])?;
-            Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+                .execute(params![old.0, i64::saturating_from(most)])?;
+            Ok(u64::saturating_from(forgotten))
         };
         self.writer()?.run(prune).await
     }

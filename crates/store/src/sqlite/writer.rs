@@ -11,11 +11,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kernel::ports::registry_store::StoreError;
+use base::MutexExt as _;
+use ports::registry_store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -58,7 +59,7 @@ impl Writer {
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Busy::Closed)?;
+        let queue = self.queue.lock_unpoisoned().clone().ok_or(Busy::Closed)?;
         let pending = Box::new(Pending { work: Some(work), outcome: None, reply });
         queue.send_timeout(pending, QUEUE_WAIT).await.map_err(|error| match error {
             mpsc::error::SendTimeoutError::Timeout(_) => Busy::QueueFull,
@@ -74,8 +75,8 @@ impl Writer {
 
     /// Takes no more work. The thread finishes what waits and ends; give it to [`wait_for`].
     pub(super) fn stop(&self) -> Option<JoinHandle<()>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.queue.lock_unpoisoned().take();
+        self.thread.lock_unpoisoned().take()
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use base::SaturatingFrom as _;
+
 use super::shapes::{is_numbered_anew, made, order, shaped};
 use super::{
     MoveError, PostgresLoad, RowSum, SqliteSource, StoreTable, TableColumn, TableRow, TableSum, TransferProgress,
@@ -150,5 +152,5 @@ impl Way {
 }
 
 fn count(rows: usize) -> u64 {
-    u64::try_from(rows).unwrap_or(u64::MAX)
+    u64::saturating_from(rows)
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{AccessStore, PolicyRecord};
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::RegistryStore;
+use ports::access_store::{AccessStore, PolicyRecord};
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::clock::UnixMillis;
+use ports::registry_store::RegistryStore;
 use tokio::sync::broadcast::Receiver;
 
 use super::{SERVER, open_at};

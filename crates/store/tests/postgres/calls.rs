@@ -11,14 +11,14 @@ use contract::version::Version;
 use gantry_store::conformance::StoreAdapter as _;
 use gantry_store::postgres::PostgresStore;
 use gantry_store::sqlite::{self, SqliteStore};
-use kernel::ports::clock::Clock;
-use kernel::ports::job_store::{
+use ports::clock::Clock;
+use ports::job_store::{
     AttemptEnd, EnqueueOutcome, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, WriteOutcome,
 };
-use kernel::ports::ledger::{
+use ports::ledger::{
     BeginOutcome, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement,
 };
-use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
+use ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
 use serde_json::json;
 use uuid::Uuid;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_store::postgres::{PostgresOpenError, PostgresOptions, PostgresStore};
-use kernel::ports::access_store::{AccessStore as _, BudgetSpending};
-use kernel::ports::registry_store::{RegistryStore, StoreError};
+use ports::access_store::{AccessStore as _, BudgetSpending};
+use ports::registry_store::{RegistryStore, StoreError};
 use tokio_postgres::NoTls;
 
 use super::{SERVER, database, open_at};

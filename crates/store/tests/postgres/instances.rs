@@ -6,12 +6,12 @@ use std::sync::Arc;
 use contract::ids::TenantId;
 use gantry_store::conformance::{deprecated, new_version, sample_manifest, sunset};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{AccessStore, AgentRecord, BudgetSpending, PolicyRecord};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::presence::Presence as _;
-use kernel::ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore};
-use kernel::ports::tool_search::ToolSearch;
-use kernel::registry::Lifecycle;
+use ports::access_store::{AccessStore, AgentRecord, BudgetSpending, PolicyRecord};
+use ports::clock::UnixMillis;
+use ports::lifecycle::Lifecycle;
+use ports::presence::Presence as _;
+use ports::registry_store::{LifecycleChange, PublishOutcome, RegistryStore};
+use ports::tool_search::ToolSearch;
 
 use super::{SERVER, open_at};
 

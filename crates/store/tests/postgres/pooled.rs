@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{AccessStore, AgentRecord};
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::clock::UnixMillis;
+use ports::access_store::{AccessStore, AgentRecord};
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::clock::UnixMillis;
 use test_servers::PgBouncer;
 use tokio::sync::broadcast::Receiver;
 

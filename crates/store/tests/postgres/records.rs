@@ -7,12 +7,12 @@ use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::ids::TenantId;
 use contract::version::Version;
-use kernel::ports::checkpoint_store::{
+use ports::checkpoint_store::{
     CheckpointEnding, CheckpointHead, CheckpointId, CheckpointStore, ListPage, SaveOutcome, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::usage_store::{Day, Days, UsageBatch, UsageStore};
-use kernel::ports::webhook_store::{AddOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore};
+use ports::clock::UnixMillis;
+use ports::usage_store::{Day, Days, UsageBatch, UsageStore};
+use ports::webhook_store::{AddOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore};
 use uuid::Uuid;
 
 use super::{SERVER, open, two};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_store::conformance::SteppedClock;
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::installation_store::InstallationStore as _;
+use ports::installation_store::InstallationStore as _;
 
 use super::{SERVER, options};
 

@@ -3,14 +3,14 @@
 use contract::canonical::Digest;
 use gantry_store::conformance::{new_version_of, sample_manifest};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessStore, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{PublishOutcome, RegistryStore};
-use kernel::ports::tool_search::ToolSearch;
-use kernel::ports::upstream_store::{ServerRecord, UpstreamStore};
-use kernel::ports::vector_store::{Embedding, VectorRecord, VectorSpace, VectorStore};
+use ports::clock::UnixMillis;
+use ports::registry_store::{PublishOutcome, RegistryStore};
+use ports::tool_search::ToolSearch;
+use ports::upstream_store::{ServerRecord, UpstreamStore};
+use ports::vector_store::{Embedding, VectorRecord, VectorSpace, VectorStore};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -25,7 +25,7 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
     let agent = record(None);
     let (tenant, by) = (agent.tenant.clone(), agent.added_by.clone());
     store.put_agents(std::slice::from_ref(&agent)).await.unwrap();
-    let activation = kernel::ports::access_store::Activation {
+    let activation = ports::access_store::Activation {
         // Another for each tenant: ids are unique.
         id: uuid::Uuid::from_u128(tenant.as_str().bytes().fold(1, |id, byte| (id << 8) | u128::from(byte))),
         tenant: tenant.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::postgres::{PostgresOpenError, PostgresOptions, PostgresStore};
-use kernel::ports::registry_store::RegistryStore;
+use ports::registry_store::RegistryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;

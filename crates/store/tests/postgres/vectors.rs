@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use contract::canonical::Digest;
 use contract::ids::{TenantId, ToolId};
 use gantry_store::postgres::PostgresStore;
-use kernel::ports::vector_store::{
+use ports::vector_store::{
     BATCH_MAX, Embedding, NEAREST_MAX, NearestQuery, Neighbour, NeighbourScope, VectorRecord, VectorSpace, VectorStore,
 };
 use test_servers::PostgresServer;

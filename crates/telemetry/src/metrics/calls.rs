@@ -10,8 +10,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use base::RwLockExt as _;
 use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
@@ -19,7 +20,7 @@ use contract::ids::{TenantId, TraceId};
 use contract::manifest::{Execution, MutationClass, TimeoutClass};
 use contract::money::Currency;
 use contract::version::Version;
-use kernel::ports::observer::FinishedCall;
+use ports::observer::FinishedCall;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
@@ -255,7 +256,7 @@ impl CallMetrics {
     /// LAB-2.
     fn series(&self, event: &FinishedCall<'_>) -> Arc<Series> {
         let name = event.tool.map_or(OTHER, |tool| tool.as_str());
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read_unpoisoned();
         let found = known.tools.get(name).and_then(|all| all.iter().find(|series| series.is_of(event)).cloned());
         drop(known);
         found.unwrap_or_else(|| self.made(event, name))
@@ -263,7 +264,7 @@ impl CallMetrics {
 
     /// LAB-1.
     fn made(&self, event: &FinishedCall<'_>, name: &str) -> Arc<Series> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write_unpoisoned();
         if let Some(series) = known.tools.get(name).and_then(|all| all.iter().find(|series| series.is_of(event))) {
             return Arc::clone(series);
         }

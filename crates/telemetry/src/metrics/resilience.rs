@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kernel::ports::observer::StaleAnswer;
-use kernel::ports::shared_state::BreakerKey;
-use kernel::resilience::BreakerMode;
+use base::SaturatingFrom as _;
+use ports::observer::StaleAnswer;
+use ports::resilience::BreakerMode;
+use ports::shared_state::BreakerKey;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -174,7 +175,7 @@ impl ResilienceMetrics {
     }
 
     pub(super) fn evicted(&self, kind: &'static str, count: usize) {
-        self.evicted.get_or_create(&EvictedLabel { kind }).inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        self.evicted.get_or_create(&EvictedLabel { kind }).inc_by(u64::saturating_from(count));
     }
 }
 
@@ -185,7 +186,7 @@ impl ResilienceMetrics {
     }
 
     pub(super) fn last_results_kept(&self, bytes: u64) {
-        self.last_results.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.last_results.set(i64::saturating_from(bytes));
     }
 
     /// RES-020.
@@ -196,7 +197,7 @@ impl ResilienceMetrics {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::observer::Observer as _;
+    use ports::observer::Observer as _;
 
     use super::*;
     use crate::Metrics;

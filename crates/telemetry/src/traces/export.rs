@@ -10,10 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::backoff::GrowingPause;
 use bytes::Bytes;
-use kernel::ports::clock::Clock;
-use kernel::ports::observer::TracedCall;
 use outbound::ClientOptions;
+use ports::clock::Clock;
+use ports::observer::TracedCall;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use tokio::sync::mpsc;
@@ -127,17 +128,17 @@ impl Exporter {
     /// EXP-1.
     async fn deliver(&self, batch: &[Box<TracedCall>], stop: &CancellationToken) {
         let body = Bytes::from(self.request(batch));
-        let mut pause = PAUSE;
+        let mut pause = GrowingPause::doubling(PAUSE, PAUSE_MAX);
         for attempt in 1..=ATTEMPTS_MAX {
             match self.send(body.clone()).await {
                 Sent::Taken => return self.counts.add("sent", batch.len()),
                 Sent::Again(asked) if attempt < ATTEMPTS_MAX && !stop.is_cancelled() => {
-                    let wait = asked.unwrap_or(pause).min(PAUSE_MAX);
+                    let usual = pause.next_pause();
+                    let wait = asked.unwrap_or(usual).min(PAUSE_MAX);
                     tokio::select! {
                         () = self.clock.sleep(wait) => {}
                         () = stop.cancelled() => {}
                     }
-                    pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Sent::Again(_) | Sent::Refused => break,
             }

@@ -11,6 +11,8 @@
 
 use std::fmt::{self, Write as _};
 
+use base::SaturatingFrom as _;
+
 /// What is posted to a collector: one resource with one scope, because one server has no more. `spans` writes them.
 pub(super) fn export_request(
     resource: &[(&str, &str)],
@@ -237,7 +239,7 @@ impl fmt::Write for Writer {
 
 /// A length as a number.
 fn as_number(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
+    u64::saturating_from(length)
 }
 
 /// The seven lowest bits.

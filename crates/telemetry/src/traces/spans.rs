@@ -9,11 +9,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::trace_context::SpanId;
-use kernel::call_trace::{OutwardCall, OutwardSpan};
-use kernel::ports::observer::{PhaseSpan, TracedCall};
+use ports::observer::{PhaseSpan, TracedCall};
+use ports::upstream_spans::{OutwardCall, OutwardSpan};
 
 use super::TraceRedaction;
 use super::otlp::{AttributesWriter, Head, SpanKind, SpansWriter, Status};
@@ -83,7 +84,7 @@ impl<'a> SpanMaker<'a> {
                 attributes.text("gen_ai.agent.id", &self.clean(agent.as_str()));
             }
             let millis = trace.ended.saturating_sub(trace.started).as_millis();
-            attributes.number("latencyMs", i64::try_from(millis).unwrap_or(i64::MAX));
+            attributes.number("latencyMs", i64::saturating_from(millis));
             if trace.replayed {
                 attributes.flag("gantry.replayed", true);
             }
@@ -193,9 +194,9 @@ impl<'s> Call<'_, 's> {
 
     /// A moment of the kernel's own clock, by the calendar.
     fn nanos(self, moment: Duration) -> u64 {
-        let begun = u64::try_from(self.trace.started_at.0).unwrap_or(0).saturating_mul(1_000_000);
+        let begun = u64::saturating_from(self.trace.started_at.0).saturating_mul(1_000_000);
         let since = moment.saturating_sub(self.trace.started).as_nanos();
-        begun.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        begun.saturating_add(u64::saturating_from(since))
     }
 }
 
@@ -228,8 +229,8 @@ mod tests {
     use super::super::otlp::export_request;
     use super::*;
     use contract::trace_context::{SpanIds, TraceContext};
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::observer::Phase;
+    use ports::clock::UnixMillis;
+    use ports::observer::Phase;
 
     /// The request below, written by the protocol's own implementation for Python (opentelemetry-proto 1.45).
     const THEIRS: &[u8] = include_bytes!("../../../../testdata/vectors/otlp_export.bin");

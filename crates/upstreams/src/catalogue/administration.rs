@@ -10,17 +10,19 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, is_snake_word};
 use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
 use contract::version::Version;
-use kernel::permissions::DeclaredPermissions;
-use kernel::ports::audit_sink::AuditAction;
-use kernel::ports::server_administration::{PinReport, ServerAdministration, ServerDecision, ServerReport};
-use kernel::ports::upstream_store::{PinRecord, PinState, ServerPut, ServerRead, ServerRecord};
-use kernel::registry::ToolVersion;
-use kernel::{Actor, WhyUnavailable};
+use kernel::WhyUnavailable;
+use ports::actor::Actor;
+use ports::audit_sink::AuditAction;
+use ports::permissions::DeclaredPermissions;
+use ports::server_administration::{PinReport, ServerAdministration, ServerDecision, ServerReport};
+use ports::tool_version::ToolVersion;
+use ports::upstream_store::{PinRecord, PinState, ServerPut, ServerRead, ServerRecord};
 use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown, suggested};
 use super::difference::difference;
 use super::intake::{JUDGED_MAX, outdated, switched_off};
+use super::spec_changes::changes;
 use super::{KnownServer, ServerCatalogue, ServerKey, namespace};
 use crate::pins;
 use crate::plain_secrets;
@@ -69,18 +71,24 @@ impl ServerAdministration for ServerCatalogue {
             added_at: self.parts.kernel.clock().now(),
             added_by: act.by().clone(),
         };
+        let before = self.known(&key).ok().and_then(|kept| kept.spec);
+        let (is_same, changed) = (before.as_ref() == Some(&read), changes(before.as_ref(), &read));
         let is_new = self.place(&key, record, read).await?;
         if is_new {
             // What a server of this name had before is not that of a removed one any more; what of it is to be had, a look says.
             self.close_orphans();
         }
-        let note = format!("{} `{name}`", if is_new { "added" } else { "changed" });
+        let note = format!("{} `{name}`{changed}", if is_new { "added" } else { "changed" });
         let recorded = act.done(AuditAction::ServersChanged, None, note).await;
         self.tell_others().await;
         self.supervise().await;
         recorded?;
         self.publish_limits(&key).await?;
         if start {
+            // Described as before, it is started anew all the same: a credential may have another value.
+            if is_same {
+                let _ = self.parts.supervision.restart(&key.0, &key.1).await;
+            }
             // It is there whether it answers or not; why it does not stands in the report.
             let _ = self.refresh_in_turn(&key).await;
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use contract::event_name::EventName;
 use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaErrors, SchemaLimits};
-use kernel::ports::server_administration::ToolProblem;
-use kernel::ports::upstream_store::ToolDefinition;
+use ports::server_administration::ToolProblem;
+use ports::upstream_store::ToolDefinition;
 use serde_json::Value;
 
 use crate::{headers, pins};

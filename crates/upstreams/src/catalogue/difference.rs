@@ -4,7 +4,7 @@
 //! subsequence is found exactly up to a bound; beyond it everything between the common head and tail counts as changed,
 //! which says more than it should and never less.
 
-use kernel::ports::server_administration::{DifferenceKind, DifferenceLine};
+use ports::server_administration::{DifferenceKind, DifferenceLine};
 use serde_json::Value;
 
 /// Lines of a definition that are shown; the rest is counted.

@@ -10,8 +10,8 @@ use contract::manifest::Execution;
 use contract::version::Version;
 use futures_util::stream::{self, StreamExt as _};
 use kernel::WhyUnavailable;
-use kernel::ports::server_administration::ToolProblem;
-use kernel::ports::upstream_store::{PinChange, PinRecord, PinState, PinsPut, ToolDefinition};
+use ports::server_administration::ToolProblem;
+use ports::upstream_store::{PinChange, PinRecord, PinState, PinsPut, ToolDefinition};
 use serde_json::Value;
 
 use super::descriptor::{self, NO_ANSWER, NOT_ADMITTED, Offer};

@@ -9,8 +9,8 @@ use contract::manifest::{LifecycleState, Manifest, McpDisplay, SideEffectPolicy,
 use contract::schema::portable::{DEFINITIONS, portable};
 use contract::schema::{SchemaMarks, modern};
 use contract::version::{FirstNumber, Version, VersionBump};
-use kernel::ports::clock::UnixMillis;
 use kernel::registry::RegisteredTool;
+use ports::clock::UnixMillis;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use contract::error::Refusal;
-use kernel::ports::change_bus::BusChange;
-use kernel::ports::upstream_store::{PinRecord, UpstreamState};
 use kernel::{ToolKey, WhyUnavailable};
+use ports::change_bus::BusChange;
+use ports::upstream_store::{PinRecord, UpstreamState};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{KnownServer, ServerCatalogue, ServerKey, key_of, stored};

@@ -3,7 +3,7 @@
 //! The home tenant's servers are the operator's and have no mark. A description of another tenant without one is the
 //! tenant's: so are those that were stored before there were marks, and those that an older release has replaced.
 
-use kernel::ports::upstream_store::ServerRecord;
+use ports::upstream_store::ServerRecord;
 use serde_json::Value;
 
 use crate::spec::{ServerSpec, SetBy};
@@ -37,7 +37,7 @@ pub(super) fn read(mut record: ServerRecord) -> (ServerRecord, Option<ServerSpec
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::clock::UnixMillis;
+    use ports::clock::UnixMillis;
     use serde_json::json;
 
     use super::*;

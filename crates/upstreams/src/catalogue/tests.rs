@@ -11,21 +11,23 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
-use kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
-use kernel::ports::change_bus::{BusChange, ChangeBus};
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::NoObserver;
-use kernel::ports::server_administration::{PinReport, ServerAdministration, ServerDecision};
-use kernel::ports::upstream_store::{PinState, UpstreamStore};
-use kernel::registry::{LifecycleAction, ListFilter, Registry};
+use kernel::registry::{ListFilter, Registry};
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    AccessControl, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelOptions,
     KernelParts, LedgerService, Recorder, RecorderHandle, ResourceEnvelope, TokenIssuer, VisibilityTier,
     WhyUnavailable,
 };
 use policy::{BearerSecret, SigningKey, TokenMinter};
+use ports::actor::Actor;
+use ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use ports::change_bus::{BusChange, ChangeBus};
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::key_vault::{KeyVault, KeyVaultError};
+use ports::lifecycle::LifecycleAction;
+use ports::observer::NoObserver;
+use ports::server_administration::{PinReport, ServerAdministration, ServerDecision};
+use ports::upstream_store::{PinState, UpstreamStore};
 use sandbox::egress::{EgressBounds, HostResolver, SystemResolver};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
@@ -193,7 +195,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
     });
     let settings = IdentitySettings::local(clock.clone());
     let books = LedgerService::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
-    let kernel = Kernel::new(KernelParts {
+    let parts = KernelParts {
         registry: Registry::open(store.clone(), store.clone(), clock.clone(), observer.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, observer.clone()).unwrap(),
         access: access.await.unwrap(),
@@ -203,14 +205,13 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
-        availability: Arc::default(),
-        offerings: Arc::new(kernel::ports::offerings::NothingOffered),
+        offerings: Arc::new(ports::offerings::NothingOffered),
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,
-        redactor: Arc::new(kernel::ports::redactor::WithholdingRedactor),
-    });
-    (Arc::new(kernel), handle)
+        redactor: Arc::new(ports::redactor::WithholdingRedactor),
+    };
+    (Arc::new(Kernel::new(parts, KernelOptions::default())), handle)
 }
 
 impl Stage {

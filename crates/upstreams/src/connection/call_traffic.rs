@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::SaturatingFrom as _;
+
 /// Counts for one call, however many requests it takes.
 #[derive(Debug, Default)]
 pub(crate) struct CallTraffic {
@@ -14,11 +16,11 @@ pub(crate) struct CallTraffic {
 
 impl CallTraffic {
     pub(crate) fn add_sent(&self, bytes: usize) {
-        self.sent.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.sent.fetch_add(u64::saturating_from(bytes), Ordering::Relaxed);
     }
 
     pub(crate) fn add_received(&self, bytes: usize) {
-        self.received.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.received.fetch_add(u64::saturating_from(bytes), Ordering::Relaxed);
     }
 
     /// Sent and received so far.

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use kernel::ports::executor::CallDispatch;
+use ports::executor::CallDispatch;
 
 const WAITING: u8 = 0;
 const LEFT: u8 = 1;
@@ -60,7 +60,7 @@ impl RequestDeparture {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::executor::ExecutionReach;
+    use ports::executor::ExecutionReach;
 
     use super::*;
 

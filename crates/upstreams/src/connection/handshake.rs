@@ -10,9 +10,9 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
-pub use kernel::ports::tool_companion::ProtocolEra;
-use kernel::ports::tool_companion::{LogSeverity, QuestionKind};
+use ports::clock::Clock;
+pub use ports::tool_companion::ProtocolEra;
+use ports::tool_companion::{LogSeverity, QuestionKind};
 use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value, json};
 

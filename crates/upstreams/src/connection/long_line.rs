@@ -3,6 +3,8 @@
 //! A message of JSON-RPC has few members of its own, and every writer puts `id` before or behind the large one. So the beginning
 //! `{"jsonrpc":"2.0","id":7,` and the end `,"id":7}` belong to the message itself: what is inside of it is behind another brace.
 
+use base::SaturatingFrom as _;
+
 use crate::wire::CallId;
 
 /// Bytes of each end that are kept.
@@ -19,7 +21,7 @@ pub(super) struct LongLine {
 impl LongLine {
     /// Passes over more of it.
     pub(super) fn pass(&mut self, bytes: &[u8]) {
-        self.passed = self.passed.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.passed = self.passed.saturating_add(u64::saturating_from(bytes.len()));
         let room = END_BYTES.saturating_sub(self.head.len());
         self.head.extend(bytes.iter().take(room));
         self.tail.extend(bytes.get(bytes.len().saturating_sub(END_BYTES)..).unwrap_or_default());

@@ -14,15 +14,16 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use base::MutexExt as _;
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::offerings::OfferingChange;
-use kernel::ports::tool_companion::{
+use ports::offerings::OfferingChange;
+use ports::tool_companion::{
     LogNote, LogSeverity, ProgressCount, QuestionKind, ToolCompanion, ToolProgress, ToolQuestion,
 };
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::departure::RequestDeparture;
@@ -59,7 +60,34 @@ pub(crate) struct MessageRouter {
     hearing: Arc<dyn ServerListener>,
     relay: RelayedQuestions,
     questions: Arc<Semaphore>,
-    channel: OnceLock<Weak<dyn ServerChannel>>,
+    /// Where answers to questions leave. It has room for as many as there may be questions.
+    answers: mpsc::Sender<QuestionAnswer>,
+}
+
+/// Our answer to a question, on its way to the server.
+#[derive(Debug)]
+pub(crate) struct QuestionAnswer {
+    message: Vec<u8>,
+    /// Held until the server has it: no more questions are heard than there are of these.
+    permit: OwnedSemaphorePermit,
+}
+
+/// The answers that a router gives, for whoever can send them: there is a router before there is a channel.
+#[derive(Debug)]
+pub(crate) struct QuestionAnswers(mpsc::Receiver<QuestionAnswer>);
+
+impl QuestionAnswers {
+    /// Sends them over a channel until that is gone, without waiting for one before the next. Does not keep the channel.
+    pub(crate) async fn leave_through(mut self, channel: Weak<dyn ServerChannel>) {
+        while let Some(QuestionAnswer { message, permit }) = self.0.recv().await {
+            let Some(channel) = channel.upgrade() else { return };
+            tokio::spawn(async move {
+                let _permit = permit;
+                // A server that cannot be told has gone, and its question with it.
+                let _ = channel.tell(message).await;
+            });
+        }
+    }
 }
 
 #[derive(Default)]
@@ -119,22 +147,18 @@ impl RequestTransmission {
 }
 
 impl MessageRouter {
-    pub(crate) fn new(hearing: Arc<dyn ServerListener>, relay: RelayedQuestions) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(hearing: Arc<dyn ServerListener>, relay: RelayedQuestions) -> (Arc<Self>, QuestionAnswers) {
+        let (answers, leaving) = mpsc::channel(QUESTIONS_MAX);
+        let router = Self {
             table: Mutex::default(),
             next: AtomicU64::new(1),
             ended: watch::Sender::new(false),
             hearing,
             relay,
             questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
-            channel: OnceLock::new(),
-        })
-    }
-
-    /// Where answers to questions go. Once.
-    pub(crate) fn answers_through(&self, channel: &Arc<dyn ServerChannel>) {
-        // A router has one channel; a second word about it changes nothing.
-        let _ = self.channel.set(Arc::downgrade(channel));
+            answers,
+        };
+        (Arc::new(router), QuestionAnswers(leaving))
     }
 
     /// Begins a request. Refused if the connection has ended.
@@ -317,26 +341,25 @@ impl MessageRouter {
     }
 
     fn asked(&self, id: Value, method: &str, params: Value, origin: Option<CallId>) {
-        let Some(channel) = self.channel.get().and_then(Weak::upgrade) else { return };
+        // Nobody is left to tell the answer.
+        if self.answers.is_closed() {
+            return;
+        }
         // One that asks too much gets no answer at all: answering would be work without a bound, too.
         let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else {
             return self.unheard(UnheardKind::Question);
         };
-        let reply = move |outcome: Result<Value, NoAnswer>| async move {
-            let _permit = permit;
-            // A server that cannot be told has gone, and its question with it.
-            let _ = channel.tell(wire::answer(&id, outcome)).await;
+        let answers = self.answers.clone();
+        let reply = move |outcome: Result<Value, NoAnswer>| {
+            // There is room for each that has a permit; where nobody sends them any more the server has gone.
+            let _ = answers.try_send(QuestionAnswer { message: wire::answer(&id, outcome), permit });
         };
         if method == "ping" {
-            tokio::spawn(reply(Ok(json!({}))));
-            return;
+            return reply(Ok(json!({})));
         }
         let question = match self.question(method, params, origin) {
             Ok(question) => question,
-            Err(refused) => {
-                tokio::spawn(reply(Err(refused)));
-                return;
-            }
+            Err(refused) => return reply(Err(refused)),
         };
         let Posed { companion, over, question } = question;
         tokio::spawn(async move {
@@ -348,7 +371,7 @@ impl MessageRouter {
             };
             let answer = answers.ok().and_then(|all| all.into_iter().find(|answer| answer.key == key));
             let outcome = answer.map(|answer| answer.value);
-            reply(outcome.ok_or((INVALID_REQUEST, "the caller cannot be asked, or did not answer"))).await;
+            reply(outcome.ok_or((INVALID_REQUEST, "the caller cannot be asked, or did not answer")));
         });
     }
 
@@ -384,7 +407,7 @@ impl MessageRouter {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock_unpoisoned()
     }
 }
 
@@ -448,7 +471,7 @@ mod tests {
     }
 
     fn router() -> Arc<MessageRouter> {
-        MessageRouter::new(Arc::new(Deaf), RelayedQuestions::careful())
+        MessageRouter::new(Arc::new(Deaf), RelayedQuestions::careful()).0
     }
 
     #[test]
@@ -485,7 +508,7 @@ mod tests {
     #[test]
     fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
         let router = router();
-        let companion = || Some(kernel::ports::tool_companion::SilentCompanion::new());
+        let companion = || Some(ports::tool_companion::SilentCompanion::new());
         let first = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
         let second = router.begin(RequestAsker { companion: companion(), ..RequestAsker::default() }).unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::within;
@@ -144,7 +144,7 @@ impl UsageShares {
 mod tests {
     use std::pin::Pin;
 
-    use kernel::ports::clock::UnixMillis;
+    use ports::clock::UnixMillis;
 
     use super::*;
 

@@ -13,13 +13,14 @@
 //!   with everything in it, which nobody can ignore.
 //! - STDIO-5: a line of which not a single byte could be written was not sent.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::MutexExt as _;
 use bytes::{Buf as _, BytesMut};
-use kernel::FairPermit;
-use kernel::ports::clock::Clock;
+use fair_places::FairPermit;
+use ports::clock::Clock;
 use sandbox::egress::{EgressGate, EgressProxy};
 use sandbox::{ProgramExit, SandboxChild};
 use serde_json::Value;
@@ -109,7 +110,7 @@ impl StdioChannel {
     }
 
     fn writer(&self) -> Result<mpsc::Sender<Line>, UpstreamFault> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = self.writer.lock_unpoisoned();
         writer.clone().ok_or(UpstreamFault::NotSent("the connection is being closed"))
     }
 
@@ -144,7 +145,7 @@ impl ServerChannel for StdioChannel {
     /// STDIO-4.
     async fn close(&self, ending: StopGrace) {
         // The end of its input is how a server is asked to go.
-        drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.writer.lock_unpoisoned().take());
         if self.gone_within(ending.asked).await {
             return;
         }
@@ -386,7 +387,7 @@ impl Watching {
         let Some(gate) = gate else { return told };
         let kept = gate.meter().snapshot().kept;
         for place in kept.iter().skip(told) {
-            self.log.line(&format!("{NOT_LET_THROUGH}{place}"));
+            self.log.place(NOT_LET_THROUGH, &place.to_string());
         }
         kept.len()
     }
@@ -440,7 +441,7 @@ mod tests {
     #[derive(Debug)]
     struct Deaf;
     impl crate::connection::router::ServerListener for Deaf {
-        fn offering_changed(&self, _: kernel::ports::offerings::OfferingChange) {}
+        fn offering_changed(&self, _: ports::offerings::OfferingChange) {}
         fn tools_changed(&self) {}
         fn line(&self, _: &str) {}
         fn happened(&self, _: crate::observer::UpstreamEvent) {}
@@ -479,7 +480,7 @@ mod tests {
             (0, UpstreamFault::NotSent("the program does not listen any more")),
             (3, UpstreamFault::Lost("the program does not listen any more")),
         ] {
-            let router = MessageRouter::new(Arc::new(Deaf), crate::spec::RelayedQuestions::careful());
+            let (router, _) = MessageRouter::new(Arc::new(Deaf), crate::spec::RelayedQuestions::careful());
             let id = router.begin(crate::connection::RequestAsker::default()).unwrap();
             let (answer, departure) = router.wait_for(id).unwrap();
             let (sender, lines) = mpsc::channel(1);

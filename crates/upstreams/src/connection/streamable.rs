@@ -10,15 +10,17 @@
 //! - HTTP-2: a session the server has forgotten (404) ends the connection; the request that met it was not executed.
 //! - HTTP-3: a token that is turned away (401) is replaced once for each request.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ::outbound::OriginClient;
 use async_trait::async_trait;
+use base::MutexExt as _;
+use base::backoff::GrowingPause;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use kernel::ports::clock::Clock;
-use kernel::ports::executor::ExecutorError;
+use ports::clock::Clock;
+use ports::executor::ExecutorError;
 use reqwest::{Method, RequestBuilder, Response};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID, JSON_MIME_TYPE,
@@ -138,7 +140,7 @@ impl StreamableChannel {
 
 impl Shared {
     fn session(&self) -> Option<HeaderValue> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.lock_unpoisoned().clone()
     }
 
     /// A request with the headers of the protocol.
@@ -242,7 +244,7 @@ impl Shared {
 
     /// The stream on which an old server says what belongs to no request. Not every server has one.
     async fn listen(&self, router: &MessageRouter) {
-        let mut pause = RESUME_PAUSE;
+        let mut pause = GrowingPause::doubling(RESUME_PAUSE, LISTEN_PAUSE_MAX);
         let mut last: Option<HeaderValue> = None;
         loop {
             let sent = self.remote.send(|| match last.clone() {
@@ -252,7 +254,7 @@ impl Shared {
             match sent.await {
                 Ok(response) => match judged(&response, true) {
                     None if is_of_type(&response, EVENT_STREAM_MIME_TYPE) => {
-                        pause = RESUME_PAUSE;
+                        pause.reset();
                         self.hear(response, router, &mut last, &mut pause).await;
                     }
                     // HTTP-2.
@@ -263,8 +265,7 @@ impl Shared {
                 },
                 Err(fault) => tracing::debug!(%fault, "the stream of notifications cannot be opened"),
             }
-            self.remote.clock.sleep(pause).await;
-            pause = (pause * 2).min(LISTEN_PAUSE_MAX);
+            self.remote.clock.sleep(pause.next_pause()).await;
         }
     }
 
@@ -273,7 +274,7 @@ impl Shared {
         mut response: Response,
         router: &MessageRouter,
         last: &mut Option<HeaderValue>,
-        pause: &mut Duration,
+        pause: &mut GrowingPause,
     ) {
         let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -282,7 +283,9 @@ impl Shared {
                 if let Some(id) = event.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
                     *last = Some(id);
                 }
-                *pause = event.retry_ms.map_or(*pause, |ms| Duration::from_millis(ms).min(LISTEN_PAUSE_MAX));
+                if let Some(ms) = event.retry_ms {
+                    pause.asked(Duration::from_millis(ms));
+                }
                 if !event.data.is_empty() {
                     router.received(event.data.as_bytes(), None);
                 }
@@ -370,7 +373,7 @@ impl ServerChannel for StreamableChannel {
             && let Some(session) = response.headers().get(HEADER_SESSION_ID)
             && session.len() <= SESSION_CHARS_MAX
         {
-            *shared.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+            *shared.session.lock_unpoisoned() = Some(session.clone());
         }
         if is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
             return shared.read_stream(response, request.id, router).await;

@@ -3,13 +3,14 @@
 //! Invariants
 //! - LIVE-1: once a server is closing nobody begins anything on it; what has begun ends, or the patience does.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use executors::process::scrub::SecretScrubber;
 use executors::process::session::ScrubbedCompanion;
-use kernel::ports::clock::Clock;
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::clock::Clock;
+use ports::tool_companion::ToolCompanion;
 use tokio::sync::Notify;
 
 use crate::connection::{ServerConnection, StopGrace, within};
@@ -143,7 +144,7 @@ impl LiveConnection {
     }
 
     fn usage(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock_unpoisoned()
     }
 }
 

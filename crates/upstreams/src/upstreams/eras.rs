@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use contract::error::Refusal;
 use contract::ids::TenantId;
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 
 use super::{ActiveDefinition, UpstreamServers};
 use crate::connection::ProtocolEra;

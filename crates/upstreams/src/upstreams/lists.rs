@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use kernel::ports::tool_companion::ToolCompanion;
+use ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
 
 use super::UpstreamServers;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use gantry_upstreams::spec::ServerSpec;
-use kernel::ports::executor::{ExecutionReach, Executor as _, ExecutorError, ToolCall};
+use ports::executor::{ExecutionReach, Executor as _, ExecutorError, ToolCall};
 use serde_json::json;
 
 use crate::rig::{Rig, call, text};

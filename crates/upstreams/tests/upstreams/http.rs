@@ -14,7 +14,7 @@ use contract::error::ErrorCode;
 use gantry_upstreams::observer::ReconnectKind;
 use gantry_upstreams::spec::{OauthClient, ServerReach, ServerSetting, ServerSpec};
 use gantry_upstreams::{ProtocolEra, ServerState, UpstreamEvent, UpstreamExecutor};
-use kernel::ports::executor::{Executor as _, ToolCall};
+use ports::executor::{Executor as _, ToolCall};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

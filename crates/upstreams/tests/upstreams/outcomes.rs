@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use contract::error::ErrorCode;
 use gantry_upstreams::UpstreamEvent;
 use gantry_upstreams::spec::ServerReach;
-use kernel::ports::executor::{ExecutionReach, Executor as _};
+use ports::executor::{ExecutionReach, Executor as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};

@@ -21,17 +21,18 @@ use gantry_upstreams::{
     ServerDefinition, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
     UpstreamServers, UpstreamWatcher,
 };
-use kernel::ResolvedLimits;
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::{CallTrace, Executor as _, ToolCall};
-use kernel::ports::redactor::{RedactError, Redactor};
-use kernel::ports::registry_store::StoredVersion;
-use kernel::ports::secret_source::{SecretError, SecretSource, SecretValue};
-use kernel::ports::tool_companion::{
+use ports::clock::{Clock, UnixMillis};
+use ports::entropy::Entropy;
+use ports::executor::{CallTrace, Executor as _, ToolCall};
+use ports::lifecycle::Lifecycle;
+use ports::redactor::{RedactError, Redactor};
+use ports::registry_store::StoredVersion;
+use ports::resolved_limits::ResolvedLimits;
+use ports::secret_source::{SecretError, SecretSource, SecretValue};
+use ports::tool_companion::{
     CallerAnswer, LogLevel, QuestionKind, SilentCompanion, ToolCompanion, ToolProgress, ToolQuestion, nobody_to_ask,
 };
-use kernel::registry::{Lifecycle, ToolVersion};
+use ports::tool_version::ToolVersion;
 use sandbox::egress::{EgressBounds, HostResolver, SystemResolver};
 use sandbox::{LauncherCommand, Sandbox};
 use serde_json::{Value, json};
@@ -113,11 +114,11 @@ impl ToolCompanion for Listener {
     fn log(&self, level: LogLevel, message: &str) {
         self.heard.lock().unwrap().push(format!("{} {message}", level.as_str()));
     }
-    async fn checkpoint(&self, _: kernel::ports::tool_companion::ToolSnapshot) -> Result<String, Refusal> {
-        Err(kernel::ports::tool_companion::no_checkpoints())
+    async fn checkpoint(&self, _: ports::tool_companion::ToolSnapshot) -> Result<String, Refusal> {
+        Err(ports::tool_companion::no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
-        Err(kernel::ports::tool_companion::no_documents())
+        Err(ports::tool_companion::no_documents())
     }
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
         let kinds = [QuestionKind::Elicitation, QuestionKind::Sampling, QuestionKind::Roots];

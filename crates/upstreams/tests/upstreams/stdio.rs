@@ -144,7 +144,7 @@ async fn resources_and_prompts_are_there_where_the_operator_offers_them() {
     (spec.resources, spec.prompts) = (true, true);
     rig.apply(spec);
     assert_eq!(rig.upstreams.list_resources(&home, name, &home).await.unwrap()[0]["uri"], "memo://one");
-    let nobody = kernel::ports::tool_companion::SilentCompanion::new();
+    let nobody = ports::tool_companion::SilentCompanion::new();
     let turn = gantry_upstreams::upstreams::ListTurn { tenant: &home, agent: "somebody" };
     let read = rig.upstreams.read_resource(&home, name, turn, json!({ "uri": "memo://one" }), &nobody).await.unwrap();
     assert_eq!(read["contents"][0]["text"], "hello");

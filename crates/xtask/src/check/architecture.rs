@@ -1,7 +1,7 @@
-//! `ARCHITECTURE.md` names files that are there, and every port of the kernel.
+//! `ARCHITECTURE.md` names files that are there, and every port.
 //!
 //! A reader follows the page from file to file; one wrong name, and the rest is not believed either. A path on the page is the end
-//! of a file's path, without the `src` in it; a port is a public trait below `crates/kernel/src/ports/`.
+//! of a file's path, without the `src` in it; a port is a public trait below `crates/ports/src/`.
 
 use anyhow::{Context, Result};
 use regex::Regex;
@@ -9,7 +9,7 @@ use regex::Regex;
 use crate::workspace::SourceFile;
 
 const PAGE: &str = "ARCHITECTURE.md";
-const PORTS: &str = "crates/kernel/src/ports/";
+const PORTS: &str = "crates/ports/src/";
 
 /// Files that are named and not there, and ports that are there and not named.
 pub(super) fn findings(files: &[SourceFile]) -> Result<Vec<String>> {
@@ -52,7 +52,7 @@ mod tests {
             file("crates/kernel/src/jobs.rs", ""),
             file("crates/kernel/src/jobs/promotion.rs", ""),
             file("crates/kernel/src/bygone.rs", ""),
-            file("crates/kernel/src/ports/clock.rs", "pub trait Clock: Send {\n}\npub trait Calendar {}\n"),
+            file("crates/ports/src/clock.rs", "pub trait Clock: Send {\n}\npub trait Calendar {}\n"),
         ];
         let found = findings(&files).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");

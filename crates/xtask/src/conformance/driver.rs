@@ -8,9 +8,9 @@
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Map, Value, json};
 
-use super::fixture::wire::OLD;
 use super::gateway::{ADMIN_VARIABLE, AGENT_VARIABLE, Rest, URL_VARIABLE};
 use super::raw_client::{NEWEST, RawClient, agreeable, filled};
+use test_servers::mcp::wire::OLD;
 
 /// Where the scenario's tools stand while it runs.
 const NAMESPACE: &str = "scenario";

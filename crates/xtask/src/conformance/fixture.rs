@@ -10,11 +10,8 @@
 //! Not here: tasks, which Gantry makes of calls that last (`long_tools`), and the skills extension, which Gantry does not offer.
 
 mod content;
-pub(crate) mod http;
 mod long_tools;
-pub(crate) mod stdio;
 mod tools;
-pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::sync::broadcast;
-
-use self::wire::{
+use test_servers::mcp::wire::{
     FixtureFault, FixtureHandler, FixtureRequest, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, NEWEST, OLD,
     ReplyLine, RequestEra,
 };
+use test_servers::mcp::{http, stdio};
+use tokio::sync::broadcast;
 
 /// Changes that a slow listener may miss.
 const CHANGES_MAX: usize = 16;
@@ -252,8 +249,8 @@ impl From<FixtureFault> for Stop {
 
 #[cfg(test)]
 mod tests {
-    use super::wire::{META_VERSION, OUTGOING_MAX, OpenQuestions, WireMessage};
     use super::*;
+    use test_servers::mcp::wire::{META_VERSION, OUTGOING_MAX, OpenQuestions, WireMessage};
     use tokio::sync::mpsc;
 
     fn request(method: &str, mut params: Value, era: RequestEra) -> FixtureRequest {

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use base::MutexExt as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -156,7 +157,7 @@ impl Load {
                 let mut number = 0_u64;
                 while !over.load(Ordering::SeqCst) {
                     number += 1;
-                    let url = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let url = target.lock_unpoisoned().clone();
                     let call =
                         json!({ "tool_id": "calculator", "parameters": { "expression": format!("{number} + 1") } });
                     let request = http.post(format!("{url}/v1/tools/invoke")).bearer_auth(&token);
@@ -174,7 +175,7 @@ impl Load {
 
     /// The server has come back at another address.
     pub(super) fn go_on_with(&self, gateway: &Gateway) {
-        gateway.url.clone_into(&mut self.target.lock().unwrap_or_else(PoisonError::into_inner));
+        gateway.url.clone_into(&mut self.target.lock_unpoisoned());
     }
 
     /// How many calls were answered.

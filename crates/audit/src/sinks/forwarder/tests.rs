@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 
 use super::*;
 use crate::conformance::{FixedEntropy, MemorySource, until};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use kernel::ports::secret_source::{NoSecrets, SecretError, SecretValue};
+use ports::secret_source::{NoSecrets, SecretError, SecretValue};
 use serde_json::Value;
 
 use super::*;

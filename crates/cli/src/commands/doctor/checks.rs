@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use contract::manifest::Execution;
-use kernel::ports::clock::Clock;
-use kernel::ports::registry_store::RegistryStore;
+use ports::clock::Clock;
+use ports::registry_store::RegistryStore;
 use serde_json::Value;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;

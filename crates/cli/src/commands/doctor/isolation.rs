@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use contract::manifest::Isolation;
 use executors::{OperatorReach, ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor};
-use kernel::ports::clock::Clock;
-use kernel::ports::secret_source::NoSecrets;
+use ports::clock::Clock;
+use ports::secret_source::NoSecrets;
 use sandbox::egress::SystemResolver;
 use sandbox::oci::{OciRuntime, RuntimeKind};
 use sandbox::{LauncherCommand, MechanismOffer, MechanismState, ProgramExit, Sandbox, SandboxSpec, SpawnError};

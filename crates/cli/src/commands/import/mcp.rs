@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
+use base::SaturatingFrom as _;
 use clap::Args;
 use contract::ids::TenantId;
 use contract::nearest::nearest;
@@ -187,7 +188,7 @@ impl ImportMcp {
             CommandFailure::new(format!("`{name}` cannot be read: {error}"))
                 .hint("Claude has claude_desktop_config.json, Cursor ~/.cursor/mcp.json, VS Code .vscode/mcp.json")
         };
-        let (mut bytes, bytes_max) = (Vec::new(), u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX));
+        let (mut bytes, bytes_max) = (Vec::new(), u64::saturating_from(FILE_BYTES_MAX));
         if name == "-" {
             std::io::stdin().lock().take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
         } else {

@@ -26,7 +26,7 @@ use crate::printer::Printer;
 use crate::secret_file;
 
 /// A server may have to be fetched before it starts.
-const START_PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Servers that are tried at the same time: each may fetch a package and start an interpreter.
 const TRIED_AT_ONCE: usize = 4;
@@ -314,7 +314,7 @@ impl ImportOutcome {
 }
 
 /// It is there, has tools, and is the one that was asked for.
-pub(super) fn works(answer: &Value) -> bool {
+pub(crate) fn works(answer: &Value) -> bool {
     count(answer, "/tools/known") > 0 && last_error(answer).is_none()
 }
 

@@ -130,6 +130,12 @@ impl ServerTrial {
         Self { what: Some(what), command: Some(command), ..Self::of(TrialResult::NotReplaced) }
     }
 
+    /// It was changed, did not work, and is as it was before: what would mend the changed one has nothing to mend.
+    pub(crate) fn taken_back(self) -> Self {
+        let what = self.what.unwrap_or_else(|| "it did not start like this".to_owned());
+        Self { what: Some(format!("{what}; nothing was changed: the server is as it was")), command: None, ..self }
+    }
+
     /// The same of a server that was there before, just so.
     pub(crate) fn unchanged(self) -> Self {
         Self { unchanged: true, ..self }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use contract::ids::Subject;
-use kernel::ports::clock::Clock as _;
+use ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
 use super::{minted, wish};

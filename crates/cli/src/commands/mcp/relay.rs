@@ -18,9 +18,11 @@ mod answers;
 mod marked;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::backoff::GrowingPause;
+use base::{MutexExt as _, SaturatingFrom as _};
 use contract::error::ErrorCode;
 use contract::json::{self, DEPTH_MAX_CEILING, JsonError, JsonLimits};
 use serde_json::{Value, json};
@@ -191,11 +193,11 @@ impl Relay {
     }
 
     fn now(&self) -> Session {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.lock_unpoisoned().clone()
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock_unpoisoned()
     }
 
     async fn say(&self, message: &Value) {
@@ -245,7 +247,7 @@ impl Relay {
     async fn carried(&self, message: &Value) -> Result<Back, String> {
         let response = self.request(message).send().await.map_err(|error| unsent(&error))?;
         if let Some(id) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()) {
-            self.session.lock().unwrap_or_else(PoisonError::into_inner).id = Some(id.to_owned());
+            self.session.lock_unpoisoned().id = Some(id.to_owned());
         }
         let (status, media) = (response.status(), media_of(&response));
         match media.as_str() {
@@ -309,7 +311,7 @@ impl Relay {
     /// Which revision the two have agreed on, and which tools have arguments that stand in headers.
     fn learn(&self, message: &Value) {
         if let Some(version) = message.pointer("/result/protocolVersion").and_then(Value::as_str) {
-            self.session.lock().unwrap_or_else(PoisonError::into_inner).version = Some(version.to_owned());
+            self.session.lock_unpoisoned().version = Some(version.to_owned());
         }
         self.marked.learn(message);
     }
@@ -330,7 +332,7 @@ impl Relay {
     async fn listen(&self) {
         let session = self.now();
         let (Some(id), Some(version)) = (session.id, session.version) else { return };
-        let mut pause = LISTEN_PAUSE;
+        let mut pause = GrowingPause::doubling(LISTEN_PAUSE, LISTEN_PAUSE_MAX);
         loop {
             let asking = self
                 .http
@@ -341,7 +343,7 @@ impl Relay {
                 .header("mcp-protocol-version", &version);
             match asking.send().await {
                 Ok(response) if response.status().is_success() => {
-                    pause = LISTEN_PAUSE;
+                    pause.reset();
                     // A stream that ends is opened again; answers come on streams of their own.
                     let _ = self.events(response, None).await;
                 }
@@ -349,8 +351,7 @@ impl Relay {
                 Ok(response) if response.status().is_client_error() => return,
                 Ok(_) | Err(_) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LISTEN_PAUSE_MAX);
+            tokio::time::sleep(pause.next_pause()).await;
         }
     }
 
@@ -373,7 +374,7 @@ impl Relay {
 /// As strict as the server about what two parsers could read in two ways, which the server could not see any more; how much
 /// is accepted is the server's to say.
 fn line_limits() -> JsonLimits {
-    let bytes_max = usize::try_from(LINE_BYTES_MAX).unwrap_or(usize::MAX);
+    let bytes_max = usize::saturating_from(LINE_BYTES_MAX);
     JsonLimits { bytes_max, depth_max: DEPTH_MAX_CEILING, string_bytes_max: bytes_max, nodes_max: usize::MAX }
 }
 

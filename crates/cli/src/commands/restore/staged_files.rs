@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use audit::VerifyTrust;
+use base::SaturatingFrom as _;
 use store::transfer::{HeldJobs, MoveError, ReplaceError, check_backup, hold_jobs, put_in_place};
 
 use super::{open, unusable};
@@ -76,7 +77,7 @@ impl Staging {
         let Some(store) = &self.store else { return Ok(0) };
         let ended = hold_jobs(&beside(store), held);
         let ended = ended.map_err(|error| CommandFailure::new(error.to_string()).hint("nothing was changed"))?;
-        Ok(u64::try_from(ended).unwrap_or(u64::MAX))
+        Ok(u64::saturating_from(ended))
     }
 
     /// Puts one file of the backup beside its place.

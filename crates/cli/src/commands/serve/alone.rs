@@ -7,15 +7,18 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use kernel::Actor;
-use kernel::ports::entropy::new_trace_id;
 use policy::{BearerSecret, MintRequest};
+use ports::actor::Actor;
+use ports::entropy::new_trace_id;
+use server::{Door, DoorParts};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::assembly::{self, RunningKernel};
+use super::assembly::{self, RunningKernel, VersionKind};
+use super::callbacks::Callbacks;
+use super::jobs::SealedQueue;
 use super::tls::TlsKeeper;
-use super::{announcement, follow_registry, keepers, listening, load, signals, watch};
+use super::{announcement, follow_registry, keepers, listening, load, look_requests, signals, watch, watchers};
 use crate::context::CommandContext;
 use crate::failure::CommandFailure;
 
@@ -34,15 +37,16 @@ pub(in crate::commands) async fn serve(
     let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
         .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
-    let house = assembly::build(context, &config, redacting).await?;
+    let (house, traces) = assembly::build(context, &config, redacting, VersionKind::Published).await?;
     let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| CommandFailure::new(format!("cannot listen on a loopback address: {error}")))?;
-    let traces = house.send_traces(&config)?;
+    let queue = SealedQueue::build(&house, &config)?;
+    let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
     let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared: _, news } =
-        house.open(&config).await?;
+        Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
@@ -59,16 +63,27 @@ pub(in crate::commands) async fn serve(
         }
     };
     let announced = context.data_dir().announce(&announcement(&listener, tls.is_some())?)?;
-    let door = assembly::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+    let jobs = Box::pin(super::jobs::open(&kernel, &queue, &callbacks)).await?;
+    let watchers = watchers(folders);
+    let door = Door::new(DoorParts {
+        config: config.server.limits.clone(),
+        mcp: config.mcp.clone(),
+        session_key: house.session_key(),
+        servers: Some(Arc::clone(&catalogue) as _),
+        webhooks: Some(Arc::clone(&callbacks.webhooks)),
+        inbound_jobs: callbacks.inbound.clone(),
+        jobs: Some(Arc::clone(&jobs)),
+        log: Some(log),
+        tool_folders: look_requests(&watchers),
+        ..DoorParts::of_kernel(Arc::clone(&kernel), house.metrics_text(tls.as_ref().map(TlsKeeper::state)))
+    });
     let listener = listening(listener, tls.as_ref(), &config);
-    door.ask_about_servers(Arc::clone(&catalogue) as _);
-    door.control_log(log);
-    let background = Box::pin(super::jobs::begin(&kernel, &house, &config, &door)).await?;
+    let background = super::jobs::begin(&house, queue, callbacks, jobs)?;
     let mut keepers = keepers(&kernel, &processes, policies, &house);
     keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
     keepers.extend(follow_registry(&kernel, news));
     keepers.push(tokio::spawn(async move { catalogue.follow().await }));
-    keepers.extend(watch(folders, &door, &house));
+    keepers.extend(watch(watchers, &house));
     let ended = CancellationToken::new();
     let stopped = ended.clone();
     let serving = tokio::spawn(server::serve(listener, Arc::clone(&door), async move { stopped.cancelled().await }));

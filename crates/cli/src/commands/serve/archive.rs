@@ -11,8 +11,8 @@ use std::time::Duration;
 use audit::FileLog;
 use audit::sinks::archive::{self, ArchiveSink};
 use audit::sinks::{BatchLimits, ForwarderHandle, ForwarderPace, ForwarderParts, LogSource, SinkCursor, SinkForwarder};
-use kernel::ports::clock::Clock;
-use kernel::ports::record_archive::{RecordArchive, Retention};
+use ports::clock::Clock;
+use ports::record_archive::{RecordArchive, Retention};
 use telemetry::Metrics;
 use tokio::task::JoinHandle;
 

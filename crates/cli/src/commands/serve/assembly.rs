@@ -1,4 +1,15 @@
-//! Putting the rooms of the house together: which adapter stands behind which port.
+//! Assembly of a server, bottom up: which adapter stands behind which port. Everything is made whole, once, from what stands
+//! above it in this list; nothing is filled in later.
+//!
+//! ```text
+//! build      data directory ─▶ store ─▶ keys ─▶ metrics (and traces)
+//! jobs       queue ─▶ webhooks, call-outs, inbound jobs                   (jobs.rs, callbacks.rs)
+//! open       audit log ─▶ sinks ─▶ recorder ─▶ registry ─▶ executors ─▶ shared state ─▶ access ─▶ insights ─▶ kernel
+//! jobs       handlers, workers                                            (jobs.rs)
+//! door       everything that is asked through it                          (serve.rs, alone.rs)
+//! ```
+//!
+//! Not here: in which order a start goes through them, and how it ends (`serve.rs`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,28 +21,30 @@ use executors::{
     BuiltinExecutor, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider,
     ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor,
 };
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::{Entropy, new_trace_id};
-use kernel::ports::executor::Executor;
-use kernel::ports::key_vault::KeyVault;
-use kernel::ports::observer::Observer;
-use kernel::ports::redactor::Redactor;
-use kernel::ports::registry_store::RegistryStore;
-use kernel::ports::shared_state::SharedState;
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::WorkflowRuns;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
+use kernel::webhooks::Webhooks;
 use kernel::{
-    AccessControl, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
-    IdentitySettings, Kernel, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
+    AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
+    IdentitySettings, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
+use ports::actor::Actor;
+use ports::change_bus::ChangeBus;
+use ports::clock::Clock;
+use ports::entropy::{Entropy, new_trace_id};
+use ports::executor::Executor;
+use ports::key_vault::KeyVault;
+use ports::observer::Observer;
+use ports::redactor::Redactor;
+use ports::registry_store::RegistryStore;
+use ports::shared_state::SharedState;
+use ports::upstream_store::UpstreamStore;
+use ports::webhook_store::WebhookStore;
+use ports::workflow_runs::WorkflowRuns;
 use sandbox::egress::SystemResolver;
 use sandbox::{LauncherCommand, Sandbox};
-use server::{Door, MetricsText, TlsState};
+use server::{MetricsText, SessionKey, TlsState};
 use shared_state::MemoryBus;
 use telemetry::{Metrics, TraceRedaction, TracerHandle};
 use tokio::task::JoinHandle;
@@ -39,6 +52,7 @@ use upstreams::{UpstreamExecutor, UpstreamServers};
 
 use super::audit_sinks::AuditSinks;
 use super::installation::{self, Installation};
+use super::jobs::SealedQueue;
 use crate::audit_log::{self, LogKeeping};
 use crate::config::GantryConfig;
 use crate::context::CommandContext;
@@ -81,8 +95,16 @@ pub(super) struct KernelAssembly {
     /// What this instance has in common with the others on its store.
     installation: Option<Installation>,
     store_keys: StoreKeys,
-    /// Versions are drafts, whose content can be replaced.
-    drafts: bool,
+    versions: VersionKind,
+}
+
+/// What versions of tools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VersionKind {
+    /// Their content never changes.
+    Published,
+    /// Their content can be replaced: for the development of a tool.
+    Draft,
 }
 
 /// The kernel, and what works for it.
@@ -112,12 +134,14 @@ pub(super) fn redacting(context: &CommandContext, config: &GantryConfig) -> Resu
     redacting.map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[[redaction.rules]]`"))
 }
 
-/// Opens everything on disk, or says what is wrong. Makes keys at the first start.
+/// Opens everything on disk, or says what is wrong. Makes keys at the first start. Answers also what sends traces to the
+/// collector, if one is configured.
 pub(super) async fn build(
     context: &CommandContext,
     config: &GantryConfig,
     redacting: ConfiguredRedactor,
-) -> Result<KernelAssembly, CommandFailure> {
+    versions: VersionKind,
+) -> Result<(KernelAssembly, Option<TracerHandle>), CommandFailure> {
     let data_dir = context.data_dir();
     data_dir.create()?;
     let entropy = Arc::new(OsEntropy::open()?);
@@ -135,10 +159,12 @@ pub(super) async fn build(
         Some(installation) => installation.own_keys(),
         None => key_vault::own_keys(&data_dir, &key.value)?,
     };
-    Ok(KernelAssembly {
+    let clock = Arc::new(SystemClock::start());
+    let (metrics, traces) = measured(config, &redacting, &clock)?;
+    let house = KernelAssembly {
         store: Arc::new(store),
-        metrics: Arc::new(Metrics::new()),
-        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::new(metrics),
+        clock,
         entropy,
         admin_token: admin.value,
         home: context.home(),
@@ -149,19 +175,32 @@ pub(super) async fn build(
         redacting,
         installation,
         store_keys,
-        drafts: false,
-    })
+        versions,
+    };
+    Ok((house, traces))
+}
+
+/// What counts, and sends traces if a collector is configured.
+fn measured(
+    config: &GantryConfig,
+    redacting: &ConfiguredRedactor,
+    clock: &Arc<SystemClock>,
+) -> Result<(Metrics, Option<TracerHandle>), CommandFailure> {
+    let Some(traces) = &config.traces else { return Ok((Metrics::new(), None)) };
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let started = Metrics::with_traces(traces, TraceRedaction::new(redacting.of_all()), clock);
+    started
+        .map(|(metrics, handle)| (metrics, Some(handle)))
+        .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[traces]`"))
 }
 
 impl KernelAssembly {
-    /// The same, where versions are drafts if so wanted: for the development of a tool.
-    pub(super) fn with_drafts(self, drafts: bool) -> Self {
-        Self { drafts, ..self }
-    }
-
     fn registry(&self) -> Arc<dyn RegistryStore> {
         let store = Arc::clone(&self.store.registry);
-        if self.drafts { Arc::new(DraftRegistry::before(store)) } else { store }
+        match self.versions {
+            VersionKind::Published => store,
+            VersionKind::Draft => Arc::new(DraftRegistry::before(store)),
+        }
     }
 
     /// The secret of whoever administers this installation.
@@ -212,60 +251,31 @@ impl KernelAssembly {
         Arc::new(self.redacting.clone())
     }
 
-    /// Sends traces to the collector, if one is configured.
-    pub(super) fn send_traces(&self, config: &GantryConfig) -> Result<Option<TracerHandle>, CommandFailure> {
-        let Some(traces) = &config.traces else { return Ok(None) };
-        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let started = self.metrics.send_traces(traces, TraceRedaction::new(self.redacting.of_all()), clock);
-        started.map(Some).map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[traces]`"))
-    }
-
     /// Builds the kernel on it, and what loads tools and policies into the kernel.
-    pub(super) async fn open(&self, config: &GantryConfig) -> Result<RunningKernel, CommandFailure> {
+    pub(super) async fn open(
+        &self,
+        config: &GantryConfig,
+        queue: &SealedQueue,
+        webhooks: Arc<Webhooks>,
+    ) -> Result<RunningKernel, CommandFailure> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let observer = watching(Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let outside = OutsideAuthorities::from_config(config, &clock)?;
-        let options = audit_log::served_options(
-            config,
-            self.data_dir.path(),
-            Arc::clone(&clock),
-            Arc::clone(&self.entropy) as Arc<dyn Entropy>,
-        )?;
-        let log =
-            audit::FileLog::open(&self.audit_dir, &options).map_err(|error| CommandFailure::new(error.to_string()))?;
-        let log = Arc::new(log);
+
+        let log = self.audit_log(config)?;
         let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
-        // Calls hold their room from beginning to end: as many as the doors and the workers let in have some.
-        let calls = config.server.limits.calls_let_in();
-        let calls = calls.saturating_add(config.jobs.concurrency).saturating_add(config.jobs.promoted_max);
-        let (recorder, handle) =
-            Recorder::start_for(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer), calls);
-        let handle = LogKeeping::begin(handle, Arc::clone(&log), Arc::clone(&self.metrics) as Arc<dyn Observer>);
+        let (recorder, writer) = self.recorder(config, &log, &observer);
+
         let registry =
             Registry::open(self.registry(), Arc::clone(&self.store.search), Arc::clone(&clock), Arc::clone(&observer))
                 .await
-                .map_err(|error| {
-                    CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory")
-                })?;
-        let homes = ToolDirectories::default();
-        let confinement = self.confinement(config);
-        let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
-        let walls = SandboxProvider::new(sandbox, RuntimePrograms::default());
-        let isolation = if config.process.unsandboxed {
-            ProcessIsolation::Unsandboxed
-        } else {
-            ProcessIsolation::Sandboxed(walls.clone())
-        };
-        let processes =
-            Arc::new(ProcessExecutor::new(isolation, homes.clone(), confinement.clone(), Arc::clone(&clock)));
-        let cache = self.data_dir.path().join("images");
-        let containers = Arc::new(OciExecutor::new(walls, homes.clone(), confinement.clone(), cache));
-        let wasm = self.wasm(homes.clone(), confinement.clone());
-        let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
-        let OutsideAuthorities { issuer, did_resolver, engine } = outside;
+                .map_err(|error| unreadable(error.to_string()))?;
+        let tools = self.tool_executors(config)?;
+
         let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer).await?;
         let news = self.store.news().await?;
         let bus = shared.bus.or_else(|| news.clone()).unwrap_or_else(|| Arc::new(MemoryBus::default()));
+        let OutsideAuthorities { issuer, did_resolver, engine } = outside;
         let access = AccessControl::open(AccessParts {
             store: Arc::clone(&self.store.access),
             bus,
@@ -276,10 +286,18 @@ impl KernelAssembly {
             settings: access_settings(config),
         })
         .await
-        .map_err(|error| CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let resilience = Resilience::new(Arc::clone(&shared.state), config.resilience.clone(), Arc::clone(&observer))
-            .kept_in(Arc::clone(&self.store.breaker_history), Arc::clone(&clock));
-        let kernel = Kernel::new(KernelParts {
+        .map_err(|error| unreadable(error.to_string()))?;
+
+        let options = KernelOptions {
+            bounds: config.server.limits.call_bounds(config.sandbox.sandboxes),
+            checkpoints: Some(self.checkpoints()?),
+            insights: Some(super::insights::open(self, config, webhooks).await?),
+            audit_log: Some(log),
+            archive: self.store.archive(),
+            resilience: Some(self.resilience(config, &shared.state, &observer)),
+            jobs: Some(Arc::clone(queue.queue.store())),
+        };
+        let parts = KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
             access,
@@ -291,12 +309,7 @@ impl KernelAssembly {
                 &*self.entropy,
                 Arc::clone(&observer),
             ),
-            executors: executors(
-                config,
-                &clock,
-                vec![Arc::clone(&processes) as _, containers, Arc::new(UpstreamExecutor::new(Arc::clone(&upstreams)))],
-                wasm.clone(),
-            )?,
+            executors: tools.all(config, &clock)?,
             isolation: config.isolation.policy(),
             envelope: ResourceEnvelope {
                 concurrent_calls_per_agent: config.limits.concurrent_calls_per_agent,
@@ -304,28 +317,98 @@ impl KernelAssembly {
                 result_bytes_ceiling: config.limits.result_bytes_ceiling,
                 ..config.sandbox.envelope
             },
-            availability: Arc::default(),
-            offerings: Arc::clone(&upstreams) as _,
+            offerings: Arc::clone(&tools.upstreams) as _,
             clock,
-            entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+            entropy: self.entropy(),
             observer,
             redactor: self.redactor(),
+        };
+        let kernel = Arc::new(Kernel::new(parts, options));
+
+        let loaders = self.loaders(config, &kernel, &tools)?;
+        let policies = config.policy.file.clone().map(|path| PolicyFollower {
+            kernel: Arc::clone(&kernel),
+            admin_token: self.admin_token.clone(),
+            path,
+            last: None,
         });
+        let ToolExecutors { processes, upstreams, .. } = tools;
+        let shared = shared.state;
+        Ok(RunningKernel { kernel, recorder: writer, loaders, processes, policies, upstreams, sinks, shared, news })
+    }
+
+    fn audit_log(&self, config: &GantryConfig) -> Result<Arc<audit::FileLog>, CommandFailure> {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let options = audit_log::served_options(config, self.data_dir.path(), clock, self.entropy())?;
+        let log = audit::FileLog::open(&self.audit_dir, &options);
+        log.map(Arc::new).map_err(|error| CommandFailure::new(error.to_string()))
+    }
+
+    /// What calls are recorded with, and what writes it down.
+    fn recorder(
+        &self,
+        config: &GantryConfig,
+        log: &Arc<audit::FileLog>,
+        observer: &Arc<dyn Observer>,
+    ) -> (Recorder, LogKeeping) {
+        // Calls hold their room from beginning to end: as many as the doors and the workers let in have some.
+        let calls = config.server.limits.calls_let_in();
+        let calls = calls.saturating_add(config.jobs.concurrency).saturating_add(config.jobs.promoted_max);
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let (recorder, handle) = Recorder::start_for(Arc::clone(log) as _, clock, Arc::clone(observer), calls);
+        (recorder, LogKeeping::begin(handle, Arc::clone(log), Arc::clone(&self.metrics) as Arc<dyn Observer>))
+    }
+
+    /// What runs tools on this machine and behind it.
+    fn tool_executors(&self, config: &GantryConfig) -> Result<ToolExecutors, CommandFailure> {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let directories = ToolDirectories::default();
+        let confinement = self.confinement(config);
+        let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
+        let walls = SandboxProvider::new(sandbox, RuntimePrograms::default());
+        let isolation = if config.process.unsandboxed {
+            ProcessIsolation::Unsandboxed
+        } else {
+            ProcessIsolation::Sandboxed(walls.clone())
+        };
+        let processes =
+            Arc::new(ProcessExecutor::new(isolation, directories.clone(), confinement.clone(), Arc::clone(&clock)));
+        let images = self.data_dir.path().join("images");
+        let containers = Arc::new(OciExecutor::new(walls, directories.clone(), confinement.clone(), images));
+        let wasm = self.wasm(directories.clone(), confinement.clone());
+        let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
+        Ok(ToolExecutors { directories, processes, containers, wasm, upstreams })
+    }
+
+    fn checkpoints(&self) -> Result<Checkpoints, CommandFailure> {
         let (seal, former) = self.store_keys.seals(&self.entropy())?;
         let store = Arc::new(SealedCheckpoints::new(Arc::clone(&self.store.checkpoints), seal, former));
-        let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
-        let kernel = kernel
-            .with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()).shared(self.store.is_shared()));
-        let kernel = match self.store.archive() {
-            Some(archive) => kernel.with_archive(archive),
-            None => kernel,
-        };
-        let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
+        Ok(Checkpoints::new(store, CheckpointRetention::default()).shared(self.store.is_shared()))
+    }
+
+    fn resilience(
+        &self,
+        config: &GantryConfig,
+        shared: &Arc<dyn SharedState>,
+        observer: &Arc<dyn Observer>,
+    ) -> Arc<Resilience> {
+        let resilience = Resilience::new(Arc::clone(shared), config.resilience.clone(), Arc::clone(observer));
+        let history = Arc::clone(&self.store.breaker_history);
+        Arc::new(resilience.kept_in(history, Arc::clone(&self.clock) as Arc<dyn Clock>))
+    }
+
+    /// What loads tools from folders: of the shared catalogue first, then of each tenant that may run tools of its own.
+    fn loaders(
+        &self,
+        config: &GantryConfig,
+        kernel: &Arc<Kernel>,
+        tools: &ToolExecutors,
+    ) -> Result<Vec<FolderLoader>, CommandFailure> {
         let loader = |tenant: &TenantId, dirs: &[PathBuf]| FolderLoader {
-            kernel: Arc::clone(&kernel),
-            tool_homes: homes.for_tenant(tenant.clone()),
-            wasm: wasm.clone(),
-            processes: Some(Arc::clone(&processes)),
+            kernel: Arc::clone(kernel),
+            tool_homes: tools.directories.for_tenant(tenant.clone()),
+            wasm: tools.wasm.clone(),
+            processes: Some(Arc::clone(&tools.processes)),
             admin_token: self.admin_token.clone(),
             dirs: dirs.to_vec(),
             tenant: tenant.clone(),
@@ -339,15 +422,26 @@ impl KernelAssembly {
         let shared_dirs: Vec<PathBuf> = config.tools.dirs.iter().cloned().chain([kept.clone()]).collect();
         let shared_tools = FolderLoader { kept: Some(kept), ..loader(&TenantId::home(), &shared_dirs) };
         let of_tenants = config.tools.tenants.iter().map(|(tenant, dirs)| loader(tenant, dirs));
-        let loaders = std::iter::once(shared_tools).chain(of_tenants).collect();
-        let policies = config.policy.file.clone().map(|path| PolicyFollower {
-            kernel: Arc::clone(&kernel),
-            admin_token: self.admin_token.clone(),
-            path,
-            last: None,
-        });
-        let shared = shared.state;
-        Ok(RunningKernel { kernel, recorder: handle, loaders, processes, policies, upstreams, sinks, shared, news })
+        Ok(std::iter::once(shared_tools).chain(of_tenants).collect())
+    }
+
+    /// What seals ids of MCP sessions, so that they go on at every instance. None if there can be no others.
+    pub(super) fn session_key(&self) -> Option<SessionKey> {
+        self.installation.as_ref().map(|installation| SessionKey::new(*installation.seal_key()))
+    }
+
+    /// Renders what is counted, with what is counted beside what the kernel counts.
+    pub(super) fn metrics_text(&self, tls: Option<Arc<TlsState>>) -> MetricsText {
+        let (metrics, store) = (Arc::clone(&self.metrics), Arc::clone(&self.store));
+        MetricsText::new(move || {
+            if let Some(connections) = store.connections() {
+                metrics.store().connections(connections.used, connections.idle, connections.max);
+            }
+            if let Some(tls) = &tls {
+                super::tls::count_handshakes(&metrics, tls);
+            }
+            metrics.render()
+        })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
@@ -398,31 +492,6 @@ impl KernelAssembly {
     }
 }
 
-/// The doors, with everything they count beside what the kernel counts.
-pub(super) fn door(
-    kernel: &Arc<Kernel>,
-    house: &KernelAssembly,
-    config: &GantryConfig,
-    tls: Option<Arc<TlsState>>,
-) -> Arc<Door> {
-    let (metrics, store) = (Arc::clone(&house.metrics), Arc::clone(&house.store));
-    let render = MetricsText::new(move || {
-        if let Some(connections) = store.connections() {
-            metrics.store().connections(connections.used, connections.idle, connections.max);
-        }
-        if let Some(tls) = &tls {
-            super::tls::count_handshakes(&metrics, tls);
-        }
-        metrics.render()
-    });
-    kernel.bound_sandboxed_calls(config.sandbox.sandboxes);
-    let door = Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone());
-    if let Some(installation) = &house.installation {
-        door.share_sessions(installation.seal_key());
-    }
-    door
-}
-
 fn access_settings(config: &GantryConfig) -> AccessSettings {
     AccessSettings {
         visibility: config.visibility,
@@ -432,21 +501,36 @@ fn access_settings(config: &GantryConfig) -> AccessSettings {
     }
 }
 
-fn executors(
-    config: &GantryConfig,
-    clock: &Arc<dyn Clock>,
-    programs: Vec<Arc<dyn Executor>>,
+fn unreadable(error: String) -> CommandFailure {
+    CommandFailure::new(error).hint("`gantry doctor` looks at the data directory")
+}
+
+/// What runs tools.
+struct ToolExecutors {
+    /// Where tools that were loaded from folders have their files.
+    directories: ToolDirectories,
+    processes: Arc<ProcessExecutor>,
+    containers: Arc<OciExecutor>,
     wasm: Option<Arc<WasmExecutor>>,
-) -> Result<Vec<Arc<dyn Executor>>, CommandFailure> {
-    let model = match &config.model {
-        Some(model) => ModelClient::from_config(model).map_err(|error| CommandFailure::new(error.to_string()))?,
-        None => None,
-    };
-    let builtin = BuiltinExecutor::new(Arc::clone(clock), model);
-    let mut executors: Vec<Arc<dyn Executor>> = vec![Arc::new(builtin)];
-    executors.extend(programs);
-    executors.extend(wasm.map(|wasm| wasm as Arc<dyn Executor>));
-    Ok(executors)
+    upstreams: Arc<UpstreamServers>,
+}
+
+impl ToolExecutors {
+    /// All of them, and the built-in one.
+    fn all(&self, config: &GantryConfig, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Executor>>, CommandFailure> {
+        let model = match &config.model {
+            Some(model) => ModelClient::from_config(model).map_err(|error| CommandFailure::new(error.to_string()))?,
+            None => None,
+        };
+        let mut executors: Vec<Arc<dyn Executor>> = vec![
+            Arc::new(BuiltinExecutor::new(Arc::clone(clock), model)),
+            Arc::clone(&self.processes) as _,
+            Arc::clone(&self.containers) as _,
+            Arc::new(UpstreamExecutor::new(Arc::clone(&self.upstreams))),
+        ];
+        executors.extend(self.wasm.clone().map(|wasm| wasm as Arc<dyn Executor>));
+        Ok(executors)
+    }
 }
 
 /// Publishes the built-in tools that are not there yet; answers how many there are.

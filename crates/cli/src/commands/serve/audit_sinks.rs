@@ -13,8 +13,8 @@ use audit::sinks::{
 };
 use executors::GuardedCalls;
 use futures_util::future::join_all;
-use kernel::ports::call_out::CallsOut as _;
-use kernel::ports::clock::Clock;
+use ports::call_out::CallsOut as _;
+use ports::clock::Clock;
 use sandbox::egress::{EgressBounds, SystemResolver};
 use telemetry::Metrics;
 

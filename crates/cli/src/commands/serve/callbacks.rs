@@ -1,18 +1,17 @@
 //! Whom this server calls by itself: receivers of webhooks, and the services behind the signed door of jobs.
 //!
-//! Built before the queue, because the queue is handed the handlers; joined with it afterwards.
+//! Built on the queue, and before the kernel, whose alerts are told by webhooks.
 
 use std::sync::Arc;
 
 use executors::GuardedCalls;
 use kernel::Kernel;
 use kernel::inbound_jobs::{CallOutParts, CallOuts, InboundHandler, InboundJobs, InboundKind, InboundParts};
-use kernel::jobs::{JobHandler, Jobs, LateEntrance};
-use kernel::ports::call_out::CallsOut;
-use kernel::ports::clock::Clock;
+use kernel::jobs::{JobHandler, JobQueue, Jobs};
 use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
+use ports::call_out::CallsOut;
+use ports::clock::Clock;
 use sandbox::egress::{EgressBounds, SystemResolver};
-use server::Door;
 
 use super::assembly::KernelAssembly;
 use crate::config::GantryConfig;
@@ -21,15 +20,19 @@ use crate::secrets_folder::SecretsFolder;
 
 /// What calls out.
 pub(super) struct Callbacks {
-    entrance: Arc<LateEntrance>,
-    webhooks: Arc<Webhooks>,
-    inbound: Option<Arc<InboundJobs>>,
+    pub(super) webhooks: Arc<Webhooks>,
+    /// The signed door of jobs, if it is open.
+    pub(super) inbound: Option<Arc<InboundJobs>>,
     calls: Arc<CallOuts>,
 }
 
 impl Callbacks {
     /// Builds it. Makes the root of webhook secrets at the first start.
-    pub(super) fn build(house: &KernelAssembly, config: &GantryConfig) -> Result<Self, CommandFailure> {
+    pub(super) fn build(
+        house: &KernelAssembly,
+        config: &GantryConfig,
+        queue: &Arc<JobQueue>,
+    ) -> Result<Self, CommandFailure> {
         let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
         let section = &config.webhooks;
         let within = |egress: &EgressBounds| -> Arc<dyn CallsOut> {
@@ -37,13 +40,12 @@ impl Callbacks {
         };
         // Receivers are named by callers and tenants, services by the operator, whose bounds are for others. (decision 0046)
         let (to_receivers, to_services) = (within(&config.egress.bounds), within(&EgressBounds::default()));
-        let entrance = Arc::new(LateEntrance::default());
         let data_dir = house.data_dir();
         let stored = house.webhooks()?;
         let webhooks = Arc::new(Webhooks::new(WebhookParts {
             store: Arc::clone(&stored),
             calls: to_receivers,
-            queue: Arc::clone(&entrance) as _,
+            queue: Arc::clone(queue) as _,
             secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
             root: data_dir.webhook_root_or_new(&*house.entropy())?,
             clock: Arc::clone(&clock),
@@ -66,12 +68,12 @@ impl Callbacks {
                 tenant: door.tenant.clone(),
                 bytes_max: door.bytes_max,
                 store: stored,
-                queue: Arc::clone(&entrance) as _,
+                queue: Arc::clone(queue) as _,
                 calls: Arc::clone(&calls),
                 clock,
             }))
         });
-        Ok(Self { entrance, webhooks, inbound, calls })
+        Ok(Self { webhooks, inbound, calls })
     }
 
     /// What does the jobs that are no calls of tools. All kinds, also when the door is closed: a job that waits from an
@@ -83,19 +85,6 @@ impl Callbacks {
         });
         let deliveries: Arc<dyn JobHandler> = Arc::new(DeliveryJobs(Arc::clone(&self.webhooks)));
         std::iter::once(deliveries).chain(inbound).collect()
-    }
-
-    /// Joins it with the queue and the doors.
-    pub(super) fn join(&self, kernel: &Kernel, jobs: &Arc<Jobs>, door: &Door) {
-        if let Some(insights) = kernel.insights() {
-            insights.tell_through(Arc::clone(&self.webhooks));
-        }
-        self.entrance.leads_to(jobs);
-        jobs.tell_ends_to(Arc::clone(&self.webhooks));
-        door.tell_through(Arc::clone(&self.webhooks));
-        if let Some(inbound) = &self.inbound {
-            door.take_jobs_for(Arc::clone(inbound));
-        }
     }
 
     /// Forgets old deliveries and runs, now and then. Never ends.

@@ -4,15 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::insights::{InsightParts, Insights};
-use kernel::ports::clock::Clock;
+use kernel::webhooks::Webhooks;
+use ports::clock::Clock;
 use server::FreeSpace;
 
 use super::assembly::KernelAssembly;
 use crate::config::GantryConfig;
 use crate::failure::CommandFailure;
 
-/// Goes on from what was kept.
-pub(super) async fn open(house: &KernelAssembly, config: &GantryConfig) -> Result<Arc<Insights>, CommandFailure> {
+/// Goes on from what was kept. Alerts are told by `webhooks`.
+pub(super) async fn open(
+    house: &KernelAssembly,
+    config: &GantryConfig,
+    webhooks: Arc<Webhooks>,
+) -> Result<Arc<Insights>, CommandFailure> {
     let parts = InsightParts {
         usage: Arc::clone(&house.store.usage),
         health: Arc::clone(&house.store.health),
@@ -22,6 +27,7 @@ pub(super) async fn open(house: &KernelAssembly, config: &GantryConfig) -> Resul
         thresholds: config.health.thresholds,
         prices: config.usage.prices,
         retention_days: config.usage.retention_days,
+        webhooks: Some(webhooks),
     };
     let insights = Insights::open(parts).await;
     insights

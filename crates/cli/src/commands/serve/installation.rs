@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernel::Kernel;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::installation_store::InstallationStore;
-use kernel::ports::key_vault::KeyVault;
 use policy::{SigningKey, VerifyingKey};
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::installation_store::InstallationStore;
+use ports::key_vault::KeyVault;
 use tokio::task::JoinHandle;
 
 use crate::data_dir::{self, DataDir};

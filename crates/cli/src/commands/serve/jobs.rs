@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use kernel::Kernel;
-use kernel::jobs::{Jobs, JobsSettings, Workers};
-use kernel::ports::clock::Clock;
-use kernel::ports::job_store::JobStore;
-use server::Door;
+use kernel::jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings, Workers};
+use ports::clock::Clock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +13,7 @@ use super::callbacks::Callbacks;
 use crate::config::GantryConfig;
 use crate::failure::CommandFailure;
 use crate::former_texts;
+use crate::sealed_jobs::SealedJobs;
 
 /// The workers, until they are told to stop.
 pub(super) struct Background {
@@ -27,22 +26,48 @@ pub(super) struct Background {
     sealer: JoinHandle<()>,
 }
 
-/// Opens the queue, tells the door about it, and sets the workers to work.
-pub(super) async fn begin(
+/// The queue, with seals on what goes into it: there before anything that puts jobs in.
+pub(super) struct SealedQueue {
+    pub(super) queue: Arc<JobQueue>,
+    store: Arc<SealedJobs>,
+}
+
+impl SealedQueue {
+    pub(super) fn build(house: &KernelAssembly, config: &GantryConfig) -> Result<Self, CommandFailure> {
+        let store = house.jobs()?;
+        let queue = JobQueue::new(JobQueueParts {
+            store: Arc::clone(&store) as _,
+            clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
+            entropy: house.entropy(),
+            // In a store that others write too, what they hold is theirs until their lease is over.
+            settings: JobsSettings { alone: !house.store.is_shared(), ..config.jobs.clone() },
+        });
+        Ok(Self { queue, store })
+    }
+}
+
+/// Begins to work as an owner of jobs; nothing is done before [`begin`].
+pub(super) async fn open(
     kernel: &Arc<Kernel>,
+    queue: &SealedQueue,
+    callbacks: &Callbacks,
+) -> Result<Arc<Jobs>, CommandFailure> {
+    let parts = JobsParts {
+        kernel: Arc::clone(kernel),
+        queue: Arc::clone(&queue.queue),
+        handlers: callbacks.handlers(kernel),
+        webhooks: Some(Arc::clone(&callbacks.webhooks)),
+    };
+    Ok(Jobs::open(parts).await?)
+}
+
+/// Sets the workers to work.
+pub(super) fn begin(
     house: &KernelAssembly,
-    config: &GantryConfig,
-    door: &Door,
+    SealedQueue { store, .. }: SealedQueue,
+    callbacks: Callbacks,
+    jobs: Arc<Jobs>,
 ) -> Result<Background, CommandFailure> {
-    let store = house.jobs()?;
-    let callbacks = Callbacks::build(house, config)?;
-    // In a store that others write too, what they hold is theirs until their lease is over.
-    let settings = JobsSettings { alone: !house.store.is_shared(), ..config.jobs.clone() };
-    let queue = Arc::clone(&store) as Arc<dyn JobStore>;
-    let jobs = Jobs::open(Arc::clone(kernel), queue, settings, callbacks.handlers(kernel)).await?;
-    // Before the first worker: no end may go untold.
-    callbacks.join(kernel, &jobs, door);
-    door.keep_jobs(Arc::clone(&jobs));
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
     let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::Kernel;
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 use tokio::task::JoinHandle;
 
 use crate::failure::CommandFailure;
@@ -21,7 +21,7 @@ const FORGET_AT_ONCE: usize = 500;
 
 /// Takes this process's place in the ledger and settles what the one before left behind. Before the doors open.
 pub(super) async fn begin(kernel: &Kernel) -> Result<(), CommandFailure> {
-    let failed = |error: kernel::ports::registry_store::StoreError| {
+    let failed = |error: ports::registry_store::StoreError| {
         CommandFailure::new(error.to_string()).hint("`gantry doctor` looks at the data directory")
     };
     kernel.books().renew().await.map_err(failed)?;

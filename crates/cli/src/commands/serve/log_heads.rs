@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{FileLog, SignedHead};
-use kernel::ports::clock::Clock;
-use kernel::ports::log_heads::{HeadReport, LogHead, LogHeads};
+use ports::clock::Clock;
+use ports::log_heads::{HeadReport, LogHead, LogHeads};
 use tokio::task::JoinHandle;
 
 use super::assembly::KernelAssembly;
@@ -89,7 +89,7 @@ fn seen(LogHead { origin, size, root, note }: LogHead) -> SignedHead {
 mod tests {
     use std::path::Path;
 
-    use kernel::ports::entropy::Entropy;
+    use ports::entropy::Entropy;
     use store::memory::MemoryStore;
 
     use super::*;

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::membership::{InstanceMember, InstanceRole, Membership};
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::presence::{Presence, PresenceError, PresentReplica};
-use kernel::ports::shared_state::SharedState;
-use server::Door;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::presence::{Presence, PresenceError, PresentReplica};
+use ports::shared_state::SharedState;
 use tokio::task::JoinHandle;
 
 use super::assembly::KernelAssembly;
@@ -19,13 +18,12 @@ use crate::config::GantryConfig;
 use crate::config::shared_state::SharedStateSection;
 use crate::data_dir::RunningServer;
 
-/// Joins the crew, and tells the door whom to ask about it.
+/// Joins the other instances, and goes on saying so.
 pub(super) fn join(
     house: &KernelAssembly,
     config: &GantryConfig,
     shared: &Arc<dyn SharedState>,
     running: &RunningServer,
-    door: &Door,
 ) -> (Arc<Membership>, JoinHandle<()>) {
     let through_state = || Arc::new(ThroughState(Arc::clone(shared))) as Arc<dyn Presence>;
     let presence = match config.shared_state {
@@ -40,10 +38,9 @@ pub(super) fn join(
         address: running.url.clone(),
         started_ms: house.clock.now().0,
     };
-    let crew = Arc::new(Membership::new(me, presence, Arc::clone(&house.clock) as Arc<dyn Clock>));
-    door.ask_about_instances(Arc::clone(&crew));
-    let keeping = Arc::clone(&crew);
-    (crew, tokio::spawn(async move { keeping.keep().await }))
+    let membership = Arc::new(Membership::new(me, presence, Arc::clone(&house.clock) as Arc<dyn Clock>));
+    let keeping = Arc::clone(&membership);
+    (membership, tokio::spawn(async move { keeping.keep().await }))
 }
 
 /// Another one at every start, so that what an instance said before it died is not taken for its own.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::change_bus::ChangeBus;
-use kernel::ports::clock::Clock;
-use kernel::ports::entropy::Entropy;
-use kernel::ports::observer::Observer;
-use kernel::ports::shared_state::SharedState;
+use ports::change_bus::ChangeBus;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::observer::Observer;
+use ports::shared_state::SharedState;
 use shared_state::{FallingBack, LinkState, MemoryState, RedisState, RedisTrouble};
 use telemetry::Metrics;
 

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::clock::Clock;
+use ports::clock::Clock;
 use server::{DoorListener, ServerConfig, TlsState};
 use telemetry::Metrics;
 use tokio::net::TcpListener;

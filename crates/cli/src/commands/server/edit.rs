@@ -10,9 +10,13 @@ use upstreams::spec::{ServerReach, ServerSetting, ServerSpec};
 
 use super::add::pair;
 use super::options::{Grants, Keeping};
+use crate::client::segment;
 use crate::commands::CommandOutcome;
 use crate::commands::import::ThisMachine;
-use crate::commands::import::server_intake::{ImportManner, ServerOffer, bring_in, conclude, in_tenant};
+use crate::commands::import::server_intake::{
+    ImportManner, ImportOutcome, START_PATIENCE, ServerOffer, bring_in, conclude, in_tenant, works,
+};
+use crate::commands::import::trial::TrialResult;
 use crate::context::CommandContext;
 use crate::failure::CommandFailure;
 
@@ -79,24 +83,26 @@ impl ServerGrantCommand {
             return Err(CommandFailure::usage("nothing to grant was named")
                 .hint("add --allow-read PATH, --allow-write PATH or --allow-host HOST"));
         }
-        let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
+        let before = found(context, &self.name, self.tenant.as_ref()).await?;
+        let mut spec = spec_of(&self.name, &before)?;
         self.grants.apply(&mut spec)?;
-        put(context, changed(self.name, spec, Vec::new()), self.tenant.as_ref()).await
+        put(context, changed(self.name, spec, Vec::new()), self.tenant.as_ref(), &before).await
     }
 }
 
 impl ServerEditCommand {
     pub(crate) async fn run(self, context: &CommandContext) -> Result<CommandOutcome, CommandFailure> {
         self.keeping.check()?;
-        let mut spec = current(context, &self.name, self.tenant.as_ref()).await?;
-        let before = spec.clone();
+        let listed = found(context, &self.name, self.tenant.as_ref()).await?;
+        let before = spec_of(&self.name, &listed)?;
+        let mut spec = before.clone();
         let machine = ThisMachine { environment: context.environment(), file: None, keeps_packages: false };
         let secrets = self.apply(&mut spec, &machine)?;
         if spec == before && secrets.is_empty() {
             return Err(CommandFailure::usage("nothing would be changed by that")
                 .hint("`gantry server edit --help` names what can be"));
         }
-        put(context, changed(self.name, spec, secrets), self.tenant.as_ref()).await
+        put(context, changed(self.name, spec, secrets), self.tenant.as_ref(), &listed).await
     }
 
     /// Changes what was named. Answers the secrets to be kept.
@@ -223,13 +229,35 @@ pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptS
     ImportedServer { name, spec, runs, grants, warnings, closed, secrets, switched_off: None, package: None }
 }
 
+/// Puts the changed server in the place of the former. One that worked is put back if the changed one does not: what runs on
+/// until the next start of Gantry only hides that it would not start again.
 async fn put(
     context: &CommandContext,
     server: ImportedServer,
     tenant: Option<&TenantId>,
+    before: &Value,
 ) -> Result<CommandOutcome, CommandFailure> {
-    let brought = bring_in(context, vec![server], ImportManner { tenant, tried: true, scripts: false }).await?;
+    // A credential that was written over cannot be had back, and may be what was wrong with the former.
+    let can_go_back = server.secrets.is_empty() && worked(before);
+    let name = server.name.clone();
+    let mut brought = bring_in(context, vec![server], ImportManner { tenant, tried: true, scripts: false }).await?;
+    let has_failed = brought.iter().any(|one| one.outcome.is_ok() && one.trial.result == TrialResult::Fails);
+    if has_failed && can_go_back {
+        let former = before.get("spec").cloned().unwrap_or_default();
+        let path = format!("/v1/servers/{}{}", segment(&name), in_tenant(tenant));
+        context.client()?.put_patiently(&path, &former, START_PATIENCE).await?;
+        brought = brought
+            .into_iter()
+            .map(|one| ImportOutcome { trial: one.trial.taken_back(), outcome: Ok(before.clone()), ..one })
+            .collect();
+    }
     Ok(conclude(context, &brought, json!({})))
+}
+
+/// Did it work, as it is listed?
+fn worked(server: &Value) -> bool {
+    let is_off = server.pointer("/spec/disabled").and_then(Value::as_bool).unwrap_or_default();
+    !is_off && works(server)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
+use base::SaturatingFrom as _;
 use clap::Args;
 use contract::ids::Subject;
 use policy::{Role, TOKEN_BYTES_MAX};
@@ -94,7 +95,7 @@ impl TokenDelegateCommand {
 
 fn from_stdin() -> Result<String, CommandFailure> {
     let mut text = String::new();
-    let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(64);
+    let most = u64::saturating_from(TOKEN_BYTES_MAX).saturating_add(64);
     std::io::stdin()
         .lock()
         .take(most)

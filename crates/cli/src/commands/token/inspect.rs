@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use contract::json::{self, JsonLimits};
-use kernel::ports::clock::{Clock as _, UnixMillis};
 use policy::{ArgumentLimit, KeySet, Role, TokenError, TokenIssuerKeys, TokenTrust};
+use ports::clock::{Clock as _, UnixMillis};
 use serde_json::{Value, json};
 
 use crate::commands::CommandOutcome;

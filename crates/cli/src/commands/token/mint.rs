@@ -6,12 +6,12 @@ use std::sync::Arc;
 use clap::Args;
 use contract::ids::{Subject, TenantId};
 use kernel::new_token_id_in;
-use kernel::ports::access_store::{AccessStore, AgentRecord, TenantRecord};
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, RecordedActor};
-use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::entropy::new_trace_id;
-use kernel::ports::registry_store::StoreError;
 use policy::{MintRequest, Role, TokenClaims, ToolPattern};
+use ports::access_store::{AccessStore, AgentRecord, TenantRecord};
+use ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, RecordedActor};
+use ports::clock::{Clock as _, UnixMillis};
+use ports::entropy::new_trace_id;
+use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::rights::{RightsFlags, role};

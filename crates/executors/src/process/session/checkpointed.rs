@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kernel::ports::executor::ResumePoint;
-use kernel::ports::tool_companion::ToolSnapshot;
+use ports::executor::ResumePoint;
+use ports::tool_companion::ToolSnapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 

@@ -20,7 +20,7 @@ use super::pipe::{Pipe, PipeLine};
 use super::wire::{self, Id, Message, ProtocolFault};
 use super::{SessionBounds, SessionError, checkpointed};
 use crate::process::streams::clean;
-use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
+use ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot};
 
 /// Characters of a progress message or a phase, of a line of the log, of a checkpoint's name and of a document's id.
 const WORDS_CHARS_MAX: usize = 1000;

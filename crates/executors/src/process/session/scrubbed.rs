@@ -11,7 +11,7 @@ use contract::error::Refusal;
 use serde_json::Value;
 
 use crate::process::scrub::SecretScrubber;
-use kernel::ports::tool_companion::{
+use ports::tool_companion::{
     CallerAnswer, LogLevel, LogNote, LogSeverity, ProtocolEra, QuestionKind, ToolCompanion, ToolProgress, ToolQuestion,
     ToolSnapshot,
 };

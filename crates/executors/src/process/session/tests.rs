@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use kernel::ports::tool_companion::{LogLevel, ToolProgress, ToolSnapshot};
+use ports::tool_companion::{LogLevel, ToolProgress, ToolSnapshot};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -561,7 +561,7 @@ async fn a_scrubbed_companion_hears_no_secret() {
 
 #[test]
 fn each_end_of_a_session_says_how_far_the_call_came() {
-    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    use ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
     let failure = ToolFailure { code: 1, message: "no".into(), data: None };
     for (error, reach) in [
         (SessionError::Unfit, NotSent),

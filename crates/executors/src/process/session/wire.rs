@@ -6,6 +6,7 @@
 //!
 //! Not here: what the methods mean (`conversation`), how lines come in (`pipe`).
 
+use base::SaturatingFrom as _;
 use contract::cost::ReportedCost;
 use contract::error::Refusal;
 use contract::ids::Subject;
@@ -181,7 +182,7 @@ pub(super) fn invoke(call: &SessionCall) -> Vec<u8> {
         tool_id: call.tool_id.as_str(),
         tool_version: call.tool_version.to_string(),
         parameters: &call.parameters,
-        deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
+        deadline_ms: u64::saturating_from(call.time_left.as_millis()),
         trace_id: call.trace_id.to_string(),
         idempotency_key: &call.idempotency_key,
         user: call.user.as_ref().map(Subject::as_str),

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use proptest::prelude::*;
 
 use super::*;

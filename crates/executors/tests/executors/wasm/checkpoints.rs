@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use kernel::checkpoints::record::SavedState;
-use kernel::ports::executor::ResumePoint;
-use kernel::ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot, no_checkpoints};
+use ports::executor::ResumePoint;
+use ports::saved_state::SavedState;
+use ports::tool_companion::{LogLevel, ToolCompanion, ToolProgress, ToolSnapshot, no_checkpoints};
 
 use super::text::component;
 use super::*;

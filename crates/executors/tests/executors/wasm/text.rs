@@ -156,7 +156,7 @@ async fn each_end_of_a_guest_has_its_code() {
 
 #[tokio::test]
 async fn each_end_of_a_guest_says_how_far_the_call_came() {
-    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    use ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
     let ok = "(call $ok (local.get $ptr) (local.get $len))";
     let huge = component_with("", "(memory (export \"memory\") 1024)", ok);
     let large = "(drop (memory.grow (i32.const 64))) (call $ok (i32.const 65536) (i32.const 2000000))";

@@ -5,11 +5,10 @@
 use std::str::FromStr;
 
 use contract::error::{ErrorCode, Refusal};
+use ports::audit_log::AuditQuery;
+use ports::clock::UnixMillis;
+use ports::record_archive::{ArchivePlace, ArchiveQuery, ArchivedRecord, RecordArchive, moment_of};
 use serde_json::Value;
-
-use crate::ports::audit_log::AuditQuery;
-use crate::ports::clock::UnixMillis;
-use crate::ports::record_archive::{ArchivePlace, ArchiveQuery, ArchivedRecord, RecordArchive, moment_of};
 
 /// Whose records are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ports::clock::UnixMillis;
+use ports::saved_state::{BINARY_BYTES_MAX, PARTS_MAX, STATE_BYTES_MAX, SavedState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::record::{BINARY_BYTES_MAX, PARTS_MAX, STATE_BYTES_MAX, SavedState};
 use super::*;
-use crate::ports::clock::UnixMillis;
 
 fn record(n: u128, kind: CheckpointKind, custom_state: Value) -> CheckpointRecord {
     let id = |n: u128| CheckpointId(uuid::Uuid::from_u128(0x019a_0000_0000_7000_8000_0000_0000_0000 + n));

@@ -2,6 +2,7 @@
 //!
 //! Trailers and extensions of chunks are read within bounds and left out.
 
+use base::SaturatingFrom as _;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::tunnel::Activity;
@@ -87,7 +88,7 @@ impl<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin> Copy<'_, R, W> {
     /// Copies what there is, at most so many bytes; 0 at the end.
     async fn piece(&mut self, most: u64) -> Result<u64, Broken> {
         let there = self.reader.fill_buf().await.map_err(|_| Broken::Source)?;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = usize::saturating_from(most);
         let piece = there.get(..most).unwrap_or(there);
         let moved = piece.len();
         self.activity.touch();

@@ -3,9 +3,10 @@
 //! A side that has finished sending may still listen: its end is passed on, and the other direction goes on.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::MutexExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -64,13 +65,13 @@ impl Activity {
 
     /// Something moved.
     pub(super) fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock_unpoisoned() = Instant::now();
     }
 
     /// Ends when nothing has moved for the idle time.
     pub(super) async fn lapse(&self) {
         loop {
-            let until = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + self.idle;
+            let until = *self.last.lock_unpoisoned() + self.idle;
             if until <= Instant::now() {
                 return;
             }

@@ -9,11 +9,12 @@
 //! number, and a question is known outside by both.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base::MutexExt as _;
 use contract::ids::InvocationId;
-use kernel::ports::tool_companion::{CallerAnswer, ToolQuestion};
+use ports::tool_companion::{CallerAnswer, ToolQuestion};
 use rmcp::model::{InputRequest, InputRequests, InputResponses};
 use tokio::sync::{mpsc, oneshot};
 
@@ -149,13 +150,13 @@ impl TaskQuestions {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<InvocationId, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::tool_companion::QuestionKind;
+    use ports::tool_companion::QuestionKind;
     use serde_json::json;
 
     use super::*;

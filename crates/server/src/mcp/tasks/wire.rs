@@ -1,14 +1,14 @@
 //! What a task looks like from outside, whatever the revision: where a job stands, in the words of MCP.
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{JobRecord, JobState};
+use ports::clock::UnixMillis;
+use ports::job_store::{JobRecord, JobState};
 use rmcp::model::{Task, TaskStatus};
 
 /// How often it is worth asking.
 pub(super) const POLL_MS: u64 = 1_000;
 
 /// A job as a task, without its end.
-pub(super) fn task(record: &JobRecord, kept_for_ms: u64) -> Task {
+pub(crate) fn task(record: &JobRecord, kept_for_ms: u64) -> Task {
     let changed = record.ended_at.or(record.started_at).unwrap_or(record.created_at).max(record.created_at);
     let mut task =
         Task::new(record.key.id.to_string(), status(record.state), record.created_at.to_string(), changed.to_string())
@@ -57,7 +57,7 @@ fn message(record: &JobRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::job_store::{JobKey, JobPriority};
+    use ports::job_store::{JobKey, JobPriority};
     use serde_json::json;
 
     use super::*;

@@ -15,10 +15,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use fair_places::FairPermit;
 use futures_util::stream;
-use kernel::FairPermit;
 use kernel::jobs::{Jobs, status_told_by};
-use kernel::ports::job_store::{JobEvent, JobKey, JobState};
+use ports::job_store::{JobEvent, JobKey, JobState};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -162,7 +162,7 @@ fn written(event: &JobEvent) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::clock::UnixMillis;
+    use ports::clock::UnixMillis;
     use serde_json::json;
 
     use super::*;

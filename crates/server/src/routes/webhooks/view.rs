@@ -1,6 +1,6 @@
 //! Webhooks and deliveries as they go over the wire. No secret is in any of them but the one that was just made.
 
-use kernel::ports::webhook_store::{
+use ports::webhook_store::{
     DeliveryAttempt, DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, SigningSecret, WebhookRecord,
 };
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::ports::job_store::{
+use ports::job_store::{
     AGEING_PER_LEVEL, AttemptEnd, DedupeKey, EnqueueOutcome, JobDedupe, JobKey, JobPriority, NewJob, QueueBounds,
     TakeRules,
 };

@@ -1,7 +1,7 @@
 //! The statements that read access, and what their rows mean. A row that makes no sense fails the whole answer: to leave
 //! out a restriction that cannot be read would be to lift it.
 
-use kernel::ports::access_store::{
+use ports::access_store::{
     AccessState, Activation, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
 use tokio_postgres::Row;

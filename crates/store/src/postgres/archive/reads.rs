@@ -3,10 +3,11 @@
 //! The order is that of the index, so the server reads from the newest month backwards and stops when it has enough. What
 //! has no index of its own (subject, action) is looked for among a bounded number of rows only.
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
 use contract::money::Amount;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::record_archive::{
+use ports::clock::UnixMillis;
+use ports::record_archive::{
     ARCHIVE_PAGE_MAX, ARCHIVE_SCAN_MAX, ArchivePage, ArchivePlace, ArchiveQuery, ArchivedRecord, EndedCall,
     InvocationPage, InvocationQuery, InvocationRecord,
 };
@@ -127,7 +128,7 @@ impl<'a> Before<'a> {
         Self {
             at: place.map(|place| place.at.0),
             log: place.map(|place| place.log.as_str()),
-            seq: place.map(|place| i64::try_from(place.seq).unwrap_or(i64::MAX)),
+            seq: place.map(|place| i64::saturating_from(place.seq)),
         }
     }
 

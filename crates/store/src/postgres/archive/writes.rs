@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use kernel::ports::record_archive::{AppendOutcome, ArchiveRecord};
+use base::SaturatingFrom as _;
+use ports::record_archive::{AppendOutcome, ArchiveRecord};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
@@ -119,7 +120,7 @@ pub(super) async fn append(
     ];
     let rows = store.pool.query(Scope::System, APPEND, &values).await?;
     match rows.first() {
-        Some(row) => Ok(AppendOutcome::Written(u64::try_from(column::<i64>(row, "written")?).unwrap_or(0))),
+        Some(row) => Ok(AppendOutcome::Written(u64::saturating_from(column::<i64>(row, "written")?))),
         None => Ok(AppendOutcome::Gap { expected: reached(store, log).await? }),
     }
 }
@@ -128,9 +129,9 @@ pub(super) async fn reached(store: &PostgresStore, log: &str) -> Result<u64, Fau
     let sql = "SELECT next_seq FROM archive_logs WHERE log = $1";
     let rows = store.pool.query(Scope::System, sql, &[text(&log)]).await?;
     let next: i64 = rows.first().map_or(Ok(0), |row| column(row, "next_seq"))?;
-    Ok(u64::try_from(next).unwrap_or(0))
+    Ok(u64::saturating_from(next))
 }
 
 fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use base::backoff::GrowingPause;
 use tokio::sync::mpsc;
 use tokio_postgres::AsyncMessage;
 
@@ -27,14 +28,16 @@ pub(super) enum BusLine {
 
 /// Keeps the line until nobody hears any more.
 pub(super) async fn keep(pool: Pool, heard: mpsc::Sender<BusLine>) {
-    let mut pause = PAUSE_MIN;
+    let mut pause = GrowingPause::doubling(PAUSE_MIN, PAUSE_MAX);
     while !heard.is_closed() {
         let mut listened = false;
         if let Err(fault) = listen(&pool, &heard, &mut listened).await {
             tracing::debug!(%fault, "the line on which changes are heard ended; the numbers are still looked at");
         }
-        pause = if listened { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
-        tokio::time::sleep(pause).await;
+        if listened {
+            pause.reset();
+        }
+        tokio::time::sleep(pause.next_pause()).await;
     }
 }
 

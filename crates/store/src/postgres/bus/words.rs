@@ -4,7 +4,7 @@
 //! has before it the number of the word and who says it: `31 4 decisions`. Words of a newer release that are not understood are told as
 //! `Lost`: whoever hears that reads everything anew.
 
-use kernel::ports::change_bus::BusChange;
+use ports::change_bus::BusChange;
 
 /// The word for a change of access.
 pub(in super::super) const ACCESS_WORD: &str = "access";

@@ -7,10 +7,10 @@ use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
-use kernel::ports::checkpoint_store::{
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use tokio_postgres::Row;
 
 use crate::postgres::PostgresStore;

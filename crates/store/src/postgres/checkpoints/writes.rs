@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint};
 use policy::CallOwner;
+use ports::checkpoint_store::{CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
@@ -54,8 +55,8 @@ pub(super) async fn save(
     let (base, parent) = (checkpoint.base.map(|id| id.to_string()), head.parent.map(|id| id.to_string()));
     let (version, kind) = (head.version.to_string(), head.kind.as_str());
     let chain = i64::from(checkpoint.chain);
-    let content = i64::try_from(checkpoint.content_bytes).unwrap_or(i64::MAX);
-    let stored = i64::try_from(checkpoint.payload.len()).unwrap_or(i64::MAX);
+    let content = i64::saturating_from(checkpoint.content_bytes);
+    let stored = i64::saturating_from(checkpoint.payload.len());
     let (checksum, seal) = (checkpoint.checksum.as_bytes().as_slice(), checkpoint.seal.as_bytes().as_slice());
     let (keep, payload) = (keep.map(milliseconds), &*checkpoint.payload);
     let values: [Value<'_>; 22] = [
@@ -128,11 +129,11 @@ pub(super) async fn claim(
     let values = [int(&now), text(&tenant), text(&invocation), int(&fence), int(&span)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(u64::try_from(column::<i64>(row, "fence")?).unwrap_or(0)))
+    Ok(Some(u64::saturating_from(column::<i64>(row, "fence")?)))
 }
 
 fn as_int(fence: Option<u64>) -> Option<i64> {
-    fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX))
+    fence.map(i64::saturating_from)
 }
 
 /// Does a checkpoint of another tenant have this id? One of the same tenant will be seen when looking again.
@@ -284,7 +285,7 @@ pub(super) async fn prune(store: &PostgresStore, batch: usize) -> Result<usize, 
                   (SELECT 1 FROM checkpoints AS above WHERE above.base_id = over.checkpoint_id)
               ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)"
     );
-    let (now, batch) = (store.now(), i64::try_from(batch).unwrap_or(i64::MAX));
+    let (now, batch) = (store.now(), i64::saturating_from(batch));
     let freed = store.pool.execute(Scope::System, &sql, &[int(&now), int(&batch)]).await?;
     let forgotten = format!(
         "DELETE FROM checkpoint_attempts WHERE (tenant_id, invocation_id) IN
@@ -295,5 +296,5 @@ pub(super) async fn prune(store: &PostgresStore, batch: usize) -> Result<usize, 
               ORDER BY held_until LIMIT $2 FOR UPDATE SKIP LOCKED)"
     );
     store.pool.execute(Scope::System, &forgotten, &[int(&now), int(&batch)]).await?;
-    Ok(usize::try_from(freed).unwrap_or(usize::MAX))
+    Ok(usize::saturating_from(freed))
 }

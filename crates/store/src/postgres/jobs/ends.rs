@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{
+use base::SaturatingFrom as _;
+use ports::job_store::{
     AttemptEnd, CancelAsked, DedupeKey, FencingToken, FoundResult, JobKey, JobState, PROGRESS_KEPT_MAX, WriteOutcome,
 };
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ impl<'a> Ending<'a> {
             or_cancelled: true,
             after,
             event: "retry",
-            data: json!({ "error": error, "after_ms": u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }),
+            data: json!({ "error": error, "after_ms": u64::saturating_from(after.as_millis()) }),
             ..last(JobState::Queued, Some(error), None)
         };
         match end {
@@ -118,7 +119,7 @@ impl PostgresStore {
         // JSON has no word for what is no number.
         let percent = percent.filter(|percent| percent.is_finite());
         let phase = phase.map(|phase| Value::String(phase).to_string());
-        let kept = i64::try_from(PROGRESS_KEPT_MAX).unwrap_or(i64::MAX);
+        let kept = i64::saturating_from(PROGRESS_KEPT_MAX);
         let held = self
             .pool
             .query(
@@ -324,5 +325,5 @@ async fn resolve(
 }
 
 fn as_int(fence: FencingToken) -> i64 {
-    i64::try_from(fence.0).unwrap_or(i64::MAX)
+    i64::saturating_from(fence.0)
 }

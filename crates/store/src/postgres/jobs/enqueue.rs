@@ -7,9 +7,10 @@
 //! The bounds of a tenant and of a flow of it are exact, because their counters are locked, the tenant's first. The bound in total is a sum over all tenants, which may be
 //! overshot by as many jobs as different tenants enter at the same moment; locking all of them would make one queue of all.
 
+use base::SaturatingFrom as _;
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{JobState, NewJob, OwnerId, rank};
+use ports::clock::UnixMillis;
+use ports::job_store::{JobState, NewJob, OwnerId, rank};
 use serde_json::json;
 
 use crate::postgres::PostgresStore;
@@ -58,7 +59,7 @@ impl PostgresStore {
         let (id, digest, payload, data) =
             (job.key.id.to_string(), job.digest.to_string(), job.payload.to_string(), data.to_string());
         let (dedupe, window) = job.dedupe.as_ref().map(|it| (it.key.as_bytes(), millis(it.window))).unzip();
-        let bound = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
+        let bound = |bound: u64| i64::saturating_from(bound);
         let rows = self
             .pool
             .query(

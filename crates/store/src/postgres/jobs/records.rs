@@ -1,6 +1,6 @@
 //! Reads jobs back from rows; what cannot be read is named in a fault.
 
-use kernel::ports::job_store::{FencingToken, JobKey, JobPriority, JobRecord, JobState, TakenJob};
+use ports::job_store::{FencingToken, JobKey, JobPriority, JobRecord, JobState, TakenJob};
 use tokio_postgres::Row;
 
 use crate::postgres::columns::{call_owner, json, number, opt_json, opt_time, time};

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
+use ports::job_store::{OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
 
 use super::records::{COLUMNS, key, taken};
 use super::until;

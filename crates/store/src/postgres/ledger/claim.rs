@@ -15,9 +15,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use base::SaturatingFrom as _;
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, LedgerEntry};
+use ports::clock::UnixMillis;
+use ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, LedgerEntry};
 use tokio_postgres::Row;
 
 use super::entries::{COLUMNS, entry};
@@ -76,7 +77,7 @@ impl Claim {
             version: intent.version.to_string(),
             digest: intent.parameters.to_string(),
             owner: intent.owner.to_string(),
-            window: u32::try_from(intent.window.as_secs()).unwrap_or(u32::MAX).into(),
+            window: u32::saturating_from(intent.window.as_secs()).into(),
             intent,
         }
     }

@@ -9,7 +9,9 @@
 //! - DOUBT-2: what is remembered is bounded. What is forgotten stays in flight until this process ends, and recovery decides.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::MutexExt as _;
 
 use super::claim::{Claim, INTENT, INTO, with_values};
 use crate::postgres::PostgresStore;
@@ -38,7 +40,7 @@ impl Doubts {
     }
 
     fn claims(&self) -> MutexGuard<'_, VecDeque<Arc<Claim>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::ledger::{EntryState, FencingToken, IdempotencyKey, Intent, LedgerEntry, OwnerId};
+use ports::ledger::{EntryState, FencingToken, IdempotencyKey, Intent, LedgerEntry, OwnerId};
 use serde_json::Value;
 use tokio_postgres::Row;
 

@@ -3,6 +3,7 @@
 //! How far each table has come is a row of `gantry_copy`, written in the transaction of the rows. While that table is there
 //! the database is not opened as a store (MOVE-3).
 
+use base::SaturatingFrom as _;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{Snapshot, catalogue, statement};
@@ -118,7 +119,7 @@ impl PostgresLoad {
         last: &[RowCell],
     ) -> Result<(), MoveError> {
         let columns = columns(table, rows)?;
-        let (done, last) = (i64::try_from(done).unwrap_or(i64::MAX), write_line(last));
+        let (done, last) = (i64::saturating_from(done), write_line(last));
         let written = in_transaction!(self.pool, Scope::System, |tx| write(tx, table, &columns, done, &last).await);
         written.map_err(|fault| statement(&table.name, fault))
     }

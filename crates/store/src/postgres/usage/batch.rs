@@ -2,7 +2,8 @@
 //!
 //! What has one key twice is added up first: a statement may write a row only once.
 
-use kernel::ports::usage_store::UsageBatch;
+use base::SaturatingFrom as _;
+use ports::usage_store::UsageBatch;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
@@ -216,7 +217,7 @@ fn counts_of(batch: &UsageBatch) -> AllCounts<'_> {
     let (mut latencies, mut pairs, mut wishes) = (Counts::default(), Counts::default(), Counts::default());
     for ((tenant, tool, day), taken) in &batch.latencies {
         for (bucket, count) in taken.buckets() {
-            let bucket = i64::try_from(bucket).unwrap_or(i64::MAX);
+            let bucket = i64::saturating_from(bucket);
             latencies.push(tenant.as_str(), day.0, tool.as_str(), bucket, i64::from(count));
         }
     }
@@ -231,5 +232,5 @@ fn counts_of(batch: &UsageBatch) -> AllCounts<'_> {
 
 /// The store counts to 2^63; what is more, nobody can have used.
 fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -4,7 +4,8 @@
 //! tables; a server whose role is not the owner opens spaces all the same and measures every vector, and the log has the
 //! statement for the owner to run.
 
-use kernel::ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
+use base::SaturatingFrom as _;
+use ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
 
 use super::super::columns::number;
 use super::super::faults::Fault;
@@ -85,7 +86,7 @@ async fn make(tx: &Transaction, space: &VectorSpace) -> Result<Opened, Fault> {
         None => {
             let insert = "INSERT INTO vector_spaces (model, width)
                           SELECT $1, $2 WHERE (SELECT count(*) FROM vector_spaces) < $3 RETURNING space_key";
-            let most = i64::try_from(SPACES_MAX).unwrap_or(i64::MAX);
+            let most = i64::saturating_from(SPACES_MAX);
             match tx.query_opt(insert, &[text(&model), int(&width), int(&most)]).await? {
                 Some(row) => (column(&row, "space_key")?, true),
                 None => return Ok(Opened::TooMany),

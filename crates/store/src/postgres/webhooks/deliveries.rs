@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
     DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
 };
@@ -76,7 +77,7 @@ pub(super) async fn note(
     let (now, id) = (store.now(), id.0.to_string());
     let (round, number) = (i64::from(attempt.round), i64::from(attempt.number));
     let (status, state) = (attempt.status.map(i64::from), state.as_str());
-    let took = i64::try_from(attempt.took_ms).unwrap_or(i64::MAX);
+    let took = i64::saturating_from(attempt.took_ms);
     // With the new one, which the statement does not see, as many as are kept.
     let kept = i64::from(ATTEMPTS_KEPT_MAX) - 1;
     let values = [
@@ -123,7 +124,7 @@ pub(super) async fn prune(store: &PostgresStore, retention: Duration, most: usiz
               ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED)"
     );
     let (now, retention) = (store.now(), milliseconds(retention));
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let most = i64::saturating_from(most);
     store.pool.execute(Scope::System, &sql, &[int(&now), int(&retention), int(&most)]).await
 }
 
@@ -155,9 +156,9 @@ pub(super) async fn page(
     let most = most.clamp(1, DELIVERIES_PAGE_MAX);
     let webhook = filter.webhook.map(|webhook| webhook.0.to_string());
     let state = filter.state.map(DeliveryState::as_str);
-    let before = before.map_or(i64::MAX, |mark| i64::try_from(mark).unwrap_or(i64::MAX));
+    let before = before.map_or(i64::MAX, i64::saturating_from);
     // One more, to know whether there are more.
-    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
+    let limit = i64::saturating_from(most).saturating_add(1);
     let tenant = filter.tenant.as_str();
     let values = [text(&tenant), text(&webhook), text(&state), int(&before), int(&limit)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;

@@ -3,12 +3,13 @@
 //!
 //! Every function here runs inside a transaction the readers began, so what it answers is of one moment, epoch included.
 
+use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::ports::access_store::{
+use policy::VisibilityDefault;
+use ports::access_store::{
     AccessState, Activation, AgentRecord, PolicyRecord, Revocation, RevokedIssuers, RevokedTokens, TenantRecord,
 };
-use kernel::ports::clock::UnixMillis;
-use policy::VisibilityDefault;
+use ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::super::faults::{Fault, Unreadable};
@@ -71,7 +72,7 @@ pub(super) fn policy_history(
         connection,
         "SELECT tenant_id, version, text, added_at, added_by FROM access_policies WHERE tenant_id = ?1
          ORDER BY version DESC LIMIT ?2",
-        params![policy_owner(tenant), i64::try_from(limit).unwrap_or(i64::MAX)],
+        params![policy_owner(tenant), i64::saturating_from(limit)],
         policies,
     )
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base::SaturatingFrom as _;
 use contract::ids::{Subject, TenantId};
-use kernel::ports::access_store::{
+use ports::access_store::{
     Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens, TenantRecord,
 };
 use rusqlite::{Connection, OptionalExtension, params};
@@ -127,7 +128,7 @@ pub(super) fn spend(connection: &Connection, spendings: &[BudgetSpending]) -> Re
          ON CONFLICT (token) DO UPDATE SET calls = excluded.calls",
     )?;
     for (token, calls) in counts {
-        write.execute(params![token, i64::try_from(calls).unwrap_or(i64::MAX)])?;
+        write.execute(params![token, i64::saturating_from(calls)])?;
     }
     Ok(Ok(()))
 }

@@ -6,10 +6,10 @@
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::super::faults::{Fault, Unreadable};

@@ -1,9 +1,10 @@
 //! The statements that change checkpoints. Each function runs in one savepoint of the writer.
 
-use kernel::ports::checkpoint_store::{
+use base::SaturatingFrom as _;
+use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointEnding, CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint,
 };
-use kernel::ports::clock::UnixMillis;
+use ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::faults::Fault;
@@ -77,8 +78,8 @@ pub(super) fn save(
             checkpoint.chain,
             checkpoint.schema_version,
             checkpoint.is_gzip,
-            i64::try_from(checkpoint.content_bytes).unwrap_or(i64::MAX),
-            i64::try_from(checkpoint.payload.len()).unwrap_or(i64::MAX),
+            i64::saturating_from(checkpoint.content_bytes),
+            i64::saturating_from(checkpoint.payload.len()),
             checkpoint.checksum.as_bytes(),
             checkpoint.seal.as_bytes(),
             fence,
@@ -93,7 +94,7 @@ pub(super) fn save(
 const ATTEMPT_KEPT_MS: i64 = 7 * 86_400_000;
 
 fn number(fence: u64) -> i64 {
-    i64::try_from(fence).unwrap_or(i64::MAX)
+    i64::saturating_from(fence)
 }
 
 /// Has the attempt with this fence lost the invocation (CKPT-C)?
@@ -124,7 +125,7 @@ pub(super) fn claim(
         )?
         .query_row(params![tenant, invocation.to_string(), fence.map(number), now.0, until.0], |row| row.get(0))
         .optional()?;
-    Ok(held.map(|fence| u64::try_from(fence).unwrap_or(0)))
+    Ok(held.map(u64::saturating_from))
 }
 
 pub(super) fn promote(
@@ -226,7 +227,7 @@ pub(super) fn delete(
 }
 
 pub(super) fn prune(connection: &Connection, batch: usize, now: UnixMillis) -> Result<usize, Fault> {
-    let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+    let batch = i64::saturating_from(batch);
     let freed = connection
         .prepare_cached(
             "DELETE FROM checkpoints WHERE checkpoint_id IN

@@ -1,11 +1,12 @@
 //! Reads jobs, their bodies and their events back from rows; what cannot be read is named in a fault.
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use policy::CallOwner;
+use ports::clock::UnixMillis;
+use ports::job_store::{
     JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobPriority, JobRecord, JobState, PAGE_MAX,
 };
-use policy::CallOwner;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
@@ -83,7 +84,7 @@ pub(super) fn events(connection: &Connection, key: &JobKey, after: u64, most: us
     let mut statement = connection.prepare_cached(
         "SELECT number, at, kind, data FROM job_events WHERE seq = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
     )?;
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let after = i64::saturating_from(after);
     let mut rows = statement.query(params![seq, after, count(most.min(PAGE_MAX))])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{FencingToken, JobKey, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
+use ports::clock::UnixMillis;
+use ports::job_store::{FencingToken, JobKey, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 

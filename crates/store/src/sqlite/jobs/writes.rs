@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::ids::InvocationId;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::job_store::{
+use ports::clock::UnixMillis;
+use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobKey, JobState,
     NewJob, OwnerId, PROGRESS_KEPT_MAX, WriteOutcome, rank,
 };
@@ -46,7 +47,7 @@ pub(super) fn event(connection: &Connection, now: UnixMillis, seq: i64, kind: &s
         .prepare_cached("INSERT INTO job_events (seq, number, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![seq, number, now.0, kind, data.to_string()])?;
     if kind == "progress" {
-        let oldest = number.saturating_sub(i64::try_from(PROGRESS_KEPT_MAX).unwrap_or(i64::MAX));
+        let oldest = number.saturating_sub(i64::saturating_from(PROGRESS_KEPT_MAX));
         connection
             .prepare_cached("DELETE FROM job_events WHERE seq = ?1 AND number <= ?2 AND kind = 'progress'")?
             .execute([seq, oldest])?;
@@ -202,10 +203,9 @@ fn held(connection: &Connection, key: &JobKey, fence: FencingToken) -> Result<Op
             "SELECT seq, cancel_asked IS NOT NULL, attempts FROM jobs
              WHERE tenant_id = ?1 AND id = ?2 AND fence = ?3 AND state = 'running'",
         )?
-        .query_row(
-            params![key.tenant.as_str(), key.id.to_string(), i64::try_from(fence.0).unwrap_or(i64::MAX)],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
+        .query_row(params![key.tenant.as_str(), key.id.to_string(), i64::saturating_from(fence.0)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional()?)
 }
 
@@ -347,7 +347,7 @@ fn retry(
     after: Duration,
 ) -> Result<WriteOutcome, Fault> {
     let (state, ready) = if after.is_zero() { (JobState::Queued, 1) } else { (JobState::Delayed, 0) };
-    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    let after_ms = u64::saturating_from(after.as_millis());
     wait_again(connection, seq, state, now.plus(after), Some(error))?;
     moved(connection, tenant, 1, ready, -1)?;
     event(connection, now, seq, word, &json!({ "error": error, "after_ms": after_ms }))?;
@@ -482,5 +482,5 @@ pub(super) fn prune(
     connection
         .prepare_cached("DELETE FROM job_tenants WHERE tenant_id <> '' AND waiting = 0 AND ready = 0 AND running = 0")?
         .execute([])?;
-    Ok(u64::try_from(over.len()).unwrap_or(u64::MAX))
+    Ok(u64::saturating_from(over.len()))
 }

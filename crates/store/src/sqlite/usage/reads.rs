@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use base::SaturatingFrom as _;
 use contract::cost::CostComponent;
 use contract::ids::TenantId;
 use contract::money::Amount;
-use kernel::latency::Latencies;
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::usage_store::{
+use ports::clock::UnixMillis;
+use ports::latency::Latencies;
+use ports::usage_store::{
     ANALYTICS_MAX, CostLine, Day, Days, ToolPair, ToolUsage, USAGE_PAGE_MAX, UnmetNeed, UsageGroup, UsagePage,
     UsageQuery, UsageSum,
 };
@@ -250,5 +251,5 @@ fn number(row: &Row<'_>, column: &'static str) -> Result<u64, Fault> {
 }
 
 fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    i64::saturating_from(number)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::clock::UnixMillis;
-use kernel::ports::webhook_store::{
+use ports::clock::UnixMillis;
+use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
     DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
 };
@@ -75,7 +76,7 @@ pub(super) fn note(
             attempt.number,
             attempt.at.0,
             attempt.status,
-            i64::try_from(attempt.took_ms).unwrap_or(i64::MAX),
+            i64::saturating_from(attempt.took_ms),
             attempt.error,
         ])?;
     if added == 0 {
@@ -116,7 +117,7 @@ pub(super) fn reopen(
 }
 
 pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duration, most: usize) -> Result<u64, Fault> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let most = i64::saturating_from(most);
     let old = "SELECT seq FROM webhook_deliveries WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2";
     let limit = params![before(now, retention).0, most];
     connection.prepare_cached(&format!("DELETE FROM webhook_attempts WHERE delivery IN ({old})"))?.execute(limit)?;
@@ -125,7 +126,7 @@ pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duratio
     connection
         .prepare_cached("DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE until <= ?1 LIMIT ?2)")?
         .execute(params![now.0, most])?;
-    Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+    Ok(u64::saturating_from(forgotten))
 }
 
 pub(super) fn one(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, Fault> {
@@ -156,9 +157,9 @@ pub(super) fn page(
         filter.tenant.as_str(),
         filter.webhook.map(|webhook| webhook.0.to_string()),
         filter.state.map(DeliveryState::as_str),
-        before.map_or(i64::MAX, |mark| i64::try_from(mark).unwrap_or(i64::MAX)),
+        before.map_or(i64::MAX, i64::saturating_from),
         // One more, to know whether there are more.
-        i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1),
+        i64::saturating_from(most).saturating_add(1),
     ])?;
     let (mut page, mut last) = (DeliveryPage::default(), None);
     while let Some(row) = rows.next()? {

@@ -7,8 +7,9 @@
 //! is turned away by the server with its reason.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::MutexExt as _;
 use serde_json::{Value, json};
 use upstreams::headers;
 
@@ -48,7 +49,7 @@ impl Marked {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Value>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 
