@@ -48,8 +48,8 @@ pub struct KnapsackSolution {
 /// Chooses; `tokens` of the result is never more than `budget`.
 ///
 /// ```
-/// use gantry_affordances::{Choice, Group, solve};
-/// let one = |tokens, value| Group { choices: vec![Choice { tokens, value }] };
+/// use gantry_affordances::{KnapsackItem, ItemGroup, solve};
+/// let one = |tokens, value| ItemGroup { choices: vec![KnapsackItem { tokens, value }] };
 /// // The dearest does not fit beside another, so the two smaller ones are taken.
 /// assert_eq!(solve(&[one(8, 10), one(5, 6), one(5, 6)], 10).picks, [None, Some(0), Some(0)]);
 /// ```

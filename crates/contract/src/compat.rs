@@ -93,13 +93,13 @@ pub struct Comparison {
 /// Says what replacing `old` by `new` means for the other side.
 ///
 /// ```
-/// use gantry_contract::compat::{Direction, Verdict, compare};
+/// use gantry_contract::compat::{SchemaDirection, CompatVerdict, compare};
 /// use serde_json::json;
 ///
 /// let old = json!({ "properties": { "city": { "type": "string" } }, "required": ["city"] });
 /// let new = json!({ "properties": { "city": { "type": "string" }, "days": { "type": "integer" } }, "required": ["city"] });
-/// assert_eq!(compare(&old, &new, Direction::Input).verdict, Verdict::Minor);
-/// assert_eq!(compare(&new, &old, Direction::Input).reasons[0].change, "property_removed");
+/// assert_eq!(compare(&old, &new, SchemaDirection::Input).verdict, CompatVerdict::Minor);
+/// assert_eq!(compare(&new, &old, SchemaDirection::Input).reasons[0].change, "property_removed");
 /// ```
 pub fn compare(old: &Value, new: &Value, direction: SchemaDirection) -> Comparison {
     if old == new {

@@ -8,7 +8,7 @@
 //! that refuses honest text is soon switched off; where a rule cannot tell, its file says so and a test shows it.
 //!
 //! ```text
-//! parameters schema ─▶ Guards::compile (once per version) ─▶ check(value)  ─▶ [Breach]        input_guard = "reject"
+//! parameters schema ─▶ InputGuards::compile (once per version) ─▶ check(value)  ─▶ [Breach]        input_guard = "reject"
 //!                                                          └▶ strip(&mut value), then check_stripped      = "strip"
 //! ```
 //!
@@ -75,17 +75,17 @@ pub struct GuardBreach {
 /// The annotated places of one schema.
 ///
 /// ```
-/// use gantry_contract::guard::{Guard, Guards};
+/// use gantry_contract::guard::{GuardKind, InputGuards};
 /// use serde_json::json;
 ///
-/// let guards = Guards::compile(&json!({
+/// let guards = InputGuards::compile(&json!({
 ///     "type": "object",
 ///     "properties": { "file": { "type": "string", "x-guard": "path" }, "note": { "type": "string" } }
 /// }));
 /// assert!(guards.check(&json!({ "file": "reports/may.txt", "note": "; DROP TABLE documents;--" })).is_empty());
 ///
 /// let breaches = guards.check(&json!({ "file": "../../etc/passwd" }));
-/// assert_eq!((breaches[0].path.as_str(), breaches[0].guard), ("/file", Guard::Path));
+/// assert_eq!((breaches[0].path.as_str(), breaches[0].guard), ("/file", GuardKind::Path));
 /// ```
 #[derive(Debug, Default)]
 pub struct InputGuards {
@@ -199,8 +199,8 @@ impl GuardKind {
     ///
     /// ```
     /// use gantry_contract::guard::GuardKind;
-    /// assert!(Guard::Sql.broken_by("O'Brien").is_none());
-    /// assert!(Guard::Sql.broken_by("x' OR '1'='1").is_some());
+    /// assert!(GuardKind::Sql.broken_by("O'Brien").is_none());
+    /// assert!(GuardKind::Sql.broken_by("x' OR '1'='1").is_some());
     /// ```
     pub fn broken_by(self, text: &str) -> Option<&'static str> {
         match self {

@@ -35,8 +35,8 @@ impl OpenedNetworks {
     ///
     /// ```
     /// # use gantry_outbound::OpenedNetworks;
-    /// assert!(Opened::read(["hooks.example.com:8443", "http://10.0.0.7:8080", "10.1.0.0/16"]).is_ok());
-    /// assert_eq!(Opened::read(["http:*"]).unwrap_err().0, "http:*");
+    /// assert!(OpenedNetworks::read(["hooks.example.com:8443", "http://10.0.0.7:8080", "10.1.0.0/16"]).is_ok());
+    /// assert_eq!(OpenedNetworks::read(["http:*"]).unwrap_err().0, "http:*");
     /// ```
     ///
     /// # Errors

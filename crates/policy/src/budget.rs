@@ -19,7 +19,7 @@ impl CallBudget {
     ///
     /// ```
     /// # use gantry_policy::CallBudget;
-    /// let (ten, unlimited) = (Budget { calls: Some(10) }, Budget { calls: None });
+    /// let (ten, unlimited) = (CallBudget { calls: Some(10) }, CallBudget { calls: None });
     /// assert!(ten.within(&unlimited) && ten.within(&ten) && !unlimited.within(&ten));
     /// ```
     pub fn within(&self, outer: &Self) -> bool {

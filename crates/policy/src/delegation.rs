@@ -81,11 +81,11 @@ pub fn first_widening(child: &DelegatedRights, parent: &DelegatedRights) -> Opti
 /// The rights of a token made from one with the rights of `parent`, or in what the wish goes beyond them.
 ///
 /// ```
-/// # use gantry_policy::{NarrowingWish, Rights, narrow};
-/// let parent = Rights {
+/// # use gantry_policy::{NarrowingRequest, DelegatedRights, narrow};
+/// let parent = DelegatedRights {
 ///     tools: vec![], scopes: vec!["filesystem:read:/data".parse().unwrap()], limits: vec![], budget: None, expires_at: 100,
 /// };
-/// let wish = |scope: &str| NarrowingWish { scopes: Some(vec![scope.parse().unwrap()]), ..NarrowingWish::default() };
+/// let wish = |scope: &str| NarrowingRequest { scopes: Some(vec![scope.parse().unwrap()]), ..NarrowingRequest::default() };
 /// let child = narrow(&parent, &wish("filesystem:read:/data/in")).unwrap();
 /// assert_eq!(child.expires_at, 100);
 /// assert_eq!(

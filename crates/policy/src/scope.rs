@@ -106,7 +106,7 @@ impl PermissionScope {
     ///
     /// ```
     /// # use gantry_policy::PermissionScope;
-    /// let granted: Scope = "filesystem:read:/data".parse().unwrap();
+    /// let granted: PermissionScope = "filesystem:read:/data".parse().unwrap();
     /// assert!(granted.covers("filesystem:read:/data/x"));
     /// assert!(!granted.covers("filesystem:read:/database") && !granted.covers("filesystem:read:/data/../etc"));
     /// ```
@@ -122,7 +122,7 @@ impl PermissionScope {
     ///
     /// ```
     /// # use gantry_policy::PermissionScope;
-    /// let granted: Scope = "network:https://*.example.com".parse().unwrap();
+    /// let granted: PermissionScope = "network:https://*.example.com".parse().unwrap();
     /// assert!(granted.covers_scope(&"network:https://*.eu.example.com/v1".parse().unwrap()));
     /// assert!(!granted.covers_scope(&"network:*".parse().unwrap()));
     /// ```

@@ -22,7 +22,7 @@ impl SecretValue {
     ///
     /// ```
     /// # use gantry_ports::secret_source::SecretValue;
-    /// let secret = Secret::new("hunter2").unwrap();
+    /// let secret = SecretValue::new("hunter2").unwrap();
     /// assert_eq!(format!("{secret:?}"), "Secret(***)");
     /// assert_eq!(secret.expose(), b"hunter2");
     /// ```

@@ -201,8 +201,8 @@ impl ToolSnapshot {
 /// Hears and answers one running tool.
 ///
 /// ```
-/// # use gantry_ports::tool_companion::{LogLevel, ToolCompanion as _, ToolProgress, Unaccompanied};
-/// let companion = Unaccompanied::new();
+/// # use gantry_ports::tool_companion::{LogLevel, ToolCompanion as _, ToolProgress, SilentCompanion};
+/// let companion = SilentCompanion::new();
 /// companion.progress(ToolProgress { percent: Some(40.0), ..ToolProgress::default() });
 /// companion.log(LogLevel::Info, "half way");
 /// ```

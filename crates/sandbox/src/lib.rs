@@ -3,10 +3,10 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), gantry_sandbox::SpawnError> {
-//! use gantry_sandbox::{Access, Launch, Sandbox, Spec};
+//! use gantry_sandbox::{MountAccess, LauncherCommand, Sandbox, SandboxSpec};
 //! // `main` calls `gantry_sandbox::serve_launcher()` when its first argument is `launcher`.
-//! let sandbox = Sandbox::new(Launch::own_executable("launcher"), 16);
-//! let spec = Spec::new(["python3", "main.py"]).mount("/srv/tools/stats", "/tool", Access::Read);
+//! let sandbox = Sandbox::new(LauncherCommand::own_executable("launcher"), 16);
+//! let spec = SandboxSpec::new(["python3", "main.py"]).mount("/srv/tools/stats", "/tool", MountAccess::Read);
 //! let mut child = sandbox.spawn(spec).await?;
 //! let ended = child.wait().await;
 //! println!("{:?} after {:?} of CPU", ended.exit, ended.usage.cpu);

@@ -27,9 +27,9 @@
 //!
 //! ```no_run
 //! # async fn example(sandbox: gantry_sandbox::Sandbox) -> Result<(), gantry_sandbox::oci::ContainerError> {
-//! use gantry_sandbox::{Spec, oci::{Kind, Root, Runtime}};
-//! let Some(gvisor) = Runtime::find(Kind::Runsc) else { return Ok(()) };
-//! let mut child = gvisor.spawn(&sandbox, Spec::new(["python3", "main.py"]), Root::HostSystem).await?;
+//! use gantry_sandbox::{SandboxSpec, oci::{RuntimeKind, ContainerRoot, OciRuntime}};
+//! let Some(gvisor) = OciRuntime::find(RuntimeKind::Runsc) else { return Ok(()) };
+//! let mut child = gvisor.spawn(&sandbox, SandboxSpec::new(["python3", "main.py"]), ContainerRoot::HostSystem).await?;
 //! println!("{:?}", child.wait().await.exit);
 //! # Ok(()) }
 //! ```

@@ -175,7 +175,7 @@ impl SandboxSpec {
     ///
     /// ```
     /// use gantry_sandbox::SandboxSpec;
-    /// let spec = Spec::new(["python3", "main.py"]);
+    /// let spec = SandboxSpec::new(["python3", "main.py"]);
     /// assert_eq!(spec.network, gantry_sandbox::SandboxNetwork::None);
     /// assert!(spec.mounts.is_empty());
     /// ```

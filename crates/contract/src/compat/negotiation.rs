@@ -58,13 +58,13 @@ pub struct SchemaConflict {
 /// Compares what a caller wants to send with what a tool takes.
 ///
 /// ```
-/// use gantry_contract::compat::{Outcome, negotiate};
+/// use gantry_contract::compat::{NegotiationFit, negotiate};
 /// use serde_json::json;
 ///
 /// let wanted = json!({ "properties": { "city": { "type": "string" }, "lang": { "type": "string" } }, "required": ["city"] });
 /// let offered = json!({ "properties": { "city": { "type": "string" } }, "required": ["city"] });
 /// let answer = negotiate(&wanted, &offered);
-/// assert_eq!(answer.outcome, Outcome::PartialMatch);
+/// assert_eq!(answer.outcome, NegotiationFit::PartialMatch);
 /// assert_eq!(answer.missing_optional, ["/lang"]);
 /// ```
 pub fn negotiate(expected: &Value, offered: &Value) -> Negotiation {

@@ -37,7 +37,7 @@ impl ReportedCost {
     ///
     /// ```
     /// use gantry_contract::cost::ReportedCost;
-    /// let said = Reported::read(&serde_json::json!({ "costIncurred": "0.02", "currency": "EUR", "tokensUsed": 12 }));
+    /// let said = ReportedCost::read(&serde_json::json!({ "costIncurred": "0.02", "currency": "EUR", "tokensUsed": 12 }));
     /// assert_eq!(said.cost.map(|cost| cost.amount.to_string()).as_deref(), Some("0.02"));
     /// assert_eq!(said.tokens, Some(12));
     /// ```

@@ -89,8 +89,8 @@ impl Version {
     /// The version one step on, without build metadata. `identifier` and `first` matter to the `Pre…` steps only.
     ///
     /// ```
-    /// use gantry_contract::version::{Bump, FirstNumber, Version};
-    /// let next = Version::new(1, 2, 3).bump(Bump::PreMinor, Some("beta"), FirstNumber::Zero).unwrap();
+    /// use gantry_contract::version::{VersionBump, FirstNumber, Version};
+    /// let next = Version::new(1, 2, 3).bump(VersionBump::PreMinor, Some("beta"), FirstNumber::Zero).unwrap();
     /// assert_eq!(next.to_string(), "1.3.0-beta.0");
     /// ```
     pub fn bump(&self, step: VersionBump, identifier: Option<&str>, first: FirstNumber) -> Result<Self, BumpError> {

@@ -80,10 +80,10 @@ pub enum VersionResolution<'a> {
 /// Picks the version that `spec` stands for.
 ///
 /// ```
-/// use gantry_contract::version::{Availability, Resolution, Version, resolve};
+/// use gantry_contract::version::{VersionAvailability, VersionResolution, Version, resolve};
 /// let versions = [Version::new(1, 0, 0), Version::new(1, 2, 0), Version::new(2, 0, 0)];
-/// let registered = versions.iter().map(|version| (version, Availability::Active));
-/// assert_eq!(resolve(&"^1.0.0".parse().unwrap(), registered), Resolution::Found(&versions[1]));
+/// let registered = versions.iter().map(|version| (version, VersionAvailability::Active));
+/// assert_eq!(resolve(&"^1.0.0".parse().unwrap(), registered), VersionResolution::Found(&versions[1]));
 /// ```
 pub fn resolve<'a>(
     spec: &VersionSpec,

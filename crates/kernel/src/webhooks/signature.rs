@@ -42,8 +42,8 @@ pub enum SignatureError {
 ///
 /// ```
 /// # use gantry_kernel::webhooks::{sign, verify};
-/// # use ports::{clock::UnixMillis, secret_source::Secret};
-/// let (secret, now) = (Secret::new("whsec_1").unwrap(), UnixMillis(1_800_000_000_000));
+/// # use ports::{clock::UnixMillis, secret_source::SecretValue};
+/// let (secret, now) = (SecretValue::new("whsec_1").unwrap(), UnixMillis(1_800_000_000_000));
 /// let header = sign(std::slice::from_ref(&secret), now, b"{}");
 /// assert!(header.starts_with("t=1800000000,v1="));
 /// assert!(verify(&header, &[secret], b"{}", now).is_ok());

@@ -60,12 +60,12 @@ impl PermissionScope {
     /// What this scope is about.
     ///
     /// ```
-    /// # use gantry_policy::{NetworkPlace, Place, PlacePort, Scope};
-    /// let place = |text: &str| text.parse::<Scope>().unwrap();
-    /// assert_eq!(place("filesystem:read:/data//x/").place(), Place::Files { read: true, write: false, path: "/data/x".into() });
+    /// # use gantry_policy::{NetworkPlace, ScopeTarget, PlacePort, PermissionScope};
+    /// let place = |text: &str| text.parse::<PermissionScope>().unwrap();
+    /// assert_eq!(place("filesystem:read:/data//x/").place(), ScopeTarget::Files { read: true, write: false, path: "/data/x".into() });
     /// let host = Some("api.example.com".to_owned());
-    /// assert_eq!(place("network:https://API.example.com/v1").place(), Place::Network(NetworkPlace { host, port: PlacePort::One(443) }));
-    /// assert_eq!(place("credentials:sendgrid").place(), Place::Word { kind: "credentials", name: "sendgrid" });
+    /// assert_eq!(place("network:https://API.example.com/v1").place(), ScopeTarget::Network(NetworkPlace { host, port: PlacePort::One(443) }));
+    /// assert_eq!(place("credentials:sendgrid").place(), ScopeTarget::Word { kind: "credentials", name: "sendgrid" });
     /// ```
     pub fn place(&self) -> ScopeTarget<'_> {
         match &self.target {

@@ -61,9 +61,9 @@ impl EgressPolicy {
     /// The same, as far as the bounds allow it.
     ///
     /// ```
-    /// # use gantry_sandbox::egress::{Bounds, Policy};
-    /// let tool = Policy { rules: vec!["*.example.com:443".parse().unwrap()], ..Policy::default() };
-    /// let above = Bounds { rules: Some(vec!["a.example.com:*".parse().unwrap()]), ..Bounds::default() };
+    /// # use gantry_sandbox::egress::{EgressBounds, EgressPolicy};
+    /// let tool = EgressPolicy { rules: vec!["*.example.com:443".parse().unwrap()], ..EgressPolicy::default() };
+    /// let above = EgressBounds { rules: Some(vec!["a.example.com:*".parse().unwrap()]), ..EgressBounds::default() };
     /// let both = tool.within(&above);
     /// assert!(both.admits(&"a.example.com".parse().unwrap(), 443));
     /// assert!(!both.admits(&"b.example.com".parse().unwrap(), 443));

@@ -89,7 +89,7 @@ impl FromStr for EgressRule {
     ///
     /// ```
     /// # use gantry_sandbox::egress::EgressRule;
-    /// let rule: Rule = "https://*.example.com/v1".parse().unwrap();
+    /// let rule: EgressRule = "https://*.example.com/v1".parse().unwrap();
     /// assert!(rule.admits(&"api.example.com".parse().unwrap(), 443));
     /// ```
     fn from_str(text: &str) -> Result<Self, RuleError> {
