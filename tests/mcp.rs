@@ -35,6 +35,7 @@ pub(crate) mod raw_client;
 mod relay;
 mod removed_servers;
 mod rug_pull;
+mod server_changes;
 mod soak;
 
 use raw_client::RawClient;

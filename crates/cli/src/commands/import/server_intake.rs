@@ -252,7 +252,11 @@ impl ImportOutcome {
     /// Nothing about it went wrong.
     fn is_fine(&self) -> bool {
         let result = self.trial.result;
-        self.outcome.is_ok() && !matches!(result, TrialResult::Fails | TrialResult::Refused | TrialResult::NotReplaced)
+        self.outcome.is_ok()
+            && !matches!(
+                result,
+                TrialResult::Fails | TrialResult::Refused | TrialResult::NotReplaced | TrialResult::TakenBack
+            )
     }
 
     /// What went wrong with single tools, or with a change of a server that was there before.

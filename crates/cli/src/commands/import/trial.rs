@@ -25,6 +25,8 @@ pub(crate) enum TrialResult {
     Untried,
     /// Another one of its name was there, and stays.
     NotReplaced,
+    /// It was changed, did not work, and is as it was before.
+    TakenBack,
 }
 
 /// Folders and files in which people and systems keep what opens other things.
@@ -84,6 +86,7 @@ impl TrialResult {
             Self::Off => "off",
             Self::Untried => "untried",
             Self::NotReplaced => "not_replaced",
+            Self::TakenBack => "taken_back",
         }
     }
 }
@@ -133,7 +136,8 @@ impl ServerTrial {
     /// It was changed, did not work, and is as it was before: what would mend the changed one has nothing to mend.
     pub(crate) fn taken_back(self) -> Self {
         let what = self.what.unwrap_or_else(|| "it did not start like this".to_owned());
-        Self { what: Some(format!("{what}; nothing was changed: the server is as it was")), command: None, ..self }
+        let what = Some(format!("{what}; the server is as it was"));
+        Self { result: TrialResult::TakenBack, what, command: None, ..self }
     }
 
     /// The same of a server that was there before, just so.
@@ -190,7 +194,7 @@ impl ServerTrial {
         if remedy.is_none()
             && let Some((path, permission)) = granted_and_absent(answer)
         {
-            let what = format!("it was given `{path}`, which is not there: make it, or take it back");
+            let what = format!("it was given `{path}`, which is not there");
             let command = format!("gantry server edit {name} --revoke {}", quoted(&permission));
             return Self { what: Some(what), command: Some(command), ..Self::of(TrialResult::Fails) };
         }
@@ -230,6 +234,7 @@ impl ServerTrial {
             (TrialResult::Off, _) => format!("switched off{why}"),
             (TrialResult::Untried, _) => "not tried".to_owned(),
             (TrialResult::NotReplaced, _) => format!("not replaced{why}"),
+            (TrialResult::TakenBack, _) => format!("not changed{why}"),
         };
         format!("{unchanged}{result}")
     }
