@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use audit::conformance::MemorySource;
 use audit::sinks::RecordSink as _;
-use base::SaturatingFrom as _;
 use gantry_kafka_sink::{
     KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, KafkaTls, SaslLogin, SaslMechanism, TOPIC_DEFAULT,
 };
@@ -169,7 +168,7 @@ impl Request {
         stream.read_exact(&mut bytes).await.ok()?;
         let kind = i16::from_be_bytes(bytes.get(..2)?.try_into().ok()?);
         let correlation = bytes.get(4..8)?.try_into().ok()?;
-        let name = usize::saturating_from(i16::from_be_bytes(bytes.get(8..10)?.try_into().ok()?));
+        let name = usize::try_from(i16::from_be_bytes(bytes.get(8..10)?.try_into().ok()?)).unwrap_or(0);
         Some(Self { kind, correlation, body: bytes.get(10 + name..)?.to_vec() })
     }
 
