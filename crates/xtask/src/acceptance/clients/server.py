@@ -26,7 +26,7 @@ FORM = {"message": "What is your name?", "requestedSchema": {"type": "object", "
 
 lock = threading.Lock()
 answers, running = {}, {}
-state = {"waits": False, "cancelled": False, "asked": 0}
+state = {"waits": False, "cancelled": False, "asked": 0, "client": 0}
 
 
 def send(**message):
@@ -60,6 +60,8 @@ def ask(params, is_new):
 def call(params, is_new, over):
     name, meta = params["name"], params.get("_meta") or {}
     if name == "shape":
+        # The first call of each client: what an earlier one has left behind without a word is over, as with a server of its own.
+        state["client"] += 1
         shape = {"n": 7, "words": ["a", "b"]}
         return {"content": [{"type": "text", "text": json.dumps(shape)}], "structuredContent": shape}
     if name == "picture":
@@ -73,7 +75,11 @@ def call(params, is_new, over):
         return text("done")
     if name == "wait":
         state.update(waits=True, cancelled=False)
-        state["cancelled"] = over.wait(60)
+        client = state["client"]
+        for _ in range(600):
+            state["cancelled"] = over.wait(0.1)
+            if state["cancelled"] or state["client"] != client:
+                break
         state["waits"] = False
         return text("nobody cancelled it")
     if name == "cancelled":
