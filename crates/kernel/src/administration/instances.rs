@@ -1,5 +1,5 @@
 //! Who may know which instances run beside this server, and who may read its metrics. What is known of instances is the
-//! `crew`'s.
+//! `membership`'s.
 
 use contract::error::Refusal;
 use policy::{Action, Caller};

@@ -3,6 +3,7 @@
 //!
 //! Permissions are named whole, everything else by its member: values of variables and headers are nobody's business there.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -67,8 +68,15 @@ fn members(before: &Map<String, Value>, after: &Map<String, Value>, words: &mut 
         let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
         let inner: BTreeSet<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
         let differs = |key: &&&String| old.and_then(|map| map.get(**key)) != new.and_then(|map| map.get(**key));
-        words.extend(inner.iter().filter(differs).map(|key| format!("{name}.{key}")));
+        words.extend(inner.iter().filter(differs).map(|key| format!("{name}.{}", plain(key))));
     }
+}
+
+/// A name as it is if it is a word, else in quotes: a variable may be called `X, +filesystem:read:/`, and must not read like a
+/// right.
+fn plain(name: &str) -> Cow<'_, str> {
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if is_word { name.into() } else { format!("{name:?}").into() }
 }
 
 #[cfg(test)]
@@ -92,6 +100,12 @@ mod tests {
         assert_eq!(changes(Some(&before), &after), ": +filesystem:read:/etc, -filesystem:read:/srv, disabled, env.A");
         assert_eq!(changes(Some(&after), &after), "");
         assert_eq!(changes(None, &before), ": +filesystem:read:/srv, +network:https://x.example");
+    }
+
+    #[test]
+    fn a_name_that_reads_like_a_right_stands_in_quotes() {
+        let named = spec(&[], &json!({ "X, +filesystem:read:/etc": "1" }));
+        assert_eq!(changes(Some(&spec(&[], &json!({}))), &named), ": env.\"X, +filesystem:read:/etc\"");
     }
 
     #[test]
