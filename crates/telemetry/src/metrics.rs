@@ -104,7 +104,7 @@ pub struct Metrics {
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
     ledger: Family<LedgerLabel, Counter>,
-    ledger_owed: Gauge,
+    ledger_unwritten: Gauge,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
     archive: ArchiveMetrics,
@@ -187,9 +187,9 @@ impl Metrics {
         registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
         let ledger = Family::default();
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
-        let ledger_owed = Gauge::default();
+        let ledger_unwritten = Gauge::default();
         let help = "Calls that have ended and whose end could not be written yet";
-        registry.register("ledger_ends_unwritten", help, ledger_owed.clone());
+        registry.register("ledger_ends_unwritten", help, ledger_unwritten.clone());
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
         let archive = ArchiveMetrics::new(&mut registry);
@@ -213,7 +213,7 @@ impl Metrics {
             key_fetches,
             tool_messages,
             ledger,
-            ledger_owed,
+            ledger_unwritten,
             upstreams,
             sinks,
             archive,
@@ -370,8 +370,8 @@ impl Observer for Metrics {
         self.ledger.get_or_create(&LedgerLabel { event }).inc();
     }
 
-    fn ledger_owed(&self, ends: usize) {
-        self.ledger_owed.set(i64::saturating_from(ends));
+    fn ledger_unwritten(&self, ends: usize) {
+        self.ledger_unwritten.set(i64::saturating_from(ends));
     }
 
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {

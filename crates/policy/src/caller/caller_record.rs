@@ -1,10 +1,10 @@
 //! What a verified caller was, written down for work that goes on without its token.
 //!
-//! A warrant holds the claims and never the token: whoever reads it can prove nothing to anybody with it. It does not end
+//! A caller record holds the claims and never the token: whoever reads it can prove nothing to anybody with it. It does not end
 //! with the token, because the work it stands for was let in while the token was good; whoever honours it asks again what
 //! can be asked without a token (revocation, the tenant's standing, activation, policies) and has a limit of age of its own.
 //!
-//! Not here: how old a warrant may be, and where it is kept (the kernel's jobs).
+//! Not here: how old a record may be, and where it is kept (the kernel's jobs).
 
 use contract::ids::{Subject, TenantId};
 use serde::{Deserialize, Serialize};

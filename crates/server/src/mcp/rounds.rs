@@ -83,18 +83,18 @@ impl<'a> CallRound<'a> {
     /// asked.
     pub(crate) async fn begin(
         &self,
-        errand: CallTask,
+        task: CallTask,
         subject: RunSubject,
         given: Option<InputResponses>,
     ) -> Result<RoundEnd, ErrorData> {
         let ending = self.client.door.kernel().ending();
         let lasting =
-            outlasts_its_client(&errand, &subject).then(|| self.client.lasting.note(self.context.id.clone(), ending));
+            outlasts_its_client(&task, &subject).then(|| self.client.lasting.note(self.context.id.clone(), ending));
         match RunningCall::begin(
             &self.client.door,
             (self.visit.caller.caller(), self.visit.who.clone()),
             context_of(self.visit, self.context),
-            errand,
+            task,
             self.ears(),
             lasting,
         ) {
@@ -277,8 +277,8 @@ impl<'a> CallRound<'a> {
 }
 
 /// A call of a tool with effects that can be found again by its key.
-fn outlasts_its_client(errand: &CallTask, subject: &RunSubject) -> bool {
-    match (errand, subject) {
+fn outlasts_its_client(task: &CallTask, subject: &RunSubject) -> bool {
+    match (task, subject) {
         (CallTask::Call(request), RunSubject::Tool(Some(tool))) => {
             request.execution_options.idempotency_key.is_some()
                 && tool.version.manifest.side_effect_policy.has_effects()

@@ -101,7 +101,7 @@ impl RunningCall {
         door: &Arc<Door>,
         (caller, who): (&Caller, CallerCredential),
         trace: TraceContext,
-        errand: CallTask,
+        task: CallTask,
         ears: CallerListener,
         lasting: Option<DetachedCall>,
     ) -> Result<Self, Refusal> {
@@ -117,7 +117,7 @@ impl RunningCall {
         };
         door.carry_call(caller, async move {
             let audience: Arc<dyn CallListener> = Arc::new(Listener { say, ears });
-            let outcome = match errand {
+            let outcome = match task {
                 CallTask::Call(request) => {
                     let arrival = IncomingCall {
                         credential: who.secret(),
