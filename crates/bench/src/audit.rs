@@ -94,9 +94,7 @@ struct Redacted {
 /// All of it.
 pub(super) async fn all(gantry: &Path, former: Option<&Path>, rounds: &Rounds) -> Result<Results> {
     let scale = &rounds.audit;
-    // Beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
-    let place = gantry.parent().unwrap_or(gantry);
-    let folder = tempfile::Builder::new().prefix("bench-audit-").tempdir_in(place).context("no temporary folder")?;
+    let folder = machine::folder_on_disk(gantry, "bench-audit-")?;
     let busy_before = machine::busy_share(LOOK).await?;
     let request = load::request("POST", "/v1/tools/invoke", Some(&harness::token()?), Some(CALL));
     let traffic = Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER };

@@ -61,9 +61,7 @@ pub(super) struct Results {
 /// All of it.
 pub(super) async fn all(gantry: &Path, rounds: &Rounds) -> Result<Results> {
     let scale = &rounds.durable;
-    // Beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
-    let place = gantry.parent().unwrap_or(gantry);
-    let folder = tempfile::Builder::new().prefix("bench-durable-").tempdir_in(place).context("no temporary folder")?;
+    let folder = machine::folder_on_disk(gantry, "bench-durable-")?;
     let data = folder.path().join("data");
     let busy_before = machine::busy_share(LOOK).await?;
     let server = Product::start(gantry, &data).await?;

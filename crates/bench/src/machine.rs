@@ -13,6 +13,12 @@ pub(super) fn description() -> String {
     format!("{cores} cores{memory}, {} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
+/// A temporary folder beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
+pub(super) fn folder_on_disk(gantry: &Path, prefix: &str) -> Result<tempfile::TempDir> {
+    let place = gantry.parent().unwrap_or(gantry);
+    tempfile::Builder::new().prefix(prefix).tempdir_in(place).context("no temporary folder")
+}
+
 /// Resident memory of a process in MiB.
 pub(super) fn resident_mib(pid: u32) -> Result<f64> {
     memory_mib(pid, "status", "VmRSS:")

@@ -87,8 +87,7 @@ struct ListCost {
 
 /// All of it.
 pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
-    let place = gantry.parent().unwrap_or(gantry);
-    let folder = tempfile::Builder::new().prefix("bench-mcp-").tempdir_in(place).context("no temporary folder")?;
+    let folder = machine::folder_on_disk(gantry, "bench-mcp-")?;
     let data = folder.path().join("data");
     let busy_before = machine::busy_share(LOOK).await?;
     let server = Product::start(gantry, &data).await?;

@@ -104,9 +104,7 @@ pub(super) struct Memory {
 
 /// All of it.
 pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
-    // Beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
-    let place = gantry.parent().unwrap_or(gantry);
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(place).context("no temporary folder")?;
+    let folder = machine::folder_on_disk(gantry, "bench-")?;
     let data = folder.path().join("data");
 
     let busy_before = machine::busy_share(SETTLE).await?;

@@ -17,7 +17,7 @@ mod spread;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::{Scale as Rounds, machine, progress};
@@ -77,9 +77,7 @@ pub(super) struct Results {
 /// All of it.
 pub(super) async fn all(gantry: &Path, rounds: &Rounds) -> Result<Results> {
     let scale = &rounds.stores;
-    // Beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
-    let place = gantry.parent().unwrap_or(gantry);
-    let folder = tempfile::Builder::new().prefix("bench-stores-").tempdir_in(place).context("no temporary folder")?;
+    let folder = machine::folder_on_disk(gantry, "bench-stores-")?;
     let busy_before = machine::busy_share(LOOK).await?;
     let services = Services::start()?;
     let calls = calls::measure(gantry, folder.path(), &services, scale).await?;

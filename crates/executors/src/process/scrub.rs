@@ -253,5 +253,17 @@ fn lower_escapes(encoded: &str) -> String {
         .collect()
 }
 
+/// Places in their order, each without what one before it has of it.
+fn without_overlaps<L>(mut found: Vec<(Range<usize>, L)>) -> Vec<(Range<usize>, L)> {
+    found.sort_by_key(|(range, _)| (range.start, range.end));
+    let mut end = 0;
+    found.retain_mut(|(range, _)| {
+        range.start = range.start.max(end);
+        end = end.max(range.end);
+        range.start < range.end
+    });
+    found
+}
+
 #[cfg(test)]
 mod tests;

@@ -53,18 +53,11 @@ pub(super) fn places<'p>(text: &str, all: &'p [Plain]) -> Vec<(Range<usize>, &'p
         .flat_map(|(index, spot)| std::iter::repeat_n(index, char::from(folded(spot.byte)).len_utf8()))
         .collect();
     let spot = |place: usize| spots.get(*at.get(place)?);
-    let mut found: Vec<(Range<usize>, &str)> = (hits.into_iter())
+    let found: Vec<(Range<usize>, &str)> = (hits.into_iter())
         .filter_map(|(hit, label)| Some((spot(hit.start)?.from..spot(hit.end.checked_sub(1)?)?.to, label)))
         .map(|(range, label)| (whole_characters(text, range), label))
         .collect();
-    found.sort_by_key(|(range, _)| (range.start, range.end));
-    let mut end = 0;
-    found.retain_mut(|(range, _)| {
-        range.start = range.start.max(end);
-        end = end.max(range.end);
-        range.start < range.end
-    });
-    found
+    super::without_overlaps(found)
 }
 
 /// Whether there is such a place.

@@ -76,14 +76,7 @@ pub(super) fn places<'d>(text: &str, all: &'d [Digits]) -> Vec<(Range<usize>, &'
             Some((with_sign(text, first)..last + 1, label))
         }));
     }
-    found.sort_by_key(|(range, _)| (range.start, range.end));
-    let mut end = 0;
-    found.retain_mut(|(range, _)| {
-        range.start = range.start.max(end);
-        end = end.max(range.end);
-        range.start < range.end
-    });
-    found
+    super::without_overlaps(found)
 }
 
 /// Whether there is such a place.
