@@ -28,10 +28,10 @@ use crate::incoming_request::CallerCredential;
 use crate::mcp::config::McpConfig;
 use crate::mcp::{McpDoor, McpState, SessionKey};
 use crate::origin::{self, HostNames};
+use crate::orphaned_work::{OrphanedWork, UninterruptedFuture};
 use crate::problem::{RefusalResponse, wrong_way};
 use crate::requests::RequestPlaces;
 use crate::routes::health::HealthProbe;
-use crate::settle::{OrphanedWork, SettlingFuture};
 
 /// Streams of events, and clients that wait for tasks, that may be open at once; three quarters of them one tenant's.
 const WATCHERS_MAX: usize = 512;
@@ -149,7 +149,7 @@ pub struct Door {
     /// that run and those that wait to; before that a call may wait for a policy engine outside.
     calls: Arc<FairPlaces>,
     /// Room for everything else that is carried to its end.
-    errands: Arc<Semaphore>,
+    other_work: Arc<Semaphore>,
     connections: Arc<ConnectionLimits>,
     orphans: Arc<OrphanedWork>,
     counters: Arc<TokenCounters>,
@@ -181,7 +181,7 @@ impl Door {
         let mcp = McpDoor::new(mcp, session_key.as_ref(), &kernel);
         Arc::new(Self {
             calls: FairPlaces::new(PlaceBounds { capacity: all, per_flow: all, waiting: 0 }),
-            errands: Arc::new(Semaphore::new(all_errands(&config))),
+            other_work: Arc::new(Semaphore::new(other_work_max(&config))),
             connections: ConnectionLimits::new(config.connections_max),
             requests: RequestPlaces::new(&config),
             mcp,
@@ -357,31 +357,31 @@ impl Door {
 
     /// How many calls, and how much else that is carried to its end, are under way at the moment.
     pub(crate) fn calls_running(&self) -> usize {
-        let errands = all_errands(&self.config).saturating_sub(self.errands.available_permits());
-        self.calls.usage().held.saturating_add(errands)
+        let other_work = other_work_max(&self.config).saturating_sub(self.other_work.available_permits());
+        self.calls.usage().held.saturating_add(other_work)
     }
 
     /// Carries `work` that is no call to its end, if there is room for one more. Whoever asks for it has a place among the
     /// requests, which tenants share.
-    pub(crate) async fn settle<T: Send + 'static>(
+    pub(crate) async fn carry_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
     ) -> Result<T, RefusalResponse> {
-        let permit = Arc::clone(&self.errands).try_acquire_owned().map_err(|_| busy())?;
-        self.settle_holding(permit, work).await
+        let permit = Arc::clone(&self.other_work).try_acquire_owned().map_err(|_| busy())?;
+        self.carry_holding(permit, work).await
     }
 
     /// Carries a call to its end, if there is room for one more of this caller.
-    pub(crate) async fn settle_call<T: Send + 'static>(
+    pub(crate) async fn carry_call_to_end<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
     ) -> Result<T, RefusalResponse> {
         let place = self.call_place(caller)?;
-        self.settle_holding(place, work).await
+        self.carry_holding(place, work).await
     }
 
-    async fn settle_holding<T: Send + 'static>(
+    async fn carry_holding<T: Send + 'static>(
         &self,
         held: impl Send + 'static,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
@@ -391,7 +391,7 @@ impl Door {
             drop(held);
             outcome
         };
-        SettlingFuture::new(work, Arc::clone(&self.orphans)).await
+        UninterruptedFuture::new(work, Arc::clone(&self.orphans)).await
     }
 
     /// Carries a call to its end in a task of its own, if there is room for one more of this caller.
@@ -414,7 +414,7 @@ impl Door {
 }
 
 /// Requests that are no calls, and what comes signed and not by a token.
-fn all_errands(config: &ServerConfig) -> usize {
+fn other_work_max(config: &ServerConfig) -> usize {
     config.requests_max.saturating_add(SPARE_MIN).min(Semaphore::MAX_PERMITS)
 }
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! - OAUTH-1: a token is fetched once for all who wait for one, and kept in memory until shortly before it ends.
 //! - OAUTH-2: a token that a server has turned away is not shown to it again; it is replaced once for each refusal.
-//! - OAUTH-3: what was shown to Gantry by a caller is never sent from here (CONN-2).
+//! - OAUTH-3: what was shown to Gantry by a caller is never sent from here (UCONN-2).
 
 use std::sync::Arc;
 use std::time::Duration;

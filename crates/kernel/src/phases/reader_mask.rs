@@ -5,10 +5,10 @@
 //! that looks at them hears of none.
 //!
 //! Invariants
-//! - READ-1: where it cannot be found out what is to be masked, nothing of the tool's words is shown.
-//! - READ-2: whoever the layers deny the tool is shown nothing of its words, only where the call stands; the owner of a call whose
+//! - RMASK-1: where it cannot be found out what is to be masked, nothing of the tool's words is shown.
+//! - RMASK-2: whoever the layers deny the tool is shown nothing of its words, only where the call stands; the owner of a call whose
 //!   right to make it was withdrawn is no exception. A denial has no obligations that could be kept. (decision 0093)
-//! - READ-3: what is hidden in the details of an error is hidden in its sentences.
+//! - RMASK-3: what is hidden in the details of an error is hidden in its sentences.
 //!
 //! Not here: tokens. Whoever owns a call or may look at all jobs reads with every token of its own, whichever tools that names.
 
@@ -44,7 +44,7 @@ const SENTENCES: [&str; 3] = ["message", "resolution", "hint"];
 pub(crate) struct ReaderMask<'k> {
     kernel: &'k Kernel,
     tenant: TenantId,
-    /// `None`: it could not be found out (READ-1), or the reader is denied the tool (READ-2).
+    /// `None`: it could not be found out (RMASK-1), or the reader is denied the tool (RMASK-2).
     conditions: Option<Conditions>,
 }
 
@@ -104,7 +104,7 @@ impl<'k> ReaderMask<'k> {
         }
     }
 
-    /// The same for the parts of an error that hold words of the tool (READ-3). Its code stays. Says which values were hidden, for
+    /// The same for the parts of an error that hold words of the tool (RMASK-3). Its code stays. Says which values were hidden, for
     /// what is told beside it.
     pub(crate) fn mask_error(&self, error: &mut Value) -> HiddenValues {
         let Some(members) = error.as_object_mut() else { return HiddenValues::None };
@@ -138,7 +138,7 @@ impl<'k> ReaderMask<'k> {
 
 impl Kernel {
     /// What a reader may see, now, of a text that a tool of its tenant said in an earlier call, as a door has kept it. JSON is
-    /// masked as what it says. Nothing of it where it cannot be found out what is to be masked (READ-1).
+    /// masked as what it says. Nothing of it where it cannot be found out what is to be masked (RMASK-1).
     pub async fn shown_to_reader(&self, reader: &Principal, tool: &str, said: Arc<str>) -> Arc<str> {
         let Ok(tool) = tool.parse::<ToolId>() else { return WITHHELD.into() };
         // What a door keeps for a reader is the answer to a call of its own.
@@ -169,7 +169,7 @@ impl Kernel {
     }
 }
 
-/// What tightens a call of the reader, if it made one now. `None`: it may make none (READ-2).
+/// What tightens a call of the reader, if it made one now. `None`: it may make none (RMASK-2).
 async fn conditions_of(
     kernel: &Kernel,
     reader: &Principal,

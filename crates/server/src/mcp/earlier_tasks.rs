@@ -38,7 +38,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::client_state::ClientState;
-use super::running_call::CallerListener;
+use super::running_call::ClientAbilities;
 use super::tasks::{TaskMode, VisitorTasks, is_error, no_such_task, wire};
 use super::tools_call::ToolsCall;
 use super::{McpVisit, call_logs, lazy, pages, to_wire};
@@ -189,7 +189,7 @@ impl<'a> EarlierTasks<'a> {
         let calls = ToolsCall { client: self.client, visit: self.visit, context: self.context };
         let (round, invoke) = calls.prepared(call).await?;
         // Progress is told from the task (`follow`), and nobody can be asked.
-        let started = tasks.start(&round, jobs, invoke, CallerListener::default(), InputResponses::new()).await;
+        let started = tasks.start(&round, jobs, invoke, ClientAbilities::default(), InputResponses::new()).await;
         started.map(|accepted| accepted.invocation_id).map_err(|refusal| to_wire::error(&refusal, round.trace_id))
     }
 

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{McpConfig, McpMode};
 use super::result_presenter::ResultPresenter;
 use super::rounds::{CallRound, context_of};
-use super::running_call::{CallerListener, ToolMessage, hearing};
+use super::running_call::{ClientAbilities, ToolMessage, hearing};
 use super::{McpVisit, seal, to_wire};
 use crate::door::Door;
 
@@ -219,10 +219,10 @@ impl<'a> VisitorTasks<'a> {
         round: &CallRound<'_>,
         jobs: &Arc<Jobs>,
         invoke: InvokeRequest,
-        ears: CallerListener,
+        abilities: ClientAbilities,
         given: InputResponses,
     ) -> Result<AcceptedCall, Refusal> {
-        let (audience, said) = hearing(ears);
+        let (audience, said) = hearing(abilities);
         let (jobs, who, cancellation) =
             (Arc::clone(jobs), self.visit.who.in_trace(round.trace_id), CancellationToken::new());
         let trace = context_of(self.visit, round.context);

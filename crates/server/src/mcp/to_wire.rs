@@ -4,7 +4,7 @@
 //! to do about it is in its text, and the whole error envelope in `_meta`. Only a name that means nothing is an error of
 //! the protocol.
 //!
-//! Not here: results that are too large (`results`).
+//! Not here: results that are too large (`result_fit`).
 
 use contract::envelope::InvokeResponse;
 use contract::error::{ErrorCode, Refusal, RefusalReason};

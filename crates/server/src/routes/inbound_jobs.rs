@@ -98,7 +98,7 @@ async fn take(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     jobs.judge(&kind, &signature).map_err(&forged)?;
     incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await.map_err(forged)?;
         HttpAnswer::json(&Taken { success: true, duplicate: arrived == InboundResult::Again })
     })
@@ -113,7 +113,7 @@ async fn callback(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         // What cannot be recorded is not taken.
         let slot = kernel.record_slot().await?;
         let taken = jobs.called_back(&signature, &body).await.map_err(forged)?;

@@ -239,7 +239,7 @@ pub(super) async fn cancelled(
     reason: Option<String>,
 ) -> Result<CancelAnswer, RefusalResponse> {
     let (jobs, who) = (Arc::clone(keeper(door, who).await?), who.clone());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let state = jobs.cancel(who.actor(), tenant.as_ref(), id, reason.as_deref()).await?;
         let (cancelled, message) = match state {
             JobState::Cancelled => (true, "Cancelled"),

@@ -129,7 +129,7 @@ async fn quarantine(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let [id] = incoming.path_values().await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let held = kernel.quarantine(who.actor(), tenant.as_ref(), &id, &reason).await?;
         let quarantine = QuarantineView { reason: held.reason, by: held.by, at: held.at.to_string() };
         HttpAnswer::json(&QuarantineAnswer { tool_id: held.tool, quarantined: true, quarantine: Some(quarantine) })
@@ -143,7 +143,7 @@ async fn release(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let [id] = incoming.path_values().await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let tool_id = kernel.release(who.actor(), tenant.as_ref(), &id, &reason).await?;
         HttpAnswer::json(&QuarantineAnswer { tool_id, quarantined: false, quarantine: None })
     })

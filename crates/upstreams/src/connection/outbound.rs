@@ -4,8 +4,8 @@
 //! connection is always about the request that was sent.
 //!
 //! Invariants
-//! - OUT-2: a body is read up to its bound and no further, whatever length was announced.
-//! - OUT-3: a credential goes over TLS, or to this machine.
+//! - UOUT-2: a body is read up to its bound and no further, whatever length was announced.
+//! - UOUT-3: a credential goes over TLS, or to this machine.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) fn address(url: &str, with_credentials: bool) -> Result<Url, Refusal>
     }
     match url.scheme() {
         "https" => Ok(url),
-        // OUT-3.
+        // UOUT-3.
         "http" if with_credentials && !is_local(&url) => Err(unusable("credentials are sent over https only")),
         "http" => Ok(url),
         _ => Err(unusable("it is neither http nor https")),
@@ -125,7 +125,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_SECONDS_MAX) * 1_000)
 }
 
-/// OUT-2.
+/// UOUT-2.
 pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, UpstreamFault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {

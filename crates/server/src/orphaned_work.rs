@@ -51,19 +51,19 @@ impl OrphanedWork {
 }
 
 /// A future that is not lost when dropped.
-pub(crate) struct SettlingFuture<T: Send + 'static> {
+pub(crate) struct UninterruptedFuture<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     orphans: Arc<OrphanedWork>,
 }
 
-impl<T: Send + 'static> SettlingFuture<T> {
+impl<T: Send + 'static> UninterruptedFuture<T> {
     /// Work to be carried to its end.
     pub(crate) fn new(work: impl Future<Output = T> + Send + 'static, orphans: Arc<OrphanedWork>) -> Self {
         Self { work: Some(Box::pin(work)), orphans }
     }
 }
 
-impl<T: Send + 'static> Future for SettlingFuture<T> {
+impl<T: Send + 'static> Future for UninterruptedFuture<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Future for SettlingFuture<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for SettlingFuture<T> {
+impl<T: Send + 'static> Drop for UninterruptedFuture<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.orphans.adopt(work);
@@ -95,15 +95,15 @@ mod tests {
         let orphans = Arc::new(OrphanedWork::default());
         let (go, wait) = oneshot::channel::<()>();
         let (done, finished) = oneshot::channel::<()>();
-        let mut settling = Box::pin(SettlingFuture::new(
+        let mut carried = Box::pin(UninterruptedFuture::new(
             async move {
                 let _ = wait.await;
                 let _ = done.send(());
             },
             Arc::clone(&orphans),
         ));
-        assert!(futures_util::poll!(&mut settling).is_pending());
-        drop(settling);
+        assert!(futures_util::poll!(&mut carried).is_pending());
+        drop(carried);
         go.send(()).unwrap();
         finished.await.unwrap();
         orphans.wait().await;
@@ -113,9 +113,9 @@ mod tests {
     async fn nothing_is_adopted_after_giving_up() {
         let orphans = Arc::new(OrphanedWork::default());
         let (kept, gone) = oneshot::channel::<()>();
-        let settling = SettlingFuture::new(async move { drop(kept) }, Arc::clone(&orphans));
+        let carried = UninterruptedFuture::new(async move { drop(kept) }, Arc::clone(&orphans));
         orphans.give_up();
-        drop(settling);
+        drop(carried);
         assert!(gone.await.is_err());
         orphans.wait().await;
     }
