@@ -32,7 +32,7 @@ pub(super) fn join(
     };
     let me = InstanceMember {
         id: name(&*house.entropy()),
-        role: if worker::is_one(config) { InstanceRole::Worker } else { InstanceRole::Serve },
+        role: if worker::is_worker_only(config) { InstanceRole::Worker } else { InstanceRole::Serve },
         version: running.version.clone(),
         schema: house.store.shape(),
         address: running.url.clone(),
