@@ -5,7 +5,7 @@
 //!
 //! Not here: whether an invariant holds. Tests say that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::workspace::SourceFile;
 
