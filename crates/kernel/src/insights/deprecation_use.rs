@@ -29,13 +29,14 @@ use contract::version::Version;
 use ports::actor::Actor;
 use ports::audit_sink::{AuditAction, AuditRecord};
 use ports::clock::UnixMillis;
+use ports::event_announcer::VersionEvent;
 use ports::lifecycle::LifecycleNotice;
 use ports::registry_store::StoreError;
 use ports::tool_version::{ToolVersion, VersionKey};
 use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 
-use super::{Insights, VersionEvent};
+use super::Insights;
 use crate::invoke::Kernel;
 use crate::registry::RegistrySnapshot;
 use contract::error::Refusal;

@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
+use ports::event_announcer::{AlertNotice, EventAnnouncer, VersionEvent};
 use ports::webhook_store::{DeliveryId, DeliveryTarget, EventKind, NewDelivery, WebhookId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,8 +19,6 @@ use uuid::Uuid;
 
 use super::Webhooks;
 use super::deliver::DeliveryTurn;
-use crate::health::alerts::Alert;
-use crate::insights::VersionEvent;
 
 /// Longest body. A longer result is left out of it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
@@ -99,24 +99,6 @@ impl Webhooks {
         self.tell(tenant, EventKind::WorkflowCompleted, About::invocation(run), data, None).await
     }
 
-    /// The same for an alert: once when it is raised, and once when it is over.
-    pub async fn announce_alert(&self, alert: &Alert) -> Result<usize, Refusal> {
-        let event = if alert.resolved_at.is_some() { EventKind::AlertResolved } else { EventKind::AlertRaised };
-        let (tool, version) =
-            alert.tool.as_ref().map(|(tool, version)| (tool.as_str(), version.to_string())).unwrap_or_default();
-        let raised_at = alert.raised_at.0.to_be_bytes();
-        let id = named(&[alert.rule.as_str().as_bytes(), tool.as_bytes(), version.as_bytes(), &raised_at]);
-        self.tell(&alert.tenant, event, About { id, invocation: None }, crate::insights::told(alert), None).await
-    }
-
-    /// The same for something that happened to a version of a tool.
-    pub async fn announce_happening(&self, happening: &VersionEvent) -> Result<usize, Refusal> {
-        let VersionEvent { name, tenant, tool, version, at, .. } = happening;
-        let (version, at) = (version.to_string(), at.0.to_be_bytes());
-        let id = named(&[name.as_str().as_bytes(), tool.as_str().as_bytes(), version.as_bytes(), &at]);
-        self.tell(tenant, EventKind::ToolEvent, About { id, invocation: None }, happening.told(), None).await
-    }
-
     async fn tell(
         &self,
         tenant: &TenantId,
@@ -163,6 +145,25 @@ impl Webhooks {
             self.enqueue(tenant, DeliveryTurn { agent, ..DeliveryTurn::first(id, 1) }, target, Duration::ZERO).await?;
         }
         Ok(targets.len())
+    }
+}
+
+#[async_trait]
+impl EventAnnouncer for Webhooks {
+    async fn announce_alert(&self, alert: &AlertNotice) -> Result<usize, Refusal> {
+        let event = if alert.resolved_at.is_some() { EventKind::AlertResolved } else { EventKind::AlertRaised };
+        let (tool, version) =
+            alert.tool.as_ref().map(|(tool, version)| (tool.as_str(), version.to_string())).unwrap_or_default();
+        let raised_at = alert.raised_at.0.to_be_bytes();
+        let id = named(&[alert.rule.as_str().as_bytes(), tool.as_bytes(), version.as_bytes(), &raised_at]);
+        self.tell(&alert.tenant, event, About { id, invocation: None }, alert.data.clone(), None).await
+    }
+
+    async fn announce_version_event(&self, event: &VersionEvent) -> Result<usize, Refusal> {
+        let VersionEvent { name, tenant, tool, version, at, .. } = event;
+        let (version, at) = (version.to_string(), at.0.to_be_bytes());
+        let id = named(&[name.as_str().as_bytes(), tool.as_str().as_bytes(), version.as_bytes(), &at]);
+        self.tell(tenant, EventKind::ToolEvent, About { id, invocation: None }, event.members(), None).await
     }
 }
 

@@ -582,7 +582,7 @@ impl Stage {
                 thresholds: HealthSettings::default(),
                 prices: Prices::default(),
                 retention_days: 1,
-                webhooks: props.webhooks,
+                announcer: props.webhooks.map(|webhooks| webhooks as _),
             };
             Some(Arc::new(Insights::open(parts).await.unwrap()))
         } else {

@@ -277,7 +277,7 @@ impl House {
             thresholds: HealthSettings::default(),
             prices: contract::cost::Prices::default(),
             retention_days: 30,
-            webhooks,
+            announcer: webhooks.map(|webhooks| webhooks as _),
         })
         .await
         .unwrap();
