@@ -57,7 +57,7 @@ pub struct CallExplanation {
 
 impl CallExplanation {
     /// Of a call that would be refused.
-    pub(crate) fn of_refused(refusal: Refusal) -> Self {
+    pub fn of_refused(refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
     }
 }
@@ -120,7 +120,7 @@ impl Kernel {
     }
 
     /// What would become of this call if it were made now, by a caller who waits for it? Nothing is run, spent, counted or
-    /// reserved. For calls in the background, ask [`Jobs::explain`](crate::jobs::Jobs::explain).
+    /// reserved. For calls in the background, ask [`Kernel::explain_submission`].
     pub async fn explain(&self, arrival: IncomingCall<'_>) -> Result<CallExplanation, Refusal> {
         self.explain_as(arrival, Received::has_nothing_of_the_background).await
     }

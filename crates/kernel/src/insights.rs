@@ -36,6 +36,7 @@ use contract::ids::{Subject, TenantId, ToolId};
 use ports::audit_sink::RecordedActor;
 use ports::clock::Clock;
 use ports::entropy::{Entropy, new_token_id};
+use ports::event_announcer::{AlertNotice, EventAnnouncer};
 use ports::executor::ResourceUsage;
 use ports::health_store::{AlertRule, HealthStore};
 use ports::registry_store::StoreError;
@@ -48,14 +49,12 @@ use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertState, Reclassi
 use crate::health::window::HealthOutcome;
 use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, ending_of, ending_of_refused, times};
 use crate::invoke::Kernel;
-use crate::webhooks::Webhooks;
 use deprecation_use::DeprecatedUse;
 use tally::{Addition, Tally, UsageOwner};
 
 pub use deprecation_use::{EndingVersion, REPORT_EVERY};
 pub use queries::{HealthView, ToolAnalysis, UsageAsked};
 pub use recommendation::{Recommendation, RecommendationReason};
-pub use version_event::VersionEvent;
 
 /// How often sums are written: what a crash may lose of them.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(5);
@@ -84,8 +83,8 @@ pub struct InsightParts {
     pub prices: Prices,
     /// Days for which use is kept.
     pub retention_days: u32,
-    /// Tells of alerts. Without it they are in the log only.
-    pub webhooks: Option<Arc<Webhooks>>,
+    /// Tells of alerts and events. Without it they are in the log only.
+    pub announcer: Option<Arc<dyn EventAnnouncer>>,
 }
 
 /// A call that has ended, as `phases/finish` knows it.
@@ -302,11 +301,11 @@ impl Insights {
     /// nobody else's.
     async fn tell(&self) {
         let waiting = std::mem::take(&mut *self.untold.lock_unpoisoned());
-        let Some(webhooks) = &self.parts.webhooks else { return };
+        let Some(announcer) = &self.parts.announcer else { return };
         let mut left = Untold { insights: self, alerts: waiting, kept: VecDeque::new() };
         let mut later: HashSet<TenantId> = HashSet::new();
         while let Some(alert) = left.alerts.front() {
-            if !later.contains(&alert.tenant) && webhooks.announce_alert(alert).await.is_err() {
+            if !later.contains(&alert.tenant) && announcer.announce_alert(&notice_of(alert)).await.is_err() {
                 later.insert(alert.tenant.clone());
             }
             left.next(&later);
@@ -397,8 +396,14 @@ fn log(alert: &Alert) {
     }
 }
 
-/// What an alert says to those who are told.
-pub(crate) fn told(alert: &Alert) -> serde_json::Map<String, Value> {
+/// An alert as subscribers are told of it.
+fn notice_of(alert: &Alert) -> AlertNotice {
+    let Alert { rule, tenant, tool, raised_at, resolved_at, .. } = alert.clone();
+    AlertNotice { rule, tenant, tool, raised_at, resolved_at, data: told(alert) }
+}
+
+/// What subscribers read about an alert.
+fn told(alert: &Alert) -> serde_json::Map<String, Value> {
     let number = |of: fn(&AlertReading) -> f64| alert.reading.as_ref().map(of);
     let suggestion = alert.suggestion.map(
         |Reclassify { from, to }| serde_json::json!({ "recommendation": Reclassify::NAME, "from": from, "to": to }),

@@ -6,6 +6,7 @@
 mod access;
 mod administration;
 mod availability;
+pub mod background_calls;
 mod call_companion;
 mod call_trace;
 mod catalogue;
@@ -17,23 +18,20 @@ mod discretion;
 pub mod health;
 mod hidden_values;
 mod identity;
-pub mod inbound_jobs;
 pub mod insights;
 mod invocation_ids;
 mod invoke;
 mod isolation;
-pub mod jobs;
 mod ledger;
 mod limits;
-pub mod membership;
 mod mint;
 mod offerings;
 pub mod phases;
 mod recorder;
 pub mod registry;
 pub mod resilience;
+mod running_jobs;
 mod tool_logs;
-pub mod webhooks;
 
 pub use access::{AccessControl, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{

@@ -103,9 +103,9 @@ impl Authenticator {
         &self.trust
     }
 
-    /// The caller of a warrant that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
-    pub fn honour(&self, warrant: CallerRecord) -> Caller {
-        warrant.caller(&self.admin)
+    /// The caller of a record that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
+    pub fn honour(&self, record: CallerRecord) -> Caller {
+        record.caller(&self.admin)
     }
 
     /// The identity of the server's own work, such as publishing its built-in tools.

@@ -22,6 +22,7 @@ pub mod checkpoint_store;
 pub mod clock;
 pub mod did_resolver;
 pub mod entropy;
+pub mod event_announcer;
 pub mod executor;
 pub mod health_store;
 pub mod installation_store;

@@ -11,13 +11,13 @@ use contract::version::Version;
 use policy::Action;
 use ports::actor::Actor;
 use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::event_announcer::VersionEvent;
 use ports::lifecycle::LifecycleAction;
 use ports::registry_store::ToolQuarantine;
 use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use crate::identity::Principal;
-use crate::insights::VersionEvent;
 use crate::invoke::Kernel;
 use crate::registry::{RegisteredTool, RegistrationOutcome, not_admitted};
 

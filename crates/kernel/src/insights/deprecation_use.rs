@@ -26,16 +26,17 @@ use contract::event_name::EventName;
 use contract::ids::ToolId;
 use contract::manifest::LifecycleState;
 use contract::version::Version;
-use ports::actor::Actor;
+use ports::actor::{Actor, SYSTEM_SUBJECT};
 use ports::audit_sink::{AuditAction, AuditRecord};
 use ports::clock::UnixMillis;
+use ports::event_announcer::VersionEvent;
 use ports::lifecycle::LifecycleNotice;
 use ports::registry_store::StoreError;
 use ports::tool_version::{ToolVersion, VersionKey};
 use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 
-use super::{Insights, VersionEvent};
+use super::Insights;
 use crate::invoke::Kernel;
 use crate::registry::RegistrySnapshot;
 use contract::error::Refusal;
@@ -202,7 +203,7 @@ impl Kernel {
 
     /// Records and tells that versions whose date has passed are removed. Calls of them are refused without it.
     async fn record_removals(&self) {
-        let (Some(insights), Ok(by)) = (&self.insights, crate::jobs::SYSTEM_SUBJECT.parse()) else { return };
+        let (Some(insights), Ok(by)) = (&self.insights, SYSTEM_SUBJECT.parse()) else { return };
         let Ok(mut slot) = self.parts.recorder.reserve().await else { return };
         for version in self.registry().record_removals().await {
             let note = "remove (its date has passed)".to_owned();
@@ -212,7 +213,7 @@ impl Kernel {
             if slot.record_durably(AuditRecord { tool, version: number, ..record }).await.is_err() {
                 return;
             }
-            let data = json!({ "by": crate::jobs::SYSTEM_SUBJECT });
+            let data = json!({ "by": SYSTEM_SUBJECT });
             insights
                 .happened(VersionEvent::about(&version, EventName::ToolVersionRemoved, self.clock().now(), data))
                 .await;

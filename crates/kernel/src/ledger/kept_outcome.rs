@@ -14,7 +14,7 @@ use crate::checkpoints::CHECKPOINT_REF;
 /// What is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum KeptOutcome {
+pub enum KeptOutcome {
     Success(Box<KeptResult>),
     Failure(KeptFailure),
     /// A person has looked.
@@ -27,8 +27,8 @@ pub(crate) enum KeptOutcome {
 
 /// A result that was verified and returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptResult {
-    pub(crate) result: Value,
+pub struct KeptResult {
+    pub result: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) truncation: Option<Truncation>,
     pub(crate) usage: ResourceUsage,
@@ -54,7 +54,7 @@ impl KeptResult {
 
 /// A failure that was told, as it was told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptFailure {
+pub struct KeptFailure {
     code: String,
     message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(crate) struct KeptFailure {
 
 impl KeptOutcome {
     /// As the ledger has it; what it does not have, or has in a shape of another time, cannot be given again.
-    pub(crate) fn read(outcome: Option<Value>) -> Result<Self, Refusal> {
+    pub fn read(outcome: Option<Value>) -> Result<Self, Refusal> {
         outcome.and_then(|value| serde_json::from_value(value).ok()).ok_or_else(|| {
             Refusal::new(ErrorCode::E3413, "the call with this idempotency key was done, but its answer cannot be read")
                 .hint("an operator can look at it with `gantry jobs show`; the call was not repeated")
@@ -98,7 +98,7 @@ impl KeptFailure {
     }
 
     /// Did the tool do its work, and only its answer was not what it may answer? Then doing it again does it twice.
-    pub(crate) fn is_of_the_answer(&self) -> bool {
+    pub fn is_of_the_answer(&self) -> bool {
         // E3407 is what a result that was too large had before it had a code of its own; the ledger still holds some.
         let of_the_answer = [ErrorCode::E3303, ErrorCode::E3304, ErrorCode::E3407, ErrorCode::E3414];
         of_the_answer.iter().any(|code| self.code == code.as_str())
@@ -109,7 +109,8 @@ impl KeptFailure {
         self.details.as_ref()?.get(CHECKPOINT_REF)?.as_str().map(str::to_owned)
     }
 
-    pub(crate) fn refusal(self) -> Refusal {
+    /// The refusal, as it was told.
+    pub fn refusal(self) -> Refusal {
         let code = ErrorCode::ALL.iter().copied().find(|code| code.to_string() == self.code);
         let code = code.unwrap_or(ErrorCode::E3000);
         let reason = self.details.as_ref().and_then(|details| RefusalReason::read(code, details)).map(Box::new);
@@ -124,7 +125,7 @@ impl KeptFailure {
 }
 
 /// What is kept of a call of which a person found out that it did not happen.
-pub(crate) fn did_not_happen() -> Refusal {
+pub fn did_not_happen() -> Refusal {
     Refusal::new(ErrorCode::E3404, "the call was interrupted, and a person found that it did not have its effect")
         .hint("it can be made again, with the same idempotency key; a job with `gantry jobs retry`")
         .retryable(true)

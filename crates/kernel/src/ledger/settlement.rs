@@ -45,10 +45,10 @@ pub(crate) fn settlement(
 }
 
 /// Why nobody knows where a server ended before its call did, in an orderly way or not.
-pub(crate) const INTERRUPTED: &str = "interrupted";
+pub const INTERRUPTED: &str = "interrupted";
 
 /// Why nobody knows, in a word. `is_left` says that the call was ended because its server ends, or has lost its lease.
-pub(crate) fn cause(code: ErrorCode, is_left: bool) -> &'static str {
+pub fn cause(code: ErrorCode, is_left: bool) -> &'static str {
     match code {
         ErrorCode::E3703 if is_left => INTERRUPTED,
         ErrorCode::E3002 | ErrorCode::E3402 => "timed_out",

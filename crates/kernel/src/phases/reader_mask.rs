@@ -41,7 +41,7 @@ const SENTENCES: [&str; 3] = ["message", "resolution", "hint"];
 
 /// What is masked for a reader.
 #[derive(Debug)]
-pub(crate) struct ReaderMask<'k> {
+pub struct ReaderMask<'k> {
     kernel: &'k Kernel,
     tenant: TenantId,
     /// `None`: it could not be found out (RMASK-1), or the reader is denied the tool (RMASK-2).
@@ -50,13 +50,7 @@ pub(crate) struct ReaderMask<'k> {
 
 impl<'k> ReaderMask<'k> {
     /// For what a tool said in a call of this tenant; `owns` says whether the call was the reader's own.
-    pub(crate) async fn of(
-        kernel: &'k Kernel,
-        reader: &Principal,
-        tenant: &TenantId,
-        tool: &ToolId,
-        owns: bool,
-    ) -> Self {
+    pub async fn of(kernel: &'k Kernel, reader: &Principal, tenant: &TenantId, tool: &ToolId, owns: bool) -> Self {
         let conditions = match conditions_of(kernel, reader, tenant, tool, owns).await {
             Ok(conditions) => conditions,
             Err(refusal) => {
@@ -68,12 +62,12 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// For somebody who is not welcome any more.
-    pub(crate) fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
+    pub fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
         Self { kernel, tenant: tenant.clone(), conditions: None }
     }
 
     /// Is nothing of the tool's words shown?
-    pub(crate) fn withholds(&self) -> bool {
+    pub fn withholds(&self) -> bool {
         self.conditions.is_none()
     }
 
@@ -83,7 +77,7 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// Words of the tool, as the reader may see them.
-    pub(crate) fn mask(&self, words: &mut Value) {
+    pub fn mask(&self, words: &mut Value) {
         let Some(conditions) = &self.conditions else {
             *words = WITHHELD.into();
             return;
@@ -96,7 +90,7 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// The same for a text.
-    pub(crate) fn mask_text(&self, text: &mut String) {
+    pub fn mask_text(&self, text: &mut String) {
         let mut words = Value::String(std::mem::take(text));
         self.mask(&mut words);
         if let Value::String(shown) = words {
@@ -133,6 +127,19 @@ impl<'k> ReaderMask<'k> {
             }
         }
         hidden
+    }
+}
+
+impl ReaderMask<'_> {
+    /// An error, and a text that is told beside it: what is hidden in the one is hidden in the other (READ-3).
+    pub fn mask_told(&self, error: Option<&mut Value>, beside: Option<&mut String>) {
+        let hidden = error.map_or(HiddenValues::None, |error| self.mask_error(error));
+        if let Some(text) = beside {
+            self.mask_text(text);
+            if let Some(rest) = hidden.taken_out_of_text(text) {
+                *text = rest;
+            }
+        }
     }
 }
 

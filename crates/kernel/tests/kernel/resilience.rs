@@ -9,13 +9,17 @@ use ports::breaker_history::HistoryQuery;
 use ports::resilience::{BreakerMode, ManualMove, RateQuota};
 use ports::shared_state::{BreakerKey, BreakerQuery};
 use serde_json::{Value, json};
-
-use super::stage::{Act, Props, Stage, admin, as_holder};
+use test_kernel::{TestKernel, TestKernelOptions, ToolScript, admin, as_holder};
 
 /// A stage whose `mail` is a tool of the service of that name: two failures in a minute open its breaker for twenty seconds,
 /// two successes close it. No retries, unless a test publishes others.
-async fn stage(settings: ResilienceSettings) -> Stage {
-    let stage = Stage::with(Props { impatient: true, resilience: Some(settings), ..Props::default() }).await;
+async fn stage(settings: ResilienceSettings) -> TestKernel {
+    let stage = TestKernel::with(TestKernelOptions {
+        impatient: true,
+        resilience: Some(settings),
+        ..TestKernelOptions::default()
+    })
+    .await;
     stage.publish(mail(json!({ "tool_id": "mail" }))).await;
     stage
 }
@@ -40,19 +44,19 @@ fn keyed(tool: &str, key: &str) -> Value {
     json!({ "tool_id": tool, "parameters": { "name": "Ada" }, "execution_options": { "idempotency_key": key } })
 }
 
-fn fail(code: ErrorCode) -> Act {
-    Act::Fail(Refusal::new(code, "it went wrong"))
+fn fail(code: ErrorCode) -> ToolScript {
+    ToolScript::Fail(Refusal::new(code, "it went wrong"))
 }
 
-fn answer() -> Act {
-    Act::Answer(json!({ "text": "hi" }))
+fn answer() -> ToolScript {
+    ToolScript::Answer(json!({ "text": "hi" }))
 }
 
-fn says(stage: &Stage, act: Act) {
-    *stage.puppet.act.lock().unwrap() = act;
+fn says(stage: &TestKernel, act: ToolScript) {
+    *stage.tool.act.lock().unwrap() = act;
 }
 
-async fn mode(stage: &Stage, breaker: &str) -> Option<BreakerMode> {
+async fn mode(stage: &TestKernel, breaker: &str) -> Option<BreakerMode> {
     let query = BreakerQuery { limit: 100, ..BreakerQuery::default() };
     let reports = stage.kernel.breakers(admin(), None, query).await.unwrap();
     reports.into_iter().find(|report| report.key.to_string() == breaker).map(|report| report.snapshot.mode)
@@ -132,7 +136,7 @@ async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
     let retry = json!({ "max_attempts": 3 });
     let patient = json!({ "failure_threshold": 50 });
     stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
-    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
+    says(&stage, ToolScript::InTurn(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
     stage.call(call("fetch")).await.unwrap();
     assert_eq!(stage.runs(), 3);
     // The last error comes out, with the number of attempts.
@@ -148,7 +152,7 @@ async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
     assert_eq!(stage.runs(), 8);
     // A wait that is longer than the call may take is not waited.
     let busy = Refusal { retry_after_ms: Some(60_000), ..Refusal::new(ErrorCode::E3504, "busy") };
-    says(&stage, Act::Fail(busy));
+    says(&stage, ToolScript::Fail(busy));
     assert_eq!(stage.refusal(call("fetch")).await, ErrorCode::E3504);
     assert_eq!(stage.runs(), 9);
 }
@@ -160,9 +164,9 @@ async fn the_status_of_the_service_itself_is_the_one_that_is_listed() {
     let patient = json!({ "failure_threshold": 50 });
     stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
     let said = |status: u16| {
-        Act::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").because(RefusalReason::UpstreamStatus(status)))
+        ToolScript::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").because(RefusalReason::UpstreamStatus(status)))
     };
-    says(&stage, Act::InTurn(vec![said(502), answer()]));
+    says(&stage, ToolScript::InTurn(vec![said(502), answer()]));
     stage.call(call("fetch")).await.unwrap();
     assert_eq!(stage.runs(), 2);
     for other in [said(500), fail(ErrorCode::E3502)] {
@@ -183,7 +187,7 @@ async fn what_must_not_happen_twice_is_tried_again_only_if_surely_nothing_happen
             "idempotency": {}, "compensation_tool_id": "mail", "retry_policy": retry,
             "circuit_breaker_config": patient })))
         .await;
-    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), answer()]));
+    says(&stage, ToolScript::InTurn(vec![fail(ErrorCode::E3502), answer()]));
     stage.call(keyed("pay", "k-1")).await.unwrap();
     assert_eq!(stage.runs(), 2, "it was not reached, so it can be tried again");
     says(&stage, fail(ErrorCode::E3503));
@@ -315,7 +319,7 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
     let stage = stage(ResilienceSettings::default()).await;
     let author = stage.mint(json!({ "tenant": "acme", "roles": ["tool_author", "agent"] })).await;
     let runs = json!({ "type": "process", "command": ["mail"] });
-    let own = super::stage::manifest(mail(json!({ "tool_id": "own_mail", "execution": runs })));
+    let own = test_kernel::manifest(mail(json!({ "tool_id": "own_mail", "execution": runs })));
     stage.kernel.publish(as_holder(&author), own).await.unwrap();
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..2 {
@@ -326,10 +330,13 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
 }
 
 /// Five failures open it; `mail` is shared by all tenants.
-async fn stage_with_guests() -> Stage {
-    let stage =
-        Stage::with(Props { impatient: true, resilience: Some(ResilienceSettings::default()), ..Props::default() })
-            .await;
+async fn stage_with_guests() -> TestKernel {
+    let stage = TestKernel::with(TestKernelOptions {
+        impatient: true,
+        resilience: Some(ResilienceSettings::default()),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let five =
         json!({ "failure_threshold": 5, "success_threshold": 1, "timeout_seconds": 20, "half_open_max_calls": 4 });
     stage.publish(mail(json!({ "tool_id": "mail", "circuit_breaker_config": five }))).await;
@@ -424,7 +431,7 @@ async fn what_becomes_of_breakers_is_written_down() {
 // ------------------------------------------------------------------------------------------------------ stale results
 
 /// A stage with `news`, which may be answered with what it said in the last minute, and `weather`, which is the same for all.
-async fn stage_with_former_results() -> Stage {
+async fn stage_with_former_results() -> TestKernel {
     let stage = stage(ResilienceSettings::default()).await;
     stage.publish(mail(json!({ "tool_id": "news", "stale_results": { "max_age_seconds": 60 } }))).await;
     stage
@@ -433,15 +440,15 @@ async fn stage_with_former_results() -> Stage {
     stage
 }
 
-fn text(said: &str) -> Act {
-    Act::Answer(json!({ "text": said }))
+fn text(said: &str) -> ToolScript {
+    ToolScript::Answer(json!({ "text": said }))
 }
 
-async fn open(stage: &Stage) {
+async fn open(stage: &TestKernel) {
     stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::ForceOpen).await.unwrap();
 }
 
-async fn close(stage: &Stage) {
+async fn close(stage: &TestKernel) {
     stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::Close).await.unwrap();
 }
 
@@ -457,7 +464,7 @@ async fn while_a_service_is_left_alone_the_last_good_result_is_answered_and_mark
     // What is not good is not kept: neither a failure nor what breaks the promise of the manifest.
     says(&stage, fail(ErrorCode::E3401));
     assert_eq!(stage.refusal(call("news")).await, ErrorCode::E3401);
-    says(&stage, Act::Answer(json!({ "text": 7 })));
+    says(&stage, ToolScript::Answer(json!({ "text": 7 })));
     assert_eq!(stage.refusal(call("news")).await, ErrorCode::E3303);
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..2 {
@@ -563,7 +570,7 @@ async fn only_a_pure_tool_with_a_breaker_may_ask_to_be_answered_with_what_it_sai
             "only pure tools",
         ),
     ] {
-        let refused = stage.kernel.publish(admin(), super::stage::manifest(change)).await.unwrap_err();
+        let refused = stage.kernel.publish(admin(), test_kernel::manifest(change)).await.unwrap_err();
         assert!(format!("{refused:?}").contains(why), "{refused:?}");
     }
 }
@@ -571,9 +578,9 @@ async fn only_a_pure_tool_with_a_breaker_may_ask_to_be_answered_with_what_it_sai
 // ---------------------------------------------------------------------------------------------------- several addresses
 
 /// The stage, with three addresses of the service.
-async fn stage_with_addresses() -> Stage {
+async fn stage_with_addresses() -> TestKernel {
     let stage = stage(ResilienceSettings::default()).await;
-    *stage.puppet.endpoints.lock().unwrap() = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
+    *stage.tool.endpoints.lock().unwrap() = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
     let patient = json!({ "failure_threshold": 2, "success_threshold": 1, "timeout_seconds": 20 });
     stage
         .publish(mail(
@@ -583,14 +590,14 @@ async fn stage_with_addresses() -> Stage {
     stage
 }
 
-fn asked(stage: &Stage) -> Vec<usize> {
-    std::mem::take(&mut *stage.puppet.asked.lock().unwrap())
+fn asked(stage: &TestKernel) -> Vec<usize> {
+    std::mem::take(&mut *stage.tool.asked.lock().unwrap())
 }
 
 #[tokio::test]
 async fn a_call_goes_to_the_next_address_and_no_longer_to_one_whose_breaker_is_open() {
     let stage = stage_with_addresses().await;
-    says(&stage, Act::At(vec![fail(ErrorCode::E3502), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3502), answer(), answer()]));
     for _ in 0..2 {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), [0, 1], "within the same call");
@@ -600,14 +607,14 @@ async fn a_call_goes_to_the_next_address_and_no_longer_to_one_whose_breaker_is_o
     stage.call(call("find")).await.unwrap();
     assert_eq!(asked(&stage), [1], "the first is left alone");
     // Two are away: what is open is skipped.
-    says(&stage, Act::At(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
     for expected in [&[1, 2][..], &[1, 2], &[2]] {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), expected);
     }
     // The first is tried again after its wait, and is the first again when it answers.
     stage.step(20);
-    says(&stage, Act::At(vec![answer(), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![answer(), answer(), answer()]));
     for _ in 0..2 {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), [0]);
@@ -648,7 +655,7 @@ async fn what_must_not_happen_twice_is_not_tried_at_another_address() {
         .publish(mail(json!({ "tool_id": "pay", "side_effect_policy": "compensatable", "side_effects": effects,
             "retry_policy": { "max_attempts": 3 }, "idempotency": {}, "compensation_tool_id": "mail" })))
         .await;
-    says(&stage, Act::At(vec![fail(ErrorCode::E3503), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3503), answer(), answer()]));
     assert_eq!(stage.refusal(keyed("pay", "k-1")).await, ErrorCode::E3413);
     assert_eq!(asked(&stage), [0]);
     // Nor is one that says so itself; but once the breaker is open, calls go to where they are answered.
@@ -665,8 +672,13 @@ async fn what_must_not_happen_twice_is_not_tried_at_another_address() {
 #[tokio::test]
 async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
     let settings = ResilienceSettings::default();
-    let props = Props { impatient: true, insights: true, resilience: Some(settings), ..Props::default() };
-    let stage = Stage::with(props).await;
+    let props = TestKernelOptions {
+        impatient: true,
+        insights: true,
+        resilience: Some(settings),
+        ..TestKernelOptions::default()
+    };
+    let stage = TestKernel::with(props).await;
     let config = |health: Option<u8>| {
         let mut config = json!({ "failure_threshold": 100, "timeout_seconds": 20, "minimum_calls": 10 });
         if let Some(percent) = health {

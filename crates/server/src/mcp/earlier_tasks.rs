@@ -23,8 +23,8 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::TaskSupport;
-use kernel::jobs::{Jobs, TOOL_CALL};
-use ports::job_store::{JobFilter, JobKey, JobRecord};
+use jobs::Jobs;
+use ports::job_store::{JobFilter, JobKey, JobRecord, TOOL_CALL};
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CustomNotification, CustomRequest, CustomResult,
     DetailedTask, ErrorCode as WireCode, InputResponses, ProgressNotificationParam, ProgressToken,
@@ -223,7 +223,7 @@ impl<'a> EarlierTasks<'a> {
         let (tasks, visit, context) = (self.tasks(), self.visit, self.context);
         let jobs = tasks.keeper().ok_or_else(no_such_task)?;
         // Before the first look, so that nothing falls between.
-        let mut news = jobs.news();
+        let mut news = jobs.changes();
         let mut task = tasks.task(id).await?;
         if !task.status().is_terminal() {
             let _room = self.client.door.watcher(visit.caller.caller()).ok_or_else(|| {
@@ -271,7 +271,7 @@ impl<'a> EarlierTasks<'a> {
         let (Some(jobs), Some(room)) = (tasks.keeper(), self.client.door.watcher(visit.caller.caller())) else {
             return;
         };
-        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), tasks.kept_for_ms());
+        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.changes(), tasks.kept_for_ms());
         tokio::spawn(async move {
             let _room = room;
             let following = follow(&jobs, &visit, id, kept, listener, &mut news);

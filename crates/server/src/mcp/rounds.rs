@@ -18,7 +18,7 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
-use kernel::jobs::AcceptedCall;
+use jobs::AcceptedCall;
 use ports::entropy::new_token_id;
 use ports::tool_companion::{
     CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,

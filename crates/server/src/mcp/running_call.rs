@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
-use kernel::jobs::{AcceptedCall, CallOutcome, Jobs};
+use jobs::{AcceptedCall, CallOutcome, Jobs};
 use kernel::{FailedCall, IncomingCall};
 use policy::Caller;
 use ports::offerings::OfferingRequest;

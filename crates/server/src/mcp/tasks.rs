@@ -28,9 +28,9 @@ use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
+use jobs::{AcceptedCall, InvocationView, Jobs};
 use kernel::IncomingCall;
-use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
-use ports::job_store::JobState;
+use ports::job_store::{JobState, TOOL_CALL};
 use ports::tool_version::ToolVersion;
 use rmcp::ErrorData;
 use rmcp::model::{

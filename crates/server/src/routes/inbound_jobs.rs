@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use http::HeaderMap;
-use kernel::inbound_jobs::{CallbackTaken, InboundJobs, InboundResult, not_genuine};
-use kernel::webhooks::SIGNATURE_HEADER;
+use jobs::inbound_jobs::{CallbackTaken, InboundJobs, InboundResult, not_genuine};
+use jobs::webhooks::SIGNATURE_HEADER;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -109,7 +109,7 @@ async fn callback(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let jobs = jobs(&door)?;
     let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
     let forged = counted(&door, &incoming);
-    jobs.calls().judge_callback(&signature).map_err(&forged)?;
+    jobs.judge_callback(&signature).map_err(&forged)?;
     incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();

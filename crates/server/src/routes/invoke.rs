@@ -8,7 +8,7 @@ use contract::envelope::{DeprecationNotice, ExecutionMode, InvokeRequest, Invoke
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use kernel::jobs::{CallOutcome, Jobs};
+use jobs::{CallOutcome, Jobs};
 use kernel::{IncomingCall, Kernel};
 use policy::Caller;
 use schemars::{Schema, SchemaGenerator};

@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use http::StatusCode;
-use kernel::webhooks::{OVERLAP_DEFAULT, OVERLAP_MAX, WebhookWish, Webhooks};
+use jobs::webhooks::{OVERLAP_DEFAULT, OVERLAP_MAX, WebhookWish, Webhooks};
 use ports::webhook_store::{DELIVERIES_PAGE_MAX, DeliveryId, DeliveryState, EventKind, WebhookId};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};

@@ -13,11 +13,11 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::PartMarks;
 use gantry_server::{Door, DrainOutcome, serve};
+use jobs::webhooks::Webhooks;
+use jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings};
 use kernel::health::HealthSettings;
 use kernel::insights::{InsightParts, Insights};
-use kernel::jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings};
 use kernel::registry::Registry;
-use kernel::webhooks::Webhooks;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, Identity,
     IdentitySettings, IsolationPolicy, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope,
@@ -277,7 +277,7 @@ impl House {
             thresholds: HealthSettings::default(),
             prices: contract::cost::Prices::default(),
             retention_days: 30,
-            webhooks,
+            announcer: webhooks.map(|webhooks| webhooks as _),
         })
         .await
         .unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use gantry_server::{Door, DoorParts, DrainOutcome, McpConfig, MetricsText, ToolExposure};
+use jobs::JobsSettings;
 use kernel::Kernel;
-use kernel::jobs::JobsSettings;
 use policy::BearerSecret;
 use ports::actor::Actor;
 use ports::entropy::new_trace_id;

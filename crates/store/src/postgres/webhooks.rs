@@ -1,6 +1,6 @@
 //! `WebhookStore` on PostgreSQL: subscriptions here, what was sent in `deliveries`. (ASYNC-007)
 //!
-//! Not here: what a delivery means (`kernel::webhooks`).
+//! Not here: what a delivery means (`jobs::webhooks`).
 
 mod deliveries;
 

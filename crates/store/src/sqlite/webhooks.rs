@@ -1,6 +1,6 @@
 //! `WebhookStore` on SQLite: subscriptions here, what was sent in `deliveries`. Durable before it is answered. (ASYNC-007)
 //!
-//! Not here: what a delivery means (`kernel::webhooks`).
+//! Not here: what a delivery means (`jobs::webhooks`).
 
 mod deliveries;
 

@@ -21,9 +21,9 @@ use executors::{
     BuiltinExecutor, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider,
     ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor,
 };
+use jobs::webhooks::Webhooks;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
-use kernel::webhooks::Webhooks;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
     IdentitySettings, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::insights::{InsightParts, Insights};
-use kernel::webhooks::Webhooks;
 use ports::clock::Clock;
+use ports::event_announcer::EventAnnouncer;
 use server::FreeSpace;
 
 use super::assembly::KernelAssembly;
 use crate::config::GantryConfig;
 use crate::failure::CommandFailure;
 
-/// Goes on from what was kept. Alerts are told by `webhooks`.
+/// Goes on from what was kept. Alerts and events are told by `announcer`.
 pub(super) async fn open(
     house: &KernelAssembly,
     config: &GantryConfig,
-    webhooks: Arc<Webhooks>,
+    announcer: Arc<dyn EventAnnouncer>,
 ) -> Result<Arc<Insights>, CommandFailure> {
     let parts = InsightParts {
         usage: Arc::clone(&house.store.usage),
@@ -27,7 +27,7 @@ pub(super) async fn open(
         thresholds: config.health.thresholds,
         prices: config.usage.prices,
         retention_days: config.usage.retention_days,
-        webhooks: Some(webhooks),
+        announcer: Some(announcer),
     };
     let insights = Insights::open(parts).await;
     insights

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::membership::{InstanceMember, InstanceRole, Membership};
+use jobs::membership::{InstanceMember, InstanceRole, Membership};
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::presence::{Presence, PresenceError, PresentReplica};
