@@ -13,9 +13,11 @@ pub mod measure;
 #[cfg(feature = "conformance")]
 pub mod memory;
 pub mod postgres;
+mod records;
 mod search;
 pub mod sqlite;
 mod steps;
+mod stored_row;
 mod time;
 pub mod transfer;
 

@@ -35,6 +35,7 @@ mod migrations;
 mod open;
 mod pool;
 mod presence;
+mod quarantine;
 mod registry;
 mod rights;
 mod sealed_texts;

@@ -5,13 +5,14 @@ use base::SaturatingFrom as _;
 use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::resilience::BreakerMode;
-use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use rusqlite::{Connection, Row, params};
+use ports::shared_state::{BreakerKey, BreakerTransition};
+use rusqlite::{Connection, params};
 
 use super::SqliteStore;
-use super::columns::{unreadable, word};
+use super::columns::all;
 use super::faults::Fault;
+use crate::records::breaker_history::transition;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl BreakerHistory for SqliteStore {
@@ -65,7 +66,7 @@ fn kept(connection: &Connection, query: &HistoryQuery) -> Result<Vec<BreakerTran
            AND (?3 IS NULL OR (at, epoch, breaker) < (?3, ?4, ?5))
          ORDER BY at DESC, epoch DESC, breaker DESC LIMIT ?6",
     )?;
-    let mut rows = statement.query(params![
+    let rows = statement.query(params![
         tenant,
         of,
         before.map(|place| number(place.at_ms)),
@@ -73,11 +74,7 @@ fn kept(connection: &Connection, query: &HistoryQuery) -> Result<Vec<BreakerTran
         before.map(|place| place.breaker.as_str()),
         limit,
     ])?;
-    let mut transitions = Vec::new();
-    while let Some(row) = rows.next()? {
-        transitions.push(read(row)?);
-    }
-    Ok(transitions)
+    all(rows, transition)
 }
 
 fn forget(connection: &Connection, before: UnixMillis, most: i64) -> Result<u64, Fault> {
@@ -87,22 +84,4 @@ fn forget(connection: &Connection, before: UnixMillis, most: i64) -> Result<u64,
         params![before.0, most],
     )?;
     Ok(u64::saturating_from(gone))
-}
-
-fn read(row: &Row<'_>) -> Result<BreakerTransition, Fault> {
-    let of: String = row.get("breaker")?;
-    let mode = |column: &'static str| -> Result<BreakerMode, Fault> {
-        let text: String = row.get(column)?;
-        let known = BreakerMode::ALL.into_iter().find(|mode| mode.as_str() == text);
-        known.ok_or_else(|| unreadable(column, &of).into())
-    };
-    let reason: String = row.get("reason")?;
-    let change = PastTransition {
-        at_ms: u64::saturating_from(row.get::<_, i64>("at")?),
-        from: mode("from_state")?,
-        to: mode("to_state")?,
-        reason: serde_json::from_str(&reason).map_err(|_| unreadable("reason", &of))?,
-        epoch: u64::saturating_from(row.get::<_, i64>("epoch")?),
-    };
-    Ok(BreakerTransition { key: word(row, "breaker", &of)?, change })
 }

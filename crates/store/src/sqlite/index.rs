@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, named_params, params};
 use super::faults::Fault;
 use super::registry;
 use crate::search::{PIPELINE_VERSION, ToolDocument, newest_searchable};
+use crate::stored_row::tag;
 
 /// Makes the document of one tool what its versions say.
 pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Result<(), Fault> {
@@ -69,7 +70,7 @@ fn describe(connection: &Connection, key: i64, manifest: &Manifest) -> Result<()
             ":name": manifest.name,
             ":description": manifest.description,
             ":provider": manifest.provider,
-            ":protocol": registry::protocol(manifest),
+            ":protocol": tag(manifest.protocol),
             ":key": key,
         })?;
     Ok(())

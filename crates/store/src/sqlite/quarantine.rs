@@ -1,12 +1,12 @@
 //! Tools that people have taken out of use, as rows. (REG-024)
 
 use contract::ids::TenantId;
-use ports::clock::UnixMillis;
 use ports::registry_store::{QuarantineChange, ToolQuarantine};
 use rusqlite::{Connection, params};
 
-use super::columns::word;
+use super::columns;
 use super::faults::Fault;
+use crate::records::registry::quarantine;
 
 /// Every tool in quarantine.
 pub(super) fn all(connection: &Connection) -> Result<Vec<ToolQuarantine>, Fault> {
@@ -23,20 +23,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<ToolQuarantine>, Fault>
     let mut statement = connection.prepare_cached(&format!(
         "SELECT tenant_id, tool_id, reason, set_by, {by_tenant} AS set_by_tenant, set_at FROM tool_quarantines"
     ))?;
-    let mut rows = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("tool_id")?;
-        all.push(ToolQuarantine {
-            tenant: word(row, "tenant_id", &of)?,
-            tool: word(row, "tool_id", &of)?,
-            reason: row.get("reason")?,
-            by: word(row, "set_by", &of)?,
-            by_tenant: word(row, "set_by_tenant", &of)?,
-            at: UnixMillis(row.get("set_at")?),
-        });
-    }
-    Ok(all)
+    columns::all(statement.query([])?, quarantine)
 }
 
 /// Puts a tool into quarantine, or gives it a new reason if the one that is there yields.

@@ -1,23 +1,94 @@
-//! The statements behind `RegistryStore`. (REG-003, REG-009, STORE-001, STORE-003)
+//! `RegistryStore` on SQLite: what was published, durable before it is answered. (REG-003, REG-009, STORE-001, STORE-003)
 //!
-//! Every function here runs inside a transaction somebody else began: a savepoint of the writer, or a read.
+//! Every function below the port runs inside a transaction somebody else began: a savepoint of the writer, or a read.
 //!
 //! Not here: the search index, which follows each change in the same transaction (`index`).
 
+use async_trait::async_trait;
+use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use ports::clock::UnixMillis;
-use ports::lifecycle::{Lifecycle, LifecycleNotice};
-use ports::registry_store::{LifecycleChange, PublishOutcome, StoredVersion};
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
+};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::faults::{Fault, Unreadable};
-use super::index;
+use super::columns::{all, first};
+use super::faults::Fault;
+use super::{SqliteStore, index, quarantine};
+use crate::records::registry::{LIFECYCLE_COLUMNS, lifecycle, stored_version};
+use crate::stored_row::{StoredRow as _, tag, unreadable};
 
 /// The upper half of a tool's number is that of its tenant.
 pub(super) const TENANT_SHIFT: u32 = 32;
 
-const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
+#[async_trait]
+impl RegistryStore for SqliteStore {
+    async fn load(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.readers.run(load).await
+    }
+
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
+        // Before the queue, so that the writer thread only writes.
+        let manifest =
+            serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
+        self.writer()?.run(move |connection| publish(connection, &version, &manifest)).await
+    }
+
+    async fn change_lifecycle(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        version: &Version,
+        from: &Lifecycle,
+        to: &Lifecycle,
+    ) -> Result<LifecycleChange, StoreError> {
+        let (tenant, tool, version) = (tenant.clone(), tool.clone(), version.clone());
+        let (from, to) = (from.clone(), to.clone());
+        let change = move |connection: &Connection| {
+            change_lifecycle(connection, (tenant.as_str(), tool.as_str()), &version, &from, &to)
+        };
+        self.writer()?.run(change).await
+    }
+
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
+        self.readers.run(quarantine::all).await
+    }
+
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
+        let quarantine = quarantine.clone();
+        self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
+    }
+
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError> {
+        let (tenant, tool, by) = (tenant.clone(), tool.clone(), by.clone());
+        let lift = move |connection: &Connection| {
+            quarantine::remove(connection, (tenant.as_str(), tool.as_str()), by.as_str())
+        };
+        self.writer()?.run(lift).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let read = |connection: &Connection| {
+            connection.query_row("SELECT count(*) FROM store_numbers", [], |row| row.get::<_, i64>(0))?;
+            Ok(())
+        };
+        self.readers.run(read).await?;
+        let Some(writer) = &self.writer else { return Ok(()) };
+        // A real write: a full disk or a lost file system shows only then.
+        let write = |connection: &Connection| {
+            connection.execute("UPDATE store_numbers SET value = value + 1 WHERE name = 'probes'", [])?;
+            Ok(())
+        };
+        writer.run(write).await
+    }
+}
 
 /// Everything that was ever published, ordered by tenant, tool and version precedence.
 pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault> {
@@ -25,11 +96,7 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault>
         "SELECT {LIFECYCLE_COLUMNS}, tenant_id, tool_id, version_text, manifest, digest, published_at, published_by
          FROM tool_versions"
     ))?;
-    let mut rows = statement.query([])?;
-    let mut versions = Vec::new();
-    while let Some(row) = rows.next()? {
-        versions.push(stored_version(row)?);
-    }
+    let mut versions = all(statement.query([])?, stored_version)?;
     versions.sort_by(|left, right| {
         (&left.tenant, &left.tool, &left.version).cmp(&(&right.tenant, &right.tool, &right.version))
     });
@@ -73,7 +140,7 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
             ":name": new.manifest.name,
             ":description": new.manifest.description,
             ":provider": new.manifest.provider,
-            ":protocol": protocol(&new.manifest),
+            ":protocol": tag(new.manifest.protocol),
             ":now": published_at,
         })?;
     let notice = NoticeText::of(&new.lifecycle);
@@ -117,12 +184,8 @@ pub(super) fn change_lifecycle(
     let mut select = connection.prepare_cached(&format!(
         "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3"
     ))?;
-    let mut rows = select.query([tenant, tool, &version])?;
-    let current = match rows.next()? {
-        Some(row) => lifecycle(row, tool)?,
-        None => return Ok(LifecycleChange::Unknown),
-    };
-    drop(rows);
+    let current = first(select.query([tenant, tool, &version])?, |row| lifecycle(row, tool))?;
+    let Some(current) = current else { return Ok(LifecycleChange::Unknown) };
     if current != *from {
         return Ok(LifecycleChange::Stale(current));
     }
@@ -157,13 +220,8 @@ pub(super) fn states(
 ) -> Result<Vec<(Version, LifecycleState)>, Fault> {
     let mut statement = connection
         .prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2")?;
-    let mut rows = statement.query([tenant, tool])?;
-    let mut states = Vec::new();
-    while let Some(row) = rows.next()? {
-        let version = row.get::<_, String>(0)?.parse().map_err(|_| unreadable("version", tool))?;
-        states.push((version, state(&row.get::<_, String>(1)?, tool)?));
-    }
-    Ok(states)
+    let state = |row: &rusqlite::Row<'_>| Ok((row.word("version", tool)?, row.tagged("lifecycle_state", tool)?));
+    all(statement.query([tenant, tool])?, state)
 }
 
 /// The manifest of one version.
@@ -176,7 +234,7 @@ pub(super) fn manifest(
     let text: String = connection
         .prepare_cached("SELECT manifest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
         .query_row([tenant, tool, &version.without_build().to_string()], |row| row.get(0))?;
-    Ok(parse_manifest(&text, tool)?)
+    Ok(serde_json::from_str(&text).map_err(|_| unreadable("manifest", tool))?)
 }
 
 /// The number of a tenant, if it has published anything.
@@ -213,13 +271,7 @@ fn next_tool_key(connection: &Connection, tenant: &str) -> Result<i64, Fault> {
     Ok(last.unwrap_or(none) + 1)
 }
 
-/// The word for where a tool comes from, as it is on the wire.
-pub(super) fn protocol(manifest: &Manifest) -> String {
-    let word = serde_json::to_value(manifest.protocol).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
-// ------------------------------------------------------------------------------------------------- rows and values
+// --------------------------------------------------------------------------------------------------- private parts
 
 /// A notice as columns.
 #[derive(Debug, Default)]
@@ -241,58 +293,4 @@ impl<'a> NoticeText<'a> {
             migration_guide: notice.migration_guide.as_deref(),
         })
     }
-}
-
-fn stored_version(row: &Row<'_>) -> Result<StoredVersion, Fault> {
-    let tool: String = row.get("tool_id")?;
-    let text = |column| row.get::<_, String>(column);
-    Ok(StoredVersion {
-        version: text("version_text")?.parse().map_err(|_| unreadable("version_text", &tool))?,
-        manifest: parse_manifest(&text("manifest")?, &tool)?,
-        digest: text("digest")?.parse().map_err(|_| unreadable("digest", &tool))?,
-        lifecycle: lifecycle(row, &tool)?,
-        published_at: time(&text("published_at")?, "published_at", &tool)?,
-        tenant: text("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &tool))?,
-        published_by: text("published_by")?.parse().map_err(|_| unreadable("published_by", &tool))?,
-        tool: tool.parse().map_err(|_| unreadable("tool_id", &tool))?,
-    })
-}
-
-fn lifecycle(row: &Row<'_>, tool: &str) -> Result<Lifecycle, Fault> {
-    let moment = |column: &'static str| -> Result<Option<UnixMillis>, Fault> {
-        row.get::<_, Option<String>>(column)?.map(|text| time(&text, column, tool)).transpose().map_err(Fault::from)
-    };
-    let notice = match (moment("deprecated_at")?, moment("sunset_at")?, moment("removal_at")?) {
-        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(LifecycleNotice {
-            deprecated_at,
-            sunset_at,
-            removal_at,
-            successor: row.get("successor")?,
-            migration_guide: row.get("migration_guide")?,
-        }),
-        _ => None,
-    };
-    Ok(Lifecycle { recorded: state(&row.get::<_, String>("lifecycle_state")?, tool)?, notice })
-}
-
-fn state(text: &str, tool: &str) -> Result<LifecycleState, Unreadable> {
-    use LifecycleState::{Active, Deprecated, Removed, Sunset};
-    [Active, Deprecated, Sunset, Removed]
-        .into_iter()
-        .find(|state| state.as_str() == text)
-        .ok_or_else(|| unreadable("lifecycle_state", tool))
-}
-
-/// A moment as it stands in a column.
-pub(super) fn time(text: &str, column: &'static str, of: &str) -> Result<UnixMillis, Unreadable> {
-    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, of))?;
-    Ok(UnixMillis(stamp.as_millisecond()))
-}
-
-fn parse_manifest(text: &str, tool: &str) -> Result<Manifest, Unreadable> {
-    serde_json::from_str(text).map_err(|_| unreadable("manifest", tool))
-}
-
-fn unreadable(column: &'static str, tool: &str) -> Unreadable {
-    Unreadable { column, of: tool.to_owned() }
 }

@@ -1,14 +1,14 @@
 //! `SealedTexts` on SQLite: what stands in clear where a seal belongs.
 
 use async_trait::async_trait;
-use base::SaturatingFrom as _;
 use ports::registry_store::StoreError;
 use ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
+use super::columns::{all, limit};
 use super::faults::Fault;
-use super::webhooks::word;
+use crate::records::sealed_texts::stored_text;
 
 #[async_trait]
 impl SealedTexts for SqliteStore {
@@ -29,14 +29,7 @@ fn clear(connection: &Connection, place: TextPlace, sealed: &str) -> Result<Vec<
         "SELECT tenant_id, {row} AS row, {column} AS text FROM {table}
          WHERE {column} <> ?2 AND substr({column}, 1, length(?1)) <> ?1 LIMIT ?3"
     ))?;
-    let most = i64::saturating_from(TEXTS_PAGE_MAX);
-    let mut rows = statement.query(params![sealed, place.nothing(), most])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("row")?;
-        found.push(StoredText { tenant: word(row, "tenant_id", &of)?, text: row.get("text")?, row: of });
-    }
-    Ok(found)
+    all(statement.query(params![sealed, place.nothing(), limit(TEXTS_PAGE_MAX)])?, stored_text)
 }
 
 fn replace(connection: &Connection, place: TextPlace, was: &StoredText, text: &str) -> Result<bool, Fault> {

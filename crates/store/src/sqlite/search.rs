@@ -11,12 +11,18 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use base::SaturatingFrom as _;
+use contract::ids::TenantId;
+use ports::registry_store::StoreError;
+use ports::tool_search::{SearchHit, ToolSearch};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::SqliteStore;
 use super::faults::Fault;
 use super::registry::{self, TENANT_SHIFT};
 use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, fuse};
+use crate::stored_row::unreadable;
 
 /// Most terms that are looked at when a word is completed.
 const COMPLETIONS_MAX: usize = 64;
@@ -25,13 +31,24 @@ const CORRECTIONS_MAX: i64 = 50_000;
 /// The number of the home tenant, as the first migration gives it.
 const HOME_KEY: i64 = 0;
 
+#[async_trait]
+impl ToolSearch for SqliteStore {
+    async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let (tenant, query) = (tenant.clone(), query.to_owned());
+        let find = move |connection: &Connection| {
+            let found = ranked(connection, tenant.as_str(), &query, limit)?;
+            let hits = found.into_iter().map(|(tool, score)| match tool.parse() {
+                Ok(tool) => Ok(SearchHit { tool, score }),
+                Err(_) => Err(unreadable("tool_id", &tool).into()),
+            });
+            hits.collect::<Result<Vec<_>, Fault>>()
+        };
+        self.readers.run(find).await
+    }
+}
+
 /// The best tools for a query with their scores, best first, equal scores by tool id.
-pub(super) fn search(
-    connection: &Connection,
-    tenant: &str,
-    query: &str,
-    limit: usize,
-) -> Result<Vec<(String, f64)>, Fault> {
+fn ranked(connection: &Connection, tenant: &str, query: &str, limit: usize) -> Result<Vec<(String, f64)>, Fault> {
     let limit = limit.min(HITS_MAX);
     if limit == 0 {
         return Ok(Vec::new());

@@ -7,25 +7,20 @@
 //! Not here: what a pin means (`upstreams::pins`).
 
 use async_trait::async_trait;
-use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use ports::registry_store::StoreError;
 use ports::upstream_store::{
-    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
-    UpstreamStore,
+    PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState, UpstreamStore,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::columns::{json, time_of, unreadable, word};
+use super::columns::{all, first};
 use super::faults::Fault;
-
-/// What a pin is read from.
-const PIN_COLUMNS: &str = "tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest, proposed,
-                           proposed_digest, state, findings, classification, seen_at";
+use crate::records::upstreams::{PIN_COLUMNS, pin, server, server_read};
 
 #[async_trait]
 impl UpstreamStore for SqliteStore {
@@ -54,12 +49,7 @@ impl UpstreamStore for SqliteStore {
 fn put_server(connection: &Connection, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, Fault> {
     let mut find =
         connection.prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = ?1 AND name <> ?2")?;
-    let mut rows = find.query([server.tenant.as_str(), server.name.as_str()])?;
-    let mut there = Vec::new();
-    while let Some(row) = rows.next()? {
-        let name: String = row.get("name")?;
-        there.push(ServerRead { added_at: time_of(row, "added_at", &name)?, name });
-    }
+    let there = all(find.query([server.tenant.as_str(), server.name.as_str()])?, server_read)?;
     if !ServerRead::are_all_of(others, &there) {
         return Ok(ServerPut::Outdated);
     }
@@ -101,8 +91,7 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
         "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2 AND upstream_tool = ?3"
     ))?;
     for change in changes {
-        let mut rows = find.query(params![tenant.as_str(), server, change.pin.upstream_tool])?;
-        let there = rows.next()?.map(pin).transpose()?;
+        let there = first(find.query(params![tenant.as_str(), server, change.pin.upstream_tool])?, pin)?;
         if !change.holds_for(there.as_ref()) {
             return Ok(PinsPut::Outdated);
         }
@@ -142,76 +131,11 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
 // ---------------------------------------------------------------------------------------------------------- reading
 
 fn load(connection: &Connection) -> Result<UpstreamState, Fault> {
-    let mut state = UpstreamState::default();
     let mut servers = connection.prepare_cached(
         "SELECT tenant_id, name, spec, added_at, added_by FROM upstream_servers ORDER BY tenant_id, name",
     )?;
-    let mut rows = servers.query([])?;
-    while let Some(row) = rows.next()? {
-        state.servers.push(server(row)?);
-    }
     let mut pins = connection.prepare_cached(&format!(
         "SELECT {PIN_COLUMNS} FROM upstream_pins ORDER BY tenant_id, server, upstream_tool"
     ))?;
-    let mut rows = pins.query([])?;
-    while let Some(row) = rows.next()? {
-        state.pins.push(pin(row)?);
-    }
-    Ok(state)
-}
-
-fn server(row: &Row<'_>) -> Result<ServerRecord, Fault> {
-    let of: String = row.get("name")?;
-    Ok(ServerRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        spec: json(&row.get::<_, String>("spec")?, "spec", &of)?,
-        added_at: time_of(row, "added_at", &of)?,
-        added_by: word(row, "added_by", &of)?,
-        name: of,
-    })
-}
-
-fn pin(row: &Row<'_>) -> Result<PinRecord, Fault> {
-    let of: String = row.get("tool_id")?;
-    let state: String = row.get("state")?;
-    let version: Option<String> = row.get("version")?;
-    let classification: Option<String> = row.get("classification")?;
-    let Value::Array(findings) = json(&row.get::<_, String>("findings")?, "findings", &of)? else {
-        return Err(unreadable("findings", &of).into());
-    };
-    Ok(PinRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        server: row.get("server")?,
-        upstream_tool: row.get("upstream_tool")?,
-        tool: word(row, "tool_id", &of)?,
-        version: version.map(|text| Version::parse(&text)).transpose().map_err(|_| unreadable("version", &of))?,
-        accepted: definition(row, "accepted", "accepted_digest", &of)?,
-        proposed: definition(row, "proposed", "proposed_digest", &of)?,
-        state: PinState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", &of))?,
-        findings,
-        classification: classification
-            .map(|word| serde_json::from_value(Value::String(word)))
-            .transpose()
-            .map_err(|_| unreadable("classification", &of))?,
-        seen_at: time_of(row, "seen_at", &of)?,
-    })
-}
-
-/// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
-fn definition(
-    row: &Row<'_>,
-    column: &'static str,
-    digest_column: &'static str,
-    of: &str,
-) -> Result<Option<ToolDefinition>, Fault> {
-    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
-    let value = json(&text, column, of)?;
-    let digest: Digest = word(row, digest_column, of)?;
-    if ToolDefinition::digest_of(&value) != digest {
-        return Err(unreadable(digest_column, of).into());
-    }
-    Ok(Some(ToolDefinition { value, digest }))
+    Ok(UpstreamState { servers: all(servers.query([])?, server)?, pins: all(pins.query([])?, pin)? })
 }

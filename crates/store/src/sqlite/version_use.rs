@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::tool_version::VersionKey;
 use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
 use rusqlite::{Connection, params};
 
 use super::SqliteStore;
-use super::columns::word;
+use super::columns::all;
 use super::faults::Fault;
+use crate::records::version_use::hour_of_use;
 
 #[async_trait]
 impl VersionUseStore for SqliteStore {
@@ -60,20 +60,7 @@ fn add(connection: &Connection, hours: &[HourOfUse]) -> Result<(), Fault> {
 fn read(connection: &Connection, from: Hour) -> Result<VersionUse, Fault> {
     let mut statement = connection
         .prepare_cached("SELECT tenant_id, tool_id, version, hour, calls FROM version_use WHERE hour >= ?1")?;
-    let mut rows = statement.query([from.0])?;
-    let mut hours = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("tool_id")?;
-        hours.push(HourOfUse {
-            version: VersionKey {
-                tenant: word(row, "tenant_id", &of)?,
-                tool: word(row, "tool_id", &of)?,
-                version: word(row, "version", &of)?,
-            },
-            hour: Hour(row.get("hour")?),
-            calls: u64::saturating_from(row.get::<_, i64>("calls")?),
-        });
-    }
+    let hours = all(statement.query([from.0])?, hour_of_use)?;
     Ok(VersionUse { since: UnixMillis(number(connection, "version_use_since")?), hours })
 }
 

@@ -7,19 +7,19 @@ mod deliveries;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
 use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
-    DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
-    WebhookStore,
+    DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, params};
 
 use super::SqliteStore;
-use super::faults::{Fault, Unreadable};
+use super::columns::{self, first};
+use super::faults::Fault;
+use crate::records::webhooks::{COLUMNS, secret_columns, webhook};
 
 #[async_trait]
 impl WebhookStore for SqliteStore {
@@ -121,20 +121,7 @@ impl WebhookStore for SqliteStore {
     }
 }
 
-/// This instant minus a span.
-pub(super) fn before(now: UnixMillis, span: Duration) -> UnixMillis {
-    UnixMillis(now.0.saturating_sub(i64::saturating_from(span.as_millis())))
-}
-
 // ---------------------------------------------------------------------------------------------------------- writing
-
-/// A secret as two columns, of which one is set.
-fn columns(secret: &SigningSecret) -> (Option<u32>, Option<&str>) {
-    match secret {
-        SigningSecret::Generated { generation } => (Some(*generation), None),
-        SigningSecret::Named(name) => (None, Some(name)),
-    }
-}
 
 fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let there: i64 = connection
@@ -144,9 +131,9 @@ fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<
         return Ok(AddOutcome::TooMany);
     }
     let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
-    let (generation, name) = columns(&webhook.secret);
+    let (generation, name) = secret_columns(&webhook.secret);
     let former = webhook.former.as_ref();
-    let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
+    let (former_generation, former_name) = former.map_or((None, None), |former| secret_columns(&former.secret));
     connection
         .prepare_cached(
             "INSERT INTO webhooks (tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
@@ -177,7 +164,7 @@ fn rotate(
     to: &SigningSecret,
     until: UnixMillis,
 ) -> Result<Option<WebhookRecord>, Fault> {
-    let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
+    let ((generation, name), (former_generation, former_name)) = (secret_columns(to), secret_columns(from));
     let changed = connection
         .prepare_cached(
             "UPDATE webhooks
@@ -198,68 +185,14 @@ fn rotate(
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-const COLUMNS: &str =
-    "tenant_id, id, url, events, generation, secret_name, former_generation, former_name, former_until,
-                       added_at, added_by";
-
 fn all(connection: &Connection, tenant: &TenantId) -> Result<Vec<WebhookRecord>, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 ORDER BY added_at, id");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([tenant.as_str()])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
+    columns::all(statement.query([tenant.as_str()])?, webhook)
 }
 
 fn one(connection: &Connection, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 AND id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_row(params![tenant.as_str(), id.0.to_string()], |row| Ok(read(row))).optional()?;
-    found.transpose()
-}
-
-fn read(row: &Row<'_>) -> Result<WebhookRecord, Fault> {
-    let of: String = row.get("id")?;
-    let events: String = row.get("events")?;
-    let events: Vec<String> = serde_json::from_str(&events).map_err(|_| unreadable("events", &of))?;
-    let until: Option<i64> = row.get("former_until")?;
-    let former = match until {
-        Some(until) => Some(FormerSecret {
-            secret: secret(row, ("former_generation", "former_name"), &of)?,
-            until: UnixMillis(until),
-        }),
-        None => None,
-    };
-    Ok(WebhookRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        id: WebhookId(word(row, "id", &of)?),
-        url: row.get("url")?,
-        events: events
-            .iter()
-            .map(|word| EventKind::of_word(word).ok_or_else(|| unreadable("events", &of)))
-            .collect::<Result<_, _>>()?,
-        secret: secret(row, ("generation", "secret_name"), &of)?,
-        former,
-        added_at: UnixMillis(row.get("added_at")?),
-        added_by: word(row, "added_by", &of)?,
-    })
-}
-
-fn secret(row: &Row<'_>, (generation, name): (&'static str, &str), of: &str) -> Result<SigningSecret, Fault> {
-    match (row.get::<_, Option<u32>>(generation)?, row.get::<_, Option<String>>(name)?) {
-        (Some(generation), None) => Ok(SigningSecret::Generated { generation }),
-        (None, Some(name)) => Ok(SigningSecret::Named(name)),
-        _ => Err(unreadable(generation, of).into()),
-    }
-}
-
-/// A column with a type that is written as text.
-pub(super) fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
-    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
-}
-
-pub(super) fn unreadable(column: &'static str, of: &str) -> Unreadable {
-    Unreadable { column, of: of.to_owned() }
+    first(statement.query(params![tenant.as_str(), id.0.to_string()])?, webhook)
 }

@@ -8,12 +8,13 @@ use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
 use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use serde_json::Value;
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::SqliteStore;
+use super::columns::{ago, first, limit};
 use super::faults::Fault;
-use super::webhooks::{before, unreadable, word};
+use crate::records::workflow_runs::run;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl WorkflowRuns for SqliteStore {
@@ -44,14 +45,14 @@ impl WorkflowRuns for SqliteStore {
     }
 
     async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
-        let old = before(self.now(), retention);
+        let old = ago(self.now(), retention);
         let prune = move |connection: &Connection| {
             let forgotten = connection
                 .prepare_cached(
                     "DELETE FROM workflow_runs WHERE (tenant_id, id) IN
                          (SELECT tenant_id, id FROM workflow_runs WHERE completed_at < ?1 LIMIT ?2)",
                 )?
-                .execute(params![old.0, i64::saturating_from(most)])?;
+                .execute(params![old, limit(most)])?;
             Ok(u64::saturating_from(forgotten))
         };
         self.writer()?.run(prune).await
@@ -111,29 +112,5 @@ fn one(connection: &Connection, tenant: &TenantId, id: InvocationId) -> Result<O
         "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
          FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2",
     )?;
-    let found = statement.query_row(params![tenant.as_str(), id.to_string()], |row| Ok(read(row))).optional()?;
-    found.transpose()
-}
-
-fn read(row: &Row<'_>) -> Result<RunRecord, Fault> {
-    let of: String = row.get("id")?;
-    let state: String = row.get("state")?;
-    let json = |column: &'static str| -> Result<Option<Value>, Fault> {
-        let text: Option<String> = row.get(column)?;
-        Ok(text.map(|text| serde_json::from_str(&text)).transpose().map_err(|_| unreadable(column, &of))?)
-    };
-    Ok(RunRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        id: word(row, "id", &of)?,
-        workflow: row.get("workflow")?,
-        state: RunState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", &of))?,
-        input: json("input")?,
-        output: json("output")?,
-        error: json("error")?,
-        created_at: UnixMillis(row.get("created_at")?),
-        completed_at: row.get::<_, Option<i64>>("completed_at")?.map(UnixMillis),
-    })
+    first(statement.query(params![tenant.as_str(), id.to_string()])?, run)
 }

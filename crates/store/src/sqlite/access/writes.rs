@@ -9,9 +9,9 @@ use ports::access_store::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::faults::Fault;
-use super::reads::unreadable;
-use super::{policy_owner, visibility_word};
+use crate::records::access::policy_owner;
+use crate::sqlite::faults::Fault;
+use crate::stored_row::{tag, unreadable};
 
 pub(super) fn put_tenants(connection: &Connection, tenants: &[TenantRecord]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
@@ -20,7 +20,7 @@ pub(super) fn put_tenants(connection: &Connection, tenants: &[TenantRecord]) -> 
          SET name = excluded.name, visibility = excluded.visibility, tools = excluded.tools, enabled = excluded.enabled",
     )?;
     for record in tenants {
-        let visibility = record.visibility.map(visibility_word);
+        let visibility = record.visibility.map(tag);
         put.execute(params![record.tenant.as_str(), record.name, visibility, json(&record.tools)?, record.enabled])?;
     }
     raise_epoch(connection)

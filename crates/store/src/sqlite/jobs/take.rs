@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use ports::clock::UnixMillis;
-use ports::job_store::{FencingToken, JobKey, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
+use ports::job_store::{OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 
-use super::reads::{COLUMNS, json as parsed, number, record, unreadable};
-use super::writes::{event, moved};
-use super::{ago, count};
+use super::counters::{event, moved};
+use crate::records::jobs::{COLUMNS, key, taken};
+use crate::sqlite::columns::{ago, all, first, limit};
 use crate::sqlite::faults::Fault;
 
 /// Delayed jobs that one take makes ready at most; the next take goes on.
@@ -61,16 +61,7 @@ pub(super) fn renew(
     let mut statement = connection.prepare_cached(
         "SELECT tenant_id, id FROM jobs WHERE state = 'running' AND owner_id = ?1 AND cancel_asked IS NOT NULL",
     )?;
-    let mut rows = statement.query([name])?;
-    let mut cancel = Vec::new();
-    while let Some(row) = rows.next()? {
-        let id: String = row.get("id")?;
-        cancel.push(JobKey {
-            tenant: row.get::<_, String>("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &id))?,
-            id: id.parse().map_err(|_| unreadable("id", &id))?,
-        });
-    }
-    Ok(RenewOutcome::Alive { cancel })
+    Ok(RenewOutcome::Alive { cancel: all(statement.query([name])?, key)? })
 }
 
 pub(super) fn resign(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<(), Fault> {
@@ -116,7 +107,7 @@ fn make_due_ready(connection: &Connection, now: UnixMillis) -> Result<(), Fault>
         "SELECT seq, tenant_id FROM jobs WHERE state = 'delayed' AND due_at <= ?1 ORDER BY due_at LIMIT ?2",
     )?;
     let due: Vec<(i64, String)> = due
-        .query_map(params![now.0, count(DUE_MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(params![now.0, limit(DUE_MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (seq, tenant) in due {
         connection.prepare_cached("UPDATE jobs SET state = 'queued' WHERE seq = ?1")?.execute([seq])?;
@@ -180,15 +171,7 @@ fn hold(connection: &Connection, now: UnixMillis, owner: OwnerId, seq: i64, begi
         .execute(params![seq, owner.0.to_string(), now.0, i64::from(begin == Begin::Attempt)])?;
     let sql = format!("SELECT {COLUMNS}, fence, payload FROM jobs JOIN job_bodies USING (seq) WHERE jobs.seq = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([seq])?;
-    let Some(row) = rows.next()? else { return Err(rusqlite::Error::QueryReturnedNoRows.into()) };
-    let record = record(row)?;
-    let of = record.key.id.to_string();
-    let taken = TakenJob {
-        payload: parsed(&row.get::<_, String>("payload")?, "payload", &of)?,
-        fence: FencingToken(number(row, "fence", &of)?),
-        record,
-    };
+    let taken = first(statement.query([seq])?, taken)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let event_kind = match begin {
         Begin::Attempt => "started",
         Begin::TakenOver => "taken_over",
@@ -213,6 +196,6 @@ pub(super) fn take_over(
          ORDER BY seq LIMIT ?2",
     )?;
     let lapsed: Vec<i64> =
-        lapsed.query_map(params![now.0, count(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        lapsed.query_map(params![now.0, limit(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     lapsed.into_iter().map(|seq| hold(connection, now, owner, seq, Begin::TakenOver)).collect()
 }

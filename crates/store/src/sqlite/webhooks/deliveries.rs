@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
-use contract::ids::{InvocationId, TenantId};
+use contract::ids::TenantId;
 use ports::clock::UnixMillis;
 use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
-    DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
+    DeliveryRecord, DeliveryState, DeliveryTarget, NewDelivery, NoteOutcome, WebhookId,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::super::faults::Fault;
-use super::{before, unreadable, word};
-
-const COLUMNS: &str =
-    "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
-                       round, attempts, created_at, ended_at";
+use crate::records::webhooks::{DELIVERY_COLUMNS, attempt, delivery, delivery_detail};
+use crate::sqlite::columns::{ago, all, first};
+use crate::sqlite::faults::Fault;
 
 pub(super) fn add(connection: &Connection, delivery: &NewDelivery, now: UnixMillis) -> Result<bool, Fault> {
     let (webhook, url, secret) = match &delivery.target {
@@ -119,7 +116,7 @@ pub(super) fn reopen(
 pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duration, most: usize) -> Result<u64, Fault> {
     let most = i64::saturating_from(most);
     let old = "SELECT seq FROM webhook_deliveries WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2";
-    let limit = params![before(now, retention).0, most];
+    let limit = params![ago(now, retention), most];
     connection.prepare_cached(&format!("DELETE FROM webhook_attempts WHERE delivery IN ({old})"))?.execute(limit)?;
     let forgotten =
         connection.prepare_cached(&format!("DELETE FROM webhook_deliveries WHERE seq IN ({old})"))?.execute(limit)?;
@@ -130,14 +127,9 @@ pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duratio
 }
 
 pub(super) fn one(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM webhook_deliveries WHERE tenant_id = ?1 AND id = ?2");
+    let sql = format!("SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries WHERE tenant_id = ?1 AND id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement
-        .query_row(params![tenant.as_str(), id.0.to_string()], |row| {
-            Ok(read(row).and_then(|record| Ok(DeliveryDetail { record, body: row.get("body")? })))
-        })
-        .optional()?;
-    found.transpose()
+    first(statement.query(params![tenant.as_str(), id.0.to_string()])?, delivery_detail)
 }
 
 pub(super) fn page(
@@ -147,7 +139,7 @@ pub(super) fn page(
     most: usize,
 ) -> Result<DeliveryPage, Fault> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM webhook_deliveries
+        "SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries
          WHERE tenant_id = ?1 AND (?2 IS NULL OR webhook_id = ?2) AND (?3 IS NULL OR state = ?3) AND seq < ?4
          ORDER BY seq DESC LIMIT ?5"
     );
@@ -167,7 +159,7 @@ pub(super) fn page(
             page.next = last;
             break;
         }
-        page.deliveries.push(read(row)?);
+        page.deliveries.push(delivery(row)?);
         last = u64::try_from(row.get::<_, i64>("seq")?).ok();
     }
     Ok(page)
@@ -183,43 +175,6 @@ pub(super) fn attempts(
          FROM webhook_attempts a JOIN webhook_deliveries d ON d.seq = a.delivery
          WHERE d.tenant_id = ?1 AND d.id = ?2 ORDER BY a.round, a.number",
     )?;
-    let mut rows = statement.query(params![tenant.as_str(), id.0.to_string()])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(DeliveryAttempt {
-            round: row.get("round")?,
-            number: row.get("number")?,
-            at: UnixMillis(row.get("at")?),
-            status: row.get("status")?,
-            took_ms: u64::try_from(row.get::<_, i64>("took_ms")?).unwrap_or_default(),
-            error: row.get("error")?,
-        });
-    }
-    Ok(found)
-}
-
-fn read(row: &Row<'_>) -> Result<DeliveryRecord, Fault> {
-    let of: String = row.get("id")?;
-    let text = |column: &str| row.get::<_, Option<String>>(column);
-    let target = match (text("webhook_id")?, text("callback_url")?, text("callback_secret")?) {
-        (Some(id), None, None) => {
-            DeliveryTarget::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?))
-        }
-        (None, Some(url), Some(secret)) => DeliveryTarget::Callback { url, secret },
-        _ => return Err(unreadable("webhook_id", &of).into()),
-    };
-    let (event, state): (String, String) = (row.get("event")?, row.get("state")?);
-    let invocation = text("invocation_id")?.map(|id| id.parse::<InvocationId>()).transpose();
-    Ok(DeliveryRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        id: DeliveryId(word(row, "id", &of)?),
-        target,
-        event: EventKind::of_word(&event).ok_or_else(|| unreadable("event", &of))?,
-        invocation: invocation.map_err(|_| unreadable("invocation_id", &of))?,
-        state: DeliveryState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
-        round: row.get("round")?,
-        attempts: row.get("attempts")?,
-        created_at: UnixMillis(row.get("created_at")?),
-        ended_at: row.get::<_, Option<i64>>("ended_at")?.map(UnixMillis),
-    })
+    let of = id.0.to_string();
+    all(statement.query(params![tenant.as_str(), of])?, |row| attempt(row, &of))
 }
