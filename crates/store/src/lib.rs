@@ -14,6 +14,7 @@ pub mod measure;
 pub mod memory;
 pub mod postgres;
 mod records;
+mod schema_step;
 mod search;
 pub mod sqlite;
 mod steps;

@@ -9,6 +9,10 @@
 //! - SQL-1: an answered write survives `kill -9` and power loss.
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
+//! What faces `postgres/` has its file names and the order of its functions. Only here are the writer and its readers (`writer`,
+//! `readers`, `jobs/counters`), whole files (`backup`, `freed_space`), functions of sqlite-vec (`vector_functions`) and what SQLite
+//! can do by itself (`raw_ledger`); `tests/same_files.rs` has the reasons and holds us to it.
+//!
 //! Not here: when a file is refused (`open`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
 //! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`, `vectors`).
 
@@ -50,6 +54,8 @@ use ports::registry_store::StoreError;
 
 pub use backup::{ReplaceError, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
 use faults::{Busy, Fault};
+#[cfg(test)]
+pub(crate) use migrations::STEPS;
 use open::Location;
 pub use open::SqliteOpenError;
 use readers::Readers;
@@ -90,7 +96,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// How many shapes of the file this program knows.
+    /// The mark of the newest shape of the file that this program knows.
     pub fn shapes_known() -> u32 {
         u32::try_from(migrations::newest()).unwrap_or(0)
     }
