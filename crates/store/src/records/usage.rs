@@ -7,7 +7,7 @@ use base::SaturatingFrom as _;
 use contract::cost::CostComponent;
 use contract::money::Amount;
 use ports::latency::Latencies;
-use ports::usage_store::{CostLine, Day, ToolPair, ToolUsage, UnmetNeed, UsageGroup, UsageQuery, UsageSum};
+use ports::usage_store::{CostLine, Day, Grouping, ToolPair, ToolUsage, UnmetNeed, UsageGroup, UsageQuery, UsageSum};
 
 use crate::stored_row::{StoredRow, Unreadable, unreadable};
 
@@ -16,6 +16,18 @@ pub(crate) type GroupName = (i64, String, String, String);
 
 /// Costs by what they are of.
 pub(crate) type CostsBy<K> = HashMap<K, Vec<CostLine>>;
+
+/// The columns that [`group_name`] reads; what is not grouped by is the zero or the empty text of the database. `user` is a word
+/// of PostgreSQL's own.
+pub(crate) fn group_columns(by: Grouping, user: &str, (zero, empty): (&str, &str)) -> String {
+    format!(
+        "{} AS g_day, {} AS g_tool, {} AS g_agent, {} AS g_user",
+        if by.day { "day" } else { zero },
+        if by.tool { "tool_id" } else { empty },
+        if by.agent { "agent" } else { empty },
+        if by.user { user } else { empty },
+    )
+}
 
 /// What names the group of a row: `g_day`, `g_tool`, `g_agent` and `g_user`.
 pub(crate) fn group_name<R: StoredRow>(row: &R) -> Result<GroupName, R::Fault> {

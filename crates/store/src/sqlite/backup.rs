@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, named_params};
 
 use super::open::{Location, SqliteOpenError};
 use super::transfer::open;
@@ -42,7 +42,9 @@ pub fn back_up(from: &Path, to: &Path) -> Result<(), SqliteOpenError> {
     let file = file.map_err(|error| copy.unreadable(error))?;
     let connection = open(from).map_err(|error| source.classify(error))?;
     let target = to.to_string_lossy();
-    connection.execute("VACUUM INTO ?1", [&*target]).map_err(|error| source.classify(error))?;
+    connection
+        .execute("VACUUM INTO :target", named_params! { ":target": &*target })
+        .map_err(|error| source.classify(error))?;
     file.sync_all().map_err(|error| copy.unreadable(error))?;
     check_backup(to)
 }
@@ -72,18 +74,28 @@ fn forget_column(connection: &Connection, of: &ClearColumn) -> rusqlite::Result<
         return Ok(0);
     }
     let ClearColumn { table, column, sealed, .. } = of;
-    let clear = format!("substr({column}, 1, length(?1)) <> ?1");
+    let clear = format!("substr({column}, 1, length(:sealed)) <> :sealed");
     match of.instead {
-        Replacement::Text(text) => connection
-            .execute(&format!("UPDATE {table} SET {column} = ?2 WHERE {column} <> ?2 AND {clear}"), [*sealed, text]),
+        Replacement::Text(text) => {
+            let replace = format!("UPDATE {table} SET {column} = :text WHERE {column} <> :text AND {clear}");
+            connection.execute(&replace, named_params! { ":sealed": *sealed, ":text": text })
+        }
         Replacement::Made(made) => {
             let mut statement = connection.prepare(&format!("SELECT DISTINCT {column} FROM {table} WHERE {clear}"))?;
-            let texts = statement.query_map([sealed], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-            let mut replace = connection.prepare(&format!("UPDATE {table} SET {column} = ?2 WHERE {column} = ?1"))?;
+            let texts = statement
+                .query_map(
+                    named_params! {
+                        ":sealed": sealed,
+                    },
+                    |row| row.get(0),
+                )?
+                .collect::<rusqlite::Result<Vec<String>>>()?;
+            let mut replace =
+                connection.prepare(&format!("UPDATE {table} SET {column} = :instead WHERE {column} = :text"))?;
             let mut forgotten = 0;
             for text in texts {
                 if let Some(instead) = made(&text) {
-                    forgotten += replace.execute([text, instead])?;
+                    forgotten += replace.execute(named_params! { ":text": text, ":instead": instead })?;
                 }
             }
             Ok(forgotten)
@@ -106,17 +118,18 @@ pub fn hold_jobs(copy: &Path, held: &HeldJobs) -> Result<usize, SqliteOpenError>
         transaction.execute(
             &format!(
                 "INSERT INTO job_events (seq, number, at, kind, data)
-                 SELECT seq, events + 1, ?1, 'failed', '{{\"error\":' || replace(?2, ?3, id) || '}}' FROM jobs WHERE {which}"
+                 SELECT seq, events + 1, :now, 'failed', '{{\"error\":' || replace(:error, :terms, id) || '}}'
+                 FROM jobs WHERE {which}"
             ),
-            rusqlite::params![now, held.error, any],
+            named_params! { ":now": now, ":error": held.error, ":terms": any },
         )?;
         let ended = transaction.execute(
             &format!(
-                "UPDATE jobs SET state = 'failed', owner_id = NULL, ended_at = ?1, error = replace(?2, ?3, id),
+                "UPDATE jobs SET state = 'failed', owner_id = NULL, ended_at = :now, error = replace(:error, :terms, id),
                                  events = events + 1
                  WHERE {which}"
             ),
-            rusqlite::params![now, held.error, any],
+            named_params! { ":now": now, ":error": held.error, ":terms": any },
         )?;
         // The counters of tenants are the writer's own; those of flows follow the states.
         transaction.execute(
@@ -124,7 +137,8 @@ pub fn hold_jobs(copy: &Path, held: &HeldJobs) -> Result<usize, SqliteOpenError>
                  waiting = (SELECT count(*) FROM jobs WHERE state IN ('delayed', 'queued')
                             AND (job_tenants.tenant_id = '' OR jobs.tenant_id = job_tenants.tenant_id)),
                  ready = CASE job_tenants.tenant_id WHEN '' THEN ready
-                         ELSE (SELECT count(*) FROM jobs WHERE state = 'queued' AND jobs.tenant_id = job_tenants.tenant_id) END,
+                         ELSE (SELECT count(*) FROM jobs WHERE state = 'queued'
+                         AND jobs.tenant_id = job_tenants.tenant_id) END,
                  running = (SELECT count(*) FROM jobs WHERE state = 'running'
                             AND (job_tenants.tenant_id = '' OR jobs.tenant_id = job_tenants.tenant_id))",
             [],
@@ -136,8 +150,8 @@ pub fn hold_jobs(copy: &Path, held: &HeldJobs) -> Result<usize, SqliteOpenError>
 }
 
 fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-    connection.query_row(is_there, [name], |row| row.get(0))
+    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name)";
+    connection.query_row(is_there, named_params! { ":name": name }, |row| row.get(0))
 }
 
 /// Is this file a whole store that this program can open? Reads all of it. Blocks.

@@ -20,7 +20,7 @@ use ports::ledger::{
     Settlement,
 };
 use ports::registry_store::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
 use super::faults::Fault;
@@ -40,7 +40,10 @@ impl Ledger for SqliteStore {
 
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
         let end = move |connection: &Connection| {
-            connection.execute("DELETE FROM ledger_owners WHERE owner_id = ?1", [owner.to_string()])?;
+            connection.execute(
+                "DELETE FROM ledger_owners WHERE owner_id = :owner",
+                named_params! { ":owner": owner.to_string() },
+            )?;
             Ok(())
         };
         self.writer()?.run(end).await
@@ -100,13 +103,13 @@ impl Ledger for SqliteStore {
 fn renew(connection: &Connection, owner: OwnerId, until: UnixMillis) -> Result<(), Fault> {
     let owner = owner.to_string();
     let renewed = connection
-        .prepare_cached("UPDATE ledger_owners SET lease_until = ?2 WHERE owner_id = ?1")?
-        .execute([&owner, &until.to_string()])?;
+        .prepare_cached("UPDATE ledger_owners SET lease_until = :until WHERE owner_id = :owner")?
+        .execute(named_params! { ":owner": &owner, ":until": &until.to_string() })?;
     if renewed == 0 {
         connection.execute("DELETE FROM ledger_owners", [])?;
         connection.execute(
-            "INSERT INTO ledger_owners (owner_id, lease_until) VALUES (?1, ?2)",
-            [&owner, &until.to_string()],
+            "INSERT INTO ledger_owners (owner_id, lease_until) VALUES (:owner, :until)",
+            named_params! { ":owner": &owner, ":until": &until.to_string() },
         )?;
     }
     Ok(())

@@ -110,8 +110,11 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
     let version = new.version.without_build().to_string();
     let digest = new.digest.to_string();
     let there: Option<String> = connection
-        .prepare_cached("SELECT digest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
-        .query_row([tenant, tool, &version], |row| row.get(0))
+        .prepare_cached(
+            "SELECT digest FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+                         AND version = :version",
+        )?
+        .query_row(named_params! { ":tenant_id": tenant, ":tool_id": tool, ":version": &version }, |row| row.get(0))
         .optional()?;
     if let Some(published) = there {
         return match published.parse() {
@@ -182,9 +185,13 @@ pub(super) fn change_lifecycle(
 ) -> Result<LifecycleChange, Fault> {
     let version = version.without_build().to_string();
     let mut select = connection.prepare_cached(&format!(
-        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3"
+        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+         AND version = :version"
     ))?;
-    let current = first(select.query([tenant, tool, &version])?, |row| lifecycle(row, tool))?;
+    let current =
+        first(select.query(named_params! { ":tenant_id": tenant, ":tool_id": tool, ":version": &version })?, |row| {
+            lifecycle(row, tool)
+        })?;
     let Some(current) = current else { return Ok(LifecycleChange::Unknown) };
     if current != *from {
         return Ok(LifecycleChange::Stale(current));
@@ -218,10 +225,11 @@ pub(super) fn states(
     tenant: &str,
     tool: &str,
 ) -> Result<Vec<(Version, LifecycleState)>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id",
+    )?;
     let state = |row: &rusqlite::Row<'_>| Ok((row.word("version", tool)?, row.tagged("lifecycle_state", tool)?));
-    all(statement.query([tenant, tool])?, state)
+    all(statement.query(named_params! { ":tenant_id": tenant, ":tool_id": tool })?, state)
 }
 
 /// The manifest of one version.
@@ -232,16 +240,26 @@ pub(super) fn manifest(
     version: &Version,
 ) -> Result<Manifest, Fault> {
     let text: String = connection
-        .prepare_cached("SELECT manifest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
-        .query_row([tenant, tool, &version.without_build().to_string()], |row| row.get(0))?;
+        .prepare_cached(
+            "SELECT manifest FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+                         AND version = :version",
+        )?
+        .query_row(
+            named_params! {
+                ":tenant_id": tenant,
+                ":tool_id": tool,
+                ":version": &version.without_build().to_string(),
+            },
+            |row| row.get(0),
+        )?;
     Ok(serde_json::from_str(&text).map_err(|_| unreadable("manifest", tool))?)
 }
 
 /// The number of a tenant, if it has published anything.
 pub(super) fn tenant_key(connection: &Connection, tenant: &str) -> Result<Option<i64>, Fault> {
     let key = connection
-        .prepare_cached("SELECT tenant_key FROM registry_tenants WHERE tenant_id = ?1")?
-        .query_row([tenant], |row| row.get(0))
+        .prepare_cached("SELECT tenant_key FROM registry_tenants WHERE tenant_id = :tenant_id")?
+        .query_row(named_params! { ":tenant_id": tenant }, |row| row.get(0))
         .optional()?;
     Ok(key)
 }
@@ -249,8 +267,8 @@ pub(super) fn tenant_key(connection: &Connection, tenant: &str) -> Result<Option
 /// The number of a tool.
 pub(super) fn tool_key(connection: &Connection, tenant: &str, tool: &str) -> Result<Option<i64>, Fault> {
     let key = connection
-        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tenant_id = ?1 AND tool_id = ?2")?
-        .query_row([tenant, tool], |row| row.get(0))
+        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tenant_id = :tenant_id AND tool_id = :tool_id")?
+        .query_row(named_params! { ":tenant_id": tenant, ":tool_id": tool }, |row| row.get(0))
         .optional()?;
     Ok(key)
 }
@@ -258,15 +276,17 @@ pub(super) fn tool_key(connection: &Connection, tenant: &str, tool: &str) -> Res
 /// The number for a new tool. Rows are never deleted, so the greatest number in use is the last one given.
 fn next_tool_key(connection: &Connection, tenant: &str) -> Result<i64, Fault> {
     connection
-        .prepare_cached("INSERT INTO registry_tenants (tenant_id) VALUES (?1) ON CONFLICT (tenant_id) DO NOTHING")?
-        .execute([tenant])?;
+        .prepare_cached(
+            "INSERT INTO registry_tenants (tenant_id) VALUES (:tenant_id) ON CONFLICT (tenant_id) DO NOTHING",
+        )?
+        .execute(named_params! { ":tenant_id": tenant })?;
     let none: i64 = tenant_key(connection, tenant)?.unwrap_or_default() << TENANT_SHIFT;
     let last: Option<i64> = connection
         .prepare_cached(
-            "SELECT tool_key FROM tool_definitions WHERE tool_key BETWEEN ?1 AND ?1 + 0xffffffff
+            "SELECT tool_key FROM tool_definitions WHERE tool_key BETWEEN :none AND :none + 0xffffffff
              ORDER BY tool_key DESC LIMIT 1",
         )?
-        .query_row([none], |row| row.get(0))
+        .query_row(named_params! { ":none": none }, |row| row.get(0))
         .optional()?;
     Ok(last.unwrap_or(none) + 1)
 }

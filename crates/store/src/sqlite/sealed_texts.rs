@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ports::registry_store::StoreError;
 use ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
 use super::columns::{all, limit};
@@ -27,17 +27,26 @@ fn clear(connection: &Connection, place: TextPlace, sealed: &str) -> Result<Vec<
     let (table, column, row) = place.columns();
     let mut statement = connection.prepare_cached(&format!(
         "SELECT tenant_id, {row} AS row, {column} AS text FROM {table}
-         WHERE {column} <> ?2 AND substr({column}, 1, length(?1)) <> ?1 LIMIT ?3"
+         WHERE {column} <> :nothing AND substr({column}, 1, length(:sealed)) <> :sealed LIMIT :most"
     ))?;
-    all(statement.query(params![sealed, place.nothing(), limit(TEXTS_PAGE_MAX)])?, stored_text)
+    all(
+        statement
+            .query(named_params! { ":sealed": sealed, ":nothing": place.nothing(), ":most": limit(TEXTS_PAGE_MAX) })?,
+        stored_text,
+    )
 }
 
 fn replace(connection: &Connection, place: TextPlace, was: &StoredText, text: &str) -> Result<bool, Fault> {
     let (table, column, row) = place.columns();
     let replaced = connection
         .prepare_cached(&format!(
-            "UPDATE {table} SET {column} = ?4 WHERE tenant_id = ?1 AND {row} = ?2 AND {column} = ?3"
+            "UPDATE {table} SET {column} = :text WHERE tenant_id = :tenant_id AND {row} = :row AND {column} = :was"
         ))?
-        .execute(params![was.tenant.as_str(), was.row, was.text, text])?;
+        .execute(named_params! {
+            ":tenant_id": was.tenant.as_str(),
+            ":row": was.row,
+            ":was": was.text,
+            ":text": text,
+        })?;
     Ok(replaced > 0)
 }

@@ -14,7 +14,7 @@ use ports::registry_store::StoreError;
 use ports::upstream_store::{
     PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState, UpstreamStore,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde_json::Value;
 
 use super::SqliteStore;
@@ -47,51 +47,63 @@ impl UpstreamStore for SqliteStore {
 // ---------------------------------------------------------------------------------------------------------- writing
 
 fn put_server(connection: &Connection, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, Fault> {
-    let mut find =
-        connection.prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = ?1 AND name <> ?2")?;
-    let there = all(find.query([server.tenant.as_str(), server.name.as_str()])?, server_read)?;
+    let mut find = connection
+        .prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = :tenant_id AND name <> :name")?;
+    let there = all(
+        find.query(named_params! { ":tenant_id": server.tenant.as_str(), ":name": server.name.as_str() })?,
+        server_read,
+    )?;
     if !ServerRead::are_all_of(others, &there) {
         return Ok(ServerPut::Outdated);
     }
     connection
         .prepare_cached(
-            "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by)
+             VALUES (:tenant_id, :name, :spec, :added_at, :added_by)
              ON CONFLICT (tenant_id, name) DO UPDATE
              SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by",
         )?
-        .execute(params![
-            server.tenant.as_str(),
-            server.name,
-            server.spec.to_string(),
-            server.added_at.to_string(),
-            server.added_by.as_str()
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": server.tenant.as_str(),
+            ":name": server.name,
+            ":spec": server.spec.to_string(),
+            ":added_at": server.added_at.to_string(),
+            ":added_by": server.added_by.as_str(),
+        })?;
     Ok(ServerPut::Kept)
 }
 
 fn remove_server(connection: &Connection, tenant: &TenantId, name: &str) -> Result<bool, Fault> {
     connection
-        .prepare_cached("DELETE FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2")?
-        .execute([tenant.as_str(), name])?;
+        .prepare_cached("DELETE FROM upstream_pins WHERE tenant_id = :tenant_id AND server = :name")?
+        .execute(named_params! { ":tenant_id": tenant.as_str(), ":name": name })?;
     let removed = connection
-        .prepare_cached("DELETE FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
-        .execute([tenant.as_str(), name])?;
+        .prepare_cached("DELETE FROM upstream_servers WHERE tenant_id = :tenant_id AND name = :name")?
+        .execute(named_params! { ":tenant_id": tenant.as_str(), ":name": name })?;
     Ok(removed > 0)
 }
 
 fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {
     let there: Option<i64> = connection
-        .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
-        .query_row([tenant.as_str(), server], |row| row.get(0))
+        .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = :tenant_id AND name = :server")?
+        .query_row(named_params! { ":tenant_id": tenant.as_str(), ":server": server }, |row| row.get(0))
         .optional()?;
     if there.is_none() {
         return Ok(PinsPut::ServerGone);
     }
     let mut find = connection.prepare_cached(&format!(
-        "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2 AND upstream_tool = ?3"
+        "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = :tenant_id AND server = :server
+         AND upstream_tool = :upstream_tool"
     ))?;
     for change in changes {
-        let there = first(find.query(params![tenant.as_str(), server, change.pin.upstream_tool])?, pin)?;
+        let there = first(
+            find.query(named_params! {
+                ":tenant_id": tenant.as_str(),
+                ":server": server,
+                ":upstream_tool": change.pin.upstream_tool,
+            })?,
+            pin,
+        )?;
         if !change.holds_for(there.as_ref()) {
             return Ok(PinsPut::Outdated);
         }
@@ -99,7 +111,8 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
     let mut put = connection.prepare_cached(
         "INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
                                     proposed, proposed_digest, state, findings, classification, seen_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         VALUES (:tenant_id, :server, :upstream_tool, :tool_id, :version, :accepted, :accepted_digest, :proposed,
+         :proposed_digest, :state, :findings, :classification, :seen_at)
          ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
          SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
              accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
@@ -109,21 +122,21 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
     for PinChange { pin, .. } in changes {
         let text = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.value.to_string());
         let digest = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.digest.to_string());
-        put.execute(params![
-            tenant.as_str(),
-            server,
-            pin.upstream_tool,
-            pin.tool.as_str(),
-            pin.version.as_ref().map(Version::to_string),
-            text(&pin.accepted),
-            digest(&pin.accepted),
-            text(&pin.proposed),
-            digest(&pin.proposed),
-            pin.state.as_str(),
-            Value::Array(pin.findings.clone()).to_string(),
-            pin.classification.map(SideEffectPolicy::as_str),
-            pin.seen_at.to_string()
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":server": server,
+            ":upstream_tool": pin.upstream_tool,
+            ":tool_id": pin.tool.as_str(),
+            ":version": pin.version.as_ref().map(Version::to_string),
+            ":accepted": text(&pin.accepted),
+            ":accepted_digest": digest(&pin.accepted),
+            ":proposed": text(&pin.proposed),
+            ":proposed_digest": digest(&pin.proposed),
+            ":state": pin.state.as_str(),
+            ":findings": Value::Array(pin.findings.clone()).to_string(),
+            ":classification": pin.classification.map(SideEffectPolicy::as_str),
+            ":seen_at": pin.seen_at.to_string(),
+        })?;
     }
     Ok(PinsPut::Kept)
 }

@@ -10,7 +10,7 @@ use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use ports::registry_store::StoreError;
 use ports::usage_store::{Day, Days, ToolPair, ToolUsage, UnmetNeed, UsageBatch, UsagePage, UsageQuery, UsageStore};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
 use super::faults::Fault;
@@ -51,19 +51,23 @@ impl UsageStore for SqliteStore {
 fn prune(connection: &Connection, before: Day, most: i64) -> Result<u64, Fault> {
     let statements = [
         "DELETE FROM usage WHERE (tenant_id, day, tool_id, agent, user) IN
-             (SELECT tenant_id, day, tool_id, agent, user FROM usage WHERE day < ?1 LIMIT ?2)",
+             (SELECT tenant_id, day, tool_id, agent, user FROM usage WHERE day < :before LIMIT :most)",
         "DELETE FROM usage_costs WHERE (tenant_id, day, tool_id, agent, user, currency, component) IN
-             (SELECT tenant_id, day, tool_id, agent, user, currency, component FROM usage_costs WHERE day < ?1 LIMIT ?2)",
+             (SELECT tenant_id, day, tool_id, agent, user, currency, component FROM usage_costs
+             WHERE day < :before LIMIT :most)",
         "DELETE FROM usage_latencies WHERE (tenant_id, day, tool_id, bucket) IN
-             (SELECT tenant_id, day, tool_id, bucket FROM usage_latencies WHERE day < ?1 LIMIT ?2)",
+             (SELECT tenant_id, day, tool_id, bucket FROM usage_latencies WHERE day < :before LIMIT :most)",
         "DELETE FROM usage_pairs WHERE (tenant_id, day, first, second) IN
-             (SELECT tenant_id, day, first, second FROM usage_pairs WHERE day < ?1 LIMIT ?2)",
+             (SELECT tenant_id, day, first, second FROM usage_pairs WHERE day < :before LIMIT :most)",
         "DELETE FROM usage_wishes WHERE (tenant_id, day, agent, tool_id) IN
-             (SELECT tenant_id, day, agent, tool_id FROM usage_wishes WHERE day < ?1 LIMIT ?2)",
+             (SELECT tenant_id, day, agent, tool_id FROM usage_wishes WHERE day < :before LIMIT :most)",
     ];
     let mut forgotten = 0;
     for statement in statements {
-        forgotten += connection.prepare_cached(statement)?.execute(params![before.0, most])?;
+        forgotten += connection.prepare_cached(statement)?.execute(named_params! {
+            ":before": before.0,
+            ":most": most,
+        })?;
     }
     Ok(u64::saturating_from(forgotten))
 }

@@ -15,7 +15,7 @@ use ports::vector_store::{
     Embedding, NearestQuery, Neighbour, NeighbourScope, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use super::SqliteStore;
 use super::columns::all;
@@ -60,10 +60,12 @@ impl VectorStore for SqliteStore {
         check_tools(tools.len())?;
         let (tenant, tools) = (tenant.clone(), tools.to_vec());
         let removing = move |connection: &Connection| {
-            let mut remove = connection.prepare_cached("DELETE FROM vectors WHERE tenant_id = ?1 AND tool_id = ?2")?;
+            let mut remove =
+                connection.prepare_cached("DELETE FROM vectors WHERE tenant_id = :tenant_id AND tool_id = :tool_id")?;
             let mut removed = 0;
             for tool in &tools {
-                removed += remove.execute([tenant.as_str(), tool.as_str()])?;
+                removed +=
+                    remove.execute(named_params! { ":tenant_id": tenant.as_str(), ":tool_id": tool.as_str() })?;
             }
             Ok(u64::saturating_from(removed))
         };
@@ -112,12 +114,19 @@ fn put(
 ) -> Result<bool, Fault> {
     let Some(key) = spaces::find(connection, space)? else { return Ok(false) };
     let mut put = connection.prepare_cached(
-        "INSERT INTO vectors (space_key, tenant_id, tool_id, digest, embedding) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO vectors (space_key, tenant_id, tool_id, digest, embedding)
+         VALUES (:key, :tenant_id, :tool_id, :digest, :embedding)
          ON CONFLICT (space_key, tenant_id, tool_id) DO UPDATE
          SET digest = excluded.digest, embedding = excluded.embedding",
     )?;
     for (tool, digest, embedding) in rows {
-        put.execute(params![key, tenant.as_str(), tool, digest, embedding])?;
+        put.execute(named_params! {
+            ":key": key,
+            ":tenant_id": tenant.as_str(),
+            ":tool_id": tool,
+            ":digest": digest,
+            ":embedding": embedding,
+        })?;
     }
     Ok(true)
 }
@@ -130,12 +139,21 @@ fn missing(
     mut wanted: Vec<(ToolId, Digest)>,
 ) -> Result<Option<Vec<ToolId>>, Fault> {
     let Some(key) = spaces::find(connection, space)? else { return Ok(None) };
-    let mut select = connection
-        .prepare_cached("SELECT digest FROM vectors WHERE space_key = ?1 AND tenant_id = ?2 AND tool_id = ?3")?;
+    let mut select = connection.prepare_cached(
+        "SELECT digest FROM vectors WHERE space_key = :key AND tenant_id = :tenant_id AND tool_id = :tool_id",
+    )?;
     let mut missing = Vec::new();
     for (tool, digest) in wanted.drain(..) {
-        let there: Option<String> =
-            select.query_row(params![key, tenant.as_str(), tool.as_str()], |row| row.get(0)).optional()?;
+        let there: Option<String> = select
+            .query_row(
+                named_params! {
+                    ":key": key,
+                    ":tenant_id": tenant.as_str(),
+                    ":tool_id": tool.as_str(),
+                },
+                |row| row.get(0),
+            )
+            .optional()?;
         if there.is_none_or(|there| there != digest.to_string()) {
             missing.push(tool);
         }
@@ -156,14 +174,22 @@ fn candidates(
     let mut select = connection.prepare_cached(
         "WITH best AS MATERIALIZED (
              SELECT vector_key FROM vectors AS found
-             WHERE space_key = ?1 AND tenant_id IN (?2, ?3)
-               AND (?5 IS NULL OR tool_id IN (SELECT value FROM json_each(?5)))
-               AND (tenant_id = ?2 OR NOT EXISTS (
-                   SELECT 1 FROM tool_definitions AS own WHERE own.tenant_id = ?2 AND own.tool_id = found.tool_id))
-             ORDER BY vec_distance_cosine(embedding, ?4), tool_id LIMIT ?6)
+             WHERE space_key = :key AND tenant_id IN (:tenant_id, :home)
+               AND (:tools IS NULL OR tool_id IN (SELECT value FROM json_each(:tools)))
+               AND (tenant_id = :tenant_id OR NOT EXISTS (
+                   SELECT 1 FROM tool_definitions AS own WHERE own.tenant_id = :tenant_id
+                   AND own.tool_id = found.tool_id))
+             ORDER BY vec_distance_cosine(embedding, :query), tool_id LIMIT :most)
          SELECT tenant_id, tool_id, embedding FROM vectors WHERE vector_key IN (SELECT vector_key FROM best)",
     )?;
-    let rows = select.query(params![key, tenant.as_str(), HOME_TENANT, query, tools, most])?;
+    let rows = select.query(named_params! {
+        ":key": key,
+        ":tenant_id": tenant.as_str(),
+        ":home": HOME_TENANT,
+        ":query": query,
+        ":tools": tools,
+        ":most": most,
+    })?;
     all(rows, |row| candidate(row, width))
 }
 

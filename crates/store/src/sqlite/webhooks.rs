@@ -14,7 +14,7 @@ use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
     DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
 use super::columns::{self, first};
@@ -41,8 +41,9 @@ impl WebhookStore for SqliteStore {
     async fn remove_webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<bool, StoreError> {
         let tenant = tenant.clone();
         let remove = move |connection: &Connection| {
-            let mut delete = connection.prepare_cached("DELETE FROM webhooks WHERE tenant_id = ?1 AND id = ?2")?;
-            Ok(delete.execute(params![tenant.as_str(), id.0.to_string()])? > 0)
+            let mut delete =
+                connection.prepare_cached("DELETE FROM webhooks WHERE tenant_id = :tenant_id AND id = :id")?;
+            Ok(delete.execute(named_params! { ":tenant_id": tenant.as_str(), ":id": id.0.to_string() })? > 0)
         };
         self.writer()?.run(remove).await
     }
@@ -106,11 +107,13 @@ impl WebhookStore for SqliteStore {
         let claim = move |connection: &Connection| {
             // A claim whose window is over is as if it had never been.
             let mut insert = connection.prepare_cached(
-                "INSERT INTO claims (key, holder, until) VALUES (?1, ?2, ?3)
+                "INSERT INTO claims (key, holder, until) VALUES (:key, :holder, :until)
                  ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until
-                 WHERE until <= ?4 OR holder = excluded.holder",
+                 WHERE until <= :now OR holder = excluded.holder",
             )?;
-            Ok(insert.execute(params![key, holder, now.plus(window).0, now.0])? > 0)
+            Ok(insert.execute(
+                named_params! { ":key": key, ":holder": holder, ":until": now.plus(window).0, ":now": now.0 },
+            )? > 0)
         };
         self.writer()?.run(claim).await
     }
@@ -125,8 +128,8 @@ impl WebhookStore for SqliteStore {
 
 fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let there: i64 = connection
-        .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = ?1")?
-        .query_row([webhook.tenant.as_str()], |row| row.get(0))?;
+        .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = :tenant_id")?
+        .query_row(named_params! { ":tenant_id": webhook.tenant.as_str() }, |row| row.get(0))?;
     if usize::try_from(there).unwrap_or(usize::MAX) >= most {
         return Ok(AddOutcome::TooMany);
     }
@@ -138,21 +141,22 @@ fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<
         .prepare_cached(
             "INSERT INTO webhooks (tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
                                    former_until, added_at, added_by)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             VALUES (:tenant_id, :id, :url, :events, :generation, :name, :former_generation, :former_name, :former,
+             :added_at, :added_by)",
         )?
-        .execute(params![
-            webhook.tenant.as_str(),
-            webhook.id.0.to_string(),
-            webhook.url,
-            serde_json::Value::from(events).to_string(),
-            generation,
-            name,
-            former_generation,
-            former_name,
-            former.map(|former| former.until.0),
-            webhook.added_at.0,
-            webhook.added_by.as_str(),
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": webhook.tenant.as_str(),
+            ":id": webhook.id.0.to_string(),
+            ":url": webhook.url,
+            ":events": serde_json::Value::from(events).to_string(),
+            ":generation": generation,
+            ":name": name,
+            ":former_generation": former_generation,
+            ":former_name": former_name,
+            ":former": former.map(|former| former.until.0),
+            ":added_at": webhook.added_at.0,
+            ":added_by": webhook.added_by.as_str(),
+        })?;
     Ok(AddOutcome::Kept)
 }
 
@@ -168,31 +172,33 @@ fn rotate(
     let changed = connection
         .prepare_cached(
             "UPDATE webhooks
-             SET generation = ?3, secret_name = ?4, former_generation = ?5, former_name = ?6, former_until = ?7
-             WHERE tenant_id = ?1 AND id = ?2 AND generation IS ?5 AND secret_name IS ?6",
+             SET generation = :generation, secret_name = :name, former_generation = :former_generation,
+             former_name = :former_name, former_until = :until
+             WHERE tenant_id = :tenant_id AND id = :id AND generation IS :former_generation
+             AND secret_name IS :former_name",
         )?
-        .execute(params![
-            tenant.as_str(),
-            id.0.to_string(),
-            generation,
-            name,
-            former_generation,
-            former_name,
-            until.0
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":id": id.0.to_string(),
+            ":generation": generation,
+            ":name": name,
+            ":former_generation": former_generation,
+            ":former_name": former_name,
+            ":until": until.0,
+        })?;
     if changed == 0 { Ok(None) } else { one(connection, tenant, id) }
 }
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
 fn all(connection: &Connection, tenant: &TenantId) -> Result<Vec<WebhookRecord>, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 ORDER BY added_at, id");
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id ORDER BY added_at, id");
     let mut statement = connection.prepare_cached(&sql)?;
-    columns::all(statement.query([tenant.as_str()])?, webhook)
+    columns::all(statement.query(named_params! { ":tenant_id": tenant.as_str() })?, webhook)
 }
 
 fn one(connection: &Connection, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 AND id = ?2");
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :id");
     let mut statement = connection.prepare_cached(&sql)?;
-    first(statement.query(params![tenant.as_str(), id.0.to_string()])?, webhook)
+    first(statement.query(named_params! { ":tenant_id": tenant.as_str(), ":id": id.0.to_string() })?, webhook)
 }

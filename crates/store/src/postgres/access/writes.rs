@@ -1,5 +1,6 @@
 //! The statements that change access. The count of budgets is a function of the database (`access_spend`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base::SaturatingFrom as _;
@@ -167,9 +168,7 @@ pub(super) async fn spend(
     if spendings.is_empty() {
         return Ok(Ok(()));
     }
-    let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-    let maximum = |spending: &BudgetSpending| i64::saturating_from(spending.calls_max);
-    let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
+    let (tokens, maxima) = budget_columns(spendings);
     let statement = "SELECT access_spend($1, $2) AS refused";
     let rows = store.pool.query(Scope::System, statement, &[texts(&tokens), ints(&maxima)]).await?;
     let refused: Option<&str> = match rows.first() {
@@ -186,9 +185,7 @@ pub(super) async fn would_spend(
     if spendings.is_empty() {
         return Ok(Ok(()));
     }
-    let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
-    let maximum = |spending: &BudgetSpending| i64::saturating_from(spending.calls_max);
-    let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
+    let (tokens, maxima) = budget_columns(spendings);
     // As `access_spend` asks, without its locks and rows.
     let statement = "SELECT asked.token AS refused \
         FROM (SELECT named.token, named.calls_max, named.place, \
@@ -204,6 +201,11 @@ pub(super) async fn would_spend(
 }
 
 // --------------------------------------------------------------------------------------------------- private parts
+
+/// Tokens and how many calls each may make.
+fn budget_columns(spendings: &[BudgetSpending]) -> (Vec<Cow<'_, str>>, Vec<i64>) {
+    spendings.iter().map(|it| (kept(&it.token), i64::saturating_from(it.calls_max))).unzip()
+}
 
 /// A change that raises the epoch whatever it comes to.
 async fn change(store: &PostgresStore, scope: Scope<'_>, put: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {

@@ -12,7 +12,9 @@ use crate::postgres::columns::limit;
 use crate::postgres::faults::Fault;
 use crate::postgres::statement::{int, text};
 use crate::postgres::transaction::Scope;
-use crate::records::usage::{CostsBy, add_cost, add_latency, group, group_name, pair, sum, tool_usage, wish};
+use crate::records::usage::{
+    CostsBy, add_cost, add_latency, group, group_columns, group_name, pair, sum, tool_usage, wish,
+};
 use crate::stored_row::{StoredRow as _, Unreadable};
 
 /// The filter that sums and costs share.
@@ -26,15 +28,7 @@ const SUMS: &str = "sum(calls)::bigint AS calls, sum(errors)::bigint AS errors, 
 const COSTS: &str = "currency, component, sum(micros)::bigint AS micros, sum(picos)::bigint AS picos";
 
 pub(super) async fn page(store: &PostgresStore, query: &UsageQuery) -> Result<UsagePage, Fault> {
-    let by = query.by;
-    let pick = |wanted: bool, column: &'static str, empty: &'static str| if wanted { column } else { empty };
-    let names = format!(
-        "{} AS g_day, {} AS g_tool, {} AS g_agent, {} AS g_user",
-        pick(by.day, "day", "0::bigint"),
-        pick(by.tool, "tool_id", "''::text COLLATE \"C\""),
-        pick(by.agent, "agent", "''::text COLLATE \"C\""),
-        pick(by.user, "\"user\"", "''::text COLLATE \"C\""),
-    );
+    let names = group_columns(query.by, "\"user\"", ("0::bigint", "''::text COLLATE \"C\""));
     let most = query.most.clamp(1, USAGE_PAGE_MAX);
     let sql = format!(
         "SELECT {names}, {SUMS} FROM usage WHERE {FILTER}

@@ -5,7 +5,7 @@
 
 use contract::ids::TenantId;
 use ports::access_store::{AccessState, PolicyRecord};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
 use crate::records::access::{activation, agent, policies, policy_owner, revocation, tenant};
 use crate::sqlite::columns::{all, limit};
@@ -19,17 +19,31 @@ pub(super) fn load(connection: &Connection) -> Result<AccessState, Fault> {
         .query_row([], |row| row.get(0))
         .optional()?;
     let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok());
+    let mut tenants = connection
+        .prepare_cached("SELECT tenant_id, name, visibility, tools, enabled FROM access_tenants ORDER BY tenant_id")?;
+    let mut agents = connection.prepare_cached(
+        "SELECT tenant_id, agent, document, added_at, added_by FROM access_agents ORDER BY tenant_id, agent",
+    )?;
+    let mut activations = connection.prepare_cached(
+        "SELECT tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at FROM access_activations
+         ORDER BY tenant_id, agent, tool",
+    )?;
+    let mut newest_policies = connection.prepare_cached(
+        "SELECT tenant_id, version, text, added_at, added_by FROM access_policies AS each
+         WHERE version = (SELECT max(version) FROM access_policies WHERE tenant_id = each.tenant_id)
+         ORDER BY tenant_id",
+    )?;
+    let mut revocations = connection.prepare_cached(
+        "SELECT kind, tenant_id, name, revoked_at, revoked_by, needless_from, issuers FROM access_revocations
+         ORDER BY kind, tenant_id, name",
+    )?;
     Ok(AccessState {
         epoch: epoch.ok_or_else(|| unreadable("access_epoch", "store_numbers"))?,
-        tenants: all(connection.prepare_cached("SELECT tenant_id, name, visibility, tools, enabled FROM access_tenants ORDER BY tenant_id")?.query([])?, tenant)?,
-        agents: all(connection.prepare_cached("SELECT tenant_id, agent, document, added_at, added_by FROM access_agents ORDER BY tenant_id, agent")?.query([])?, agent)?,
-        activations: all(connection.prepare_cached("SELECT tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at FROM access_activations
-             ORDER BY tenant_id, agent, tool")?.query([])?, activation)?,
-        policies: all(connection.prepare_cached("SELECT tenant_id, version, text, added_at, added_by FROM access_policies AS each
-             WHERE version = (SELECT max(version) FROM access_policies WHERE tenant_id = each.tenant_id)
-             ORDER BY tenant_id")?.query([])?, policies)?,
-        revocations: all(connection.prepare_cached("SELECT kind, tenant_id, name, revoked_at, revoked_by, needless_from, issuers FROM access_revocations
-             ORDER BY kind, tenant_id, name")?.query([])?, revocation)?,
+        tenants: all(tenants.query([])?, tenant)?,
+        agents: all(agents.query([])?, agent)?,
+        activations: all(activations.query([])?, activation)?,
+        policies: all(newest_policies.query([])?, policies)?,
+        revocations: all(revocations.query([])?, revocation)?,
     })
 }
 
@@ -40,8 +54,8 @@ pub(super) fn policy_history(
     most: usize,
 ) -> Result<Vec<PolicyRecord>, Fault> {
     let mut history = connection.prepare_cached(
-        "SELECT tenant_id, version, text, added_at, added_by FROM access_policies WHERE tenant_id = ?1
-         ORDER BY version DESC LIMIT ?2",
+        "SELECT tenant_id, version, text, added_at, added_by FROM access_policies WHERE tenant_id = :owner
+         ORDER BY version DESC LIMIT :most",
     )?;
-    all(history.query(params![policy_owner(tenant), limit(most)])?, policies)
+    all(history.query(named_params! { ":owner": policy_owner(tenant), ":most": limit(most) })?, policies)
 }

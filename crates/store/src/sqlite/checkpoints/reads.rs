@@ -3,7 +3,7 @@
 use contract::ids::{InvocationId, TenantId};
 use ports::checkpoint_store::{CHAIN_MAX, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, SealedCheckpoint};
 use ports::clock::UnixMillis;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use crate::records::checkpoints::{listed, sealed};
 use crate::sqlite::columns::all;
@@ -18,11 +18,11 @@ pub(super) fn chain(
 ) -> Result<Vec<SealedCheckpoint>, Fault> {
     let mut found: Vec<SealedCheckpoint> = Vec::new();
     let mut statement =
-        connection.prepare_cached("SELECT * FROM checkpoints WHERE checkpoint_id = ?1 AND tenant_id = ?2")?;
+        connection.prepare_cached("SELECT * FROM checkpoints WHERE checkpoint_id = :id AND tenant_id = :tenant_id")?;
     let mut wanted = Some(id);
     // One more than a chain may have, so that a chain that is too long is seen to be.
     while let Some(id) = wanted.filter(|_| found.len() <= usize::from(CHAIN_MAX) + 1) {
-        let mut rows = statement.query([id.to_string(), tenant.to_string()])?;
+        let mut rows = statement.query(named_params! { ":id": id.to_string(), ":tenant_id": tenant.to_string() })?;
         let Some(row) = rows.next()? else { break };
         // Only what others stand on is there beyond its time.
         if found.is_empty() && row.opt_time("expires_at")?.is_some_and(|end| end <= now) {
@@ -47,20 +47,38 @@ pub(super) fn list(
         None => None,
         Some(after) => connection
             .prepare_cached(
-                "SELECT rank FROM checkpoints WHERE checkpoint_id = ?1 AND tenant_id = ?2 AND invocation_id = ?3",
+                "SELECT rank FROM checkpoints WHERE checkpoint_id = :after AND tenant_id = :tenant_id
+                 AND invocation_id = :invocation",
             )?
-            .query_row(params![after.to_string(), tenant.as_str(), invocation], |row| row.get(0))
+            .query_row(
+                named_params! {
+                    ":after": after.to_string(),
+                    ":tenant_id": tenant.as_str(),
+                    ":invocation": invocation,
+                },
+                |row| row.get(0),
+            )
             .optional()?,
     };
     let mut statement = connection.prepare_cached(
         "SELECT checkpoint_id, tenant_id, invocation_id, owner, tool_id, tool_version, checkpoint_type, label, parent_id,
                 saved_at, base_id, content_bytes, stored_bytes, expires_at
          FROM checkpoints
-         WHERE tenant_id = ?1 AND invocation_id = ?2 AND rank < ?3 AND (expires_at IS NULL OR expires_at > ?4)
-         ORDER BY rank DESC LIMIT ?5",
+         WHERE tenant_id = :tenant_id AND invocation_id = :invocation AND rank < :below
+         AND (expires_at IS NULL OR expires_at > :now)
+         ORDER BY rank DESC LIMIT :most",
     )?;
     let limit = i64::try_from(page.limit.min(LIST_MAX)).unwrap_or(0);
-    all(statement.query(params![tenant.as_str(), invocation, below.unwrap_or(i64::MAX), now.0, limit])?, listed)
+    all(
+        statement.query(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":invocation": invocation,
+            ":below": below.unwrap_or(i64::MAX),
+            ":now": now.0,
+            ":most": limit,
+        })?,
+        listed,
+    )
 }
 
 pub(super) fn is_claimed(
@@ -71,9 +89,17 @@ pub(super) fn is_claimed(
 ) -> Result<bool, Fault> {
     let found: Option<i64> = connection
         .prepare_cached(
-            "SELECT 1 FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2 AND held_until > ?3",
+            "SELECT 1 FROM checkpoint_attempts WHERE tenant_id = :tenant_id AND invocation_id = :invocation
+             AND held_until > :now",
         )?
-        .query_row(params![tenant.as_str(), invocation.to_string(), now.0], |row| row.get(0))
+        .query_row(
+            named_params! {
+                ":tenant_id": tenant.as_str(),
+                ":invocation": invocation.to_string(),
+                ":now": now.0,
+            },
+            |row| row.get(0),
+        )
         .optional()?;
     Ok(found.is_some())
 }

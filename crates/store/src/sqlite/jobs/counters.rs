@@ -3,7 +3,7 @@
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::job_store::PROGRESS_KEPT_MAX;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 use serde_json::Value;
 
 use crate::sqlite::faults::Fault;
@@ -17,31 +17,40 @@ pub(super) fn moved(
     running: i64,
 ) -> Result<(), Fault> {
     // The row of a new tenant is made first: an upsert would check the proposed row, whose counters may be below zero.
-    connection.prepare_cached("INSERT OR IGNORE INTO job_tenants (tenant_id) VALUES (?1)")?.execute([tenant])?;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO job_tenants (tenant_id) VALUES (:tenant_id)")?
+        .execute(named_params! { ":tenant_id": tenant })?;
     connection
         .prepare_cached(
-            "UPDATE job_tenants SET waiting = waiting + ?2, ready = ready + ?3, running = running + ?4 WHERE tenant_id = ?1",
+            "UPDATE job_tenants SET waiting = waiting + :waiting, ready = ready + :ready,
+             running = running + :running WHERE tenant_id = :tenant_id",
         )?
-        .execute(params![tenant, waiting, ready, running])?;
+        .execute(named_params! { ":tenant_id": tenant, ":waiting": waiting, ":ready": ready, ":running": running })?;
     connection
-        .prepare_cached("UPDATE job_tenants SET waiting = waiting + ?1, running = running + ?2 WHERE tenant_id = ''")?
-        .execute([waiting, running])?;
+        .prepare_cached(
+            "UPDATE job_tenants SET waiting = waiting + :waiting, running = running + :running WHERE tenant_id = ''",
+        )?
+        .execute(named_params! { ":waiting": waiting, ":running": running })?;
     Ok(())
 }
 
 /// Adds an event; too much progress makes room.
 pub(super) fn event(connection: &Connection, now: UnixMillis, seq: i64, kind: &str, data: &Value) -> Result<(), Fault> {
     let number: i64 = connection
-        .prepare_cached("UPDATE jobs SET events = events + 1 WHERE seq = ?1 RETURNING events")?
-        .query_row([seq], |row| row.get(0))?;
+        .prepare_cached("UPDATE jobs SET events = events + 1 WHERE seq = :seq RETURNING events")?
+        .query_row(named_params! { ":seq": seq }, |row| row.get(0))?;
     connection
-        .prepare_cached("INSERT INTO job_events (seq, number, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![seq, number, now.0, kind, data.to_string()])?;
+        .prepare_cached(
+            "INSERT INTO job_events (seq, number, at, kind, data) VALUES (:seq, :number, :now, :kind, :data)",
+        )?
+        .execute(
+            named_params! { ":seq": seq, ":number": number, ":now": now.0, ":kind": kind, ":data": data.to_string() },
+        )?;
     if kind == "progress" {
         let oldest = number.saturating_sub(i64::saturating_from(PROGRESS_KEPT_MAX));
         connection
-            .prepare_cached("DELETE FROM job_events WHERE seq = ?1 AND number <= ?2 AND kind = 'progress'")?
-            .execute([seq, oldest])?;
+            .prepare_cached("DELETE FROM job_events WHERE seq = :seq AND number <= :oldest AND kind = 'progress'")?
+            .execute(named_params! { ":seq": seq, ":oldest": oldest })?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::job_store::{AttemptEnd, CancelAsked, DedupeKey, FencingToken, FoundResult, JobKey, JobState, WriteOutcome};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde_json::{Value, json};
 
 use super::counters::{event, moved};
@@ -24,10 +24,12 @@ pub(super) fn report(
     let Some((seq, ..)) = held(connection, key, fence)? else { return Ok(WriteOutcome::Fenced) };
     let (percent, phase): (Option<f64>, Option<String>) = connection
         .prepare_cached(
-            "UPDATE jobs SET progress = coalesce(?2, progress), phase = coalesce(?3, phase) WHERE seq = ?1
+            "UPDATE jobs SET progress = coalesce(:percent, progress), phase = coalesce(:phase, phase) WHERE seq = :seq
              RETURNING progress, phase",
         )?
-        .query_row(params![seq, percent, phase], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_row(named_params! { ":seq": seq, ":percent": percent, ":phase": phase }, |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     event(connection, now, seq, "progress", &json!({ "progress_percent": percent, "current_phase": phase }))?;
     Ok(WriteOutcome::Kept(JobState::Running))
 }
@@ -46,14 +48,12 @@ pub(super) fn finish(
     let (state, error, dedupe) = match end {
         AttemptEnd::Done(result) => {
             connection
-                .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
-                .execute(params![seq, result.to_string()])?;
+                .prepare_cached("UPDATE job_bodies SET result = :result WHERE seq = :seq")?
+                .execute(named_params! { ":seq": seq, ":result": result.to_string() })?;
             (JobState::Done, None, DedupeKey::Kept)
         }
         AttemptEnd::DoneKeeping { result, payload } => {
-            connection
-                .prepare_cached("UPDATE job_bodies SET result = ?2, payload = ?3 WHERE seq = ?1")?
-                .execute(params![seq, result.to_string(), payload.to_string()])?;
+            write_bodies(connection, seq, result, payload)?;
             (JobState::Done, None, DedupeKey::Kept)
         }
         AttemptEnd::Failed { error, key } => (JobState::Failed, Some(error), *key),
@@ -67,8 +67,8 @@ pub(super) fn finish(
         AttemptEnd::Retry { error, after } => return retry(connection, now, tenant, seq, "retry", error, *after),
         AttemptEnd::Interrupted { error } => {
             connection
-                .prepare_cached("UPDATE jobs SET interruptions = interruptions + 1 WHERE seq = ?1")?
-                .execute([seq])?;
+                .prepare_cached("UPDATE jobs SET interruptions = interruptions + 1 WHERE seq = :seq")?
+                .execute(named_params! { ":seq": seq })?;
             return retry(connection, now, tenant, seq, "interrupted", error, Duration::ZERO);
         }
         AttemptEnd::PutBack { error, after } => {
@@ -90,8 +90,10 @@ pub(super) fn resolve(
     found: &Result<FoundResult, Value>,
 ) -> Result<WriteOutcome, Fault> {
     let failed: Option<(i64, Option<String>)> = connection
-        .prepare_cached("SELECT seq, error FROM jobs WHERE tenant_id = ?1 AND id = ?2 AND state = 'failed'")?
-        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached("SELECT seq, error FROM jobs WHERE tenant_id = :tenant_id AND id = :id AND state = 'failed'")?
+        .query_row(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string() }, |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     let same = |error: &Option<String>| {
         error.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()).as_ref() == Some(was)
@@ -99,18 +101,18 @@ pub(super) fn resolve(
     let Some((seq, _)) = failed.filter(|(_, error)| same(error)) else { return Ok(WriteOutcome::Fenced) };
     let (state, data) = match found {
         Ok(FoundResult { result, payload }) => {
+            write_bodies(connection, seq, result, payload)?;
             connection
-                .prepare_cached("UPDATE job_bodies SET result = ?2, payload = ?3 WHERE seq = ?1")?
-                .execute(params![seq, result.to_string(), payload.to_string()])?;
-            connection
-                .prepare_cached("UPDATE jobs SET state = 'done', error = NULL, progress = 100.0 WHERE seq = ?1")?
-                .execute([seq])?;
+                .prepare_cached("UPDATE jobs SET state = 'done', error = NULL, progress = 100.0 WHERE seq = :seq")?
+                .execute(named_params! { ":seq": seq })?;
             (JobState::Done, json!({ "state": JobState::Done.as_str() }))
         }
         Err(error) => {
             connection
-                .prepare_cached("UPDATE jobs SET error = ?2, dedupe_key = NULL, dedupe_until = NULL WHERE seq = ?1")?
-                .execute(params![seq, error.to_string()])?;
+                .prepare_cached(
+                    "UPDATE jobs SET error = :error, dedupe_key = NULL, dedupe_until = NULL WHERE seq = :seq",
+                )?
+                .execute(named_params! { ":seq": seq, ":error": error.to_string() })?;
             (JobState::Failed, json!({ "state": JobState::Failed.as_str(), "error": error }))
         }
     };
@@ -127,9 +129,9 @@ pub(super) fn ask_cancel(
 ) -> Result<CancelAsked, Fault> {
     let found: Option<(i64, String, bool, i64)> = connection
         .prepare_cached(
-            "SELECT seq, state, cancel_asked IS NOT NULL, attempts FROM jobs WHERE tenant_id = ?1 AND id = ?2",
+            "SELECT seq, state, cancel_asked IS NOT NULL, attempts FROM jobs WHERE tenant_id = :tenant_id AND id = :id",
         )?
-        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| {
+        .query_row(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string() }, |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
@@ -138,7 +140,9 @@ pub(super) fn ask_cancel(
     if state.is_end() || asked {
         return Ok(CancelAsked::Now(state));
     }
-    connection.prepare_cached("UPDATE jobs SET cancel_asked = ?2 WHERE seq = ?1")?.execute(params![seq, reason])?;
+    connection
+        .prepare_cached("UPDATE jobs SET cancel_asked = :reason WHERE seq = :seq")?
+        .execute(named_params! { ":seq": seq, ":reason": reason })?;
     event(connection, now, seq, "cancel_asked", &json!({ "reason": reason }))?;
     let ready = match state {
         JobState::Running => return Ok(CancelAsked::Now(state)),
@@ -157,11 +161,16 @@ fn held(connection: &Connection, key: &JobKey, fence: FencingToken) -> Result<Op
     Ok(connection
         .prepare_cached(
             "SELECT seq, cancel_asked IS NOT NULL, attempts FROM jobs
-             WHERE tenant_id = ?1 AND id = ?2 AND fence = ?3 AND state = 'running'",
+             WHERE tenant_id = :tenant_id AND id = :id AND fence = :fence AND state = 'running'",
         )?
-        .query_row(params![key.tenant.as_str(), key.id.to_string(), i64::saturating_from(fence.0)], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
+        .query_row(
+            named_params! {
+                ":tenant_id": key.tenant.as_str(),
+                ":id": key.id.to_string(),
+                ":fence": i64::saturating_from(fence.0),
+            },
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
         .optional()?)
 }
 
@@ -178,13 +187,19 @@ fn ended(
     event(connection, now, seq, state.as_str(), &data)?;
     connection
         .prepare_cached(
-            "UPDATE jobs SET state = ?2, owner_id = NULL, ended_at = ?3, error = ?4,
-                             progress = CASE ?2 WHEN 'done' THEN 100.0 ELSE progress END,
-                             dedupe_key = CASE WHEN ?5 THEN NULL ELSE dedupe_key END,
-                             dedupe_until = CASE WHEN ?5 THEN NULL ELSE dedupe_until END
-             WHERE seq = ?1",
+            "UPDATE jobs SET state = :state, owner_id = NULL, ended_at = :now, error = :error,
+                             progress = CASE :state WHEN 'done' THEN 100.0 ELSE progress END,
+                             dedupe_key = CASE WHEN :dedupe THEN NULL ELSE dedupe_key END,
+                             dedupe_until = CASE WHEN :dedupe THEN NULL ELSE dedupe_until END
+             WHERE seq = :seq",
         )?
-        .execute(params![seq, state.as_str(), now.0, error.map(Value::to_string), dedupe == DedupeKey::Freed])?;
+        .execute(named_params! {
+            ":seq": seq,
+            ":state": state.as_str(),
+            ":now": now.0,
+            ":error": error.map(Value::to_string),
+            ":dedupe": dedupe == DedupeKey::Freed,
+        })?;
     Ok(())
 }
 
@@ -213,11 +228,19 @@ fn hand_back(connection: &Connection, now: UnixMillis, tenant: &str, seq: i64) -
     Ok(WriteOutcome::Kept(JobState::Queued))
 }
 
+/// What came out, and what is kept of what went in.
+fn write_bodies(connection: &Connection, seq: i64, result: &Value, payload: &Value) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE job_bodies SET result = :result, payload = :payload WHERE seq = :seq")?
+        .execute(named_params! { ":seq": seq, ":result": result.to_string(), ":payload": payload.to_string() })?;
+    Ok(())
+}
+
 /// The attempt does not count.
 fn uncount(connection: &Connection, seq: i64) -> Result<(), Fault> {
     connection
-        .prepare_cached("UPDATE jobs SET attempts = attempts - 1 WHERE seq = ?1 AND attempts > 0")?
-        .execute([seq])?;
+        .prepare_cached("UPDATE jobs SET attempts = attempts - 1 WHERE seq = :seq AND attempts > 0")?
+        .execute(named_params! { ":seq": seq })?;
     Ok(())
 }
 
@@ -232,10 +255,15 @@ fn wait_again(
     // `rank` of a due time of zero is what the priority is worth, as a negative number.
     connection
         .prepare_cached(
-            "UPDATE jobs SET state = ?2, owner_id = NULL, rank = rank - due_at + ?3, due_at = ?3,
-                             error = coalesce(?4, error)
-             WHERE seq = ?1",
+            "UPDATE jobs SET state = :state, owner_id = NULL, rank = rank - due_at + :due, due_at = :due,
+                             error = coalesce(:error, error)
+             WHERE seq = :seq",
         )?
-        .execute(params![seq, state.as_str(), due.0, error.map(Value::to_string)])?;
+        .execute(named_params! {
+            ":seq": seq,
+            ":state": state.as_str(),
+            ":due": due.0,
+            ":error": error.map(Value::to_string),
+        })?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use contract::ids::InvocationId;
 use ports::clock::UnixMillis;
 use ports::job_store::{AdoptOutcome, EnqueueOutcome, FencingToken, JobState, NewJob, OwnerId, rank};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde_json::json;
 
 use super::counters::{event, moved};
@@ -25,14 +25,14 @@ pub(super) fn enqueue(
     }
     let waiting = |tenant: &str| -> Result<u64, Fault> {
         let waiting: Option<i64> = connection
-            .prepare_cached("SELECT waiting FROM job_tenants WHERE tenant_id = ?1")?
-            .query_row([tenant], |row| row.get(0))
+            .prepare_cached("SELECT waiting FROM job_tenants WHERE tenant_id = :tenant_id")?
+            .query_row(named_params! { ":tenant_id": tenant }, |row| row.get(0))
             .optional()?;
         Ok(waiting.unwrap_or_default().unsigned_abs())
     };
     let of_flow: Option<i64> = connection
-        .prepare_cached("SELECT waiting FROM job_flows WHERE tenant_id = ?1 AND flow = ?2")?
-        .query_row([job.key.tenant.as_str(), &job.flow], |row| row.get(0))
+        .prepare_cached("SELECT waiting FROM job_flows WHERE tenant_id = :tenant_id AND flow = :flow")?
+        .query_row(named_params! { ":tenant_id": job.key.tenant.as_str(), ":flow": &job.flow }, |row| row.get(0))
         .optional()?;
     if of_flow.unwrap_or_default().unsigned_abs() >= job.bounds.per_flow
         || waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant
@@ -76,8 +76,10 @@ fn claimed_by(connection: &Connection, now: UnixMillis, job: &NewJob) -> Result<
 fn existing(connection: &Connection, now: UnixMillis, job: &NewJob) -> Result<Option<(InvocationId, bool)>, Fault> {
     let tenant = job.key.tenant.as_str();
     let of_id: Option<(String, String)> = connection
-        .prepare_cached("SELECT id, digest FROM jobs WHERE tenant_id = ?1 AND id = ?2")?
-        .query_row(params![tenant, job.key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached("SELECT id, digest FROM jobs WHERE tenant_id = :tenant_id AND id = :id")?
+        .query_row(named_params! { ":tenant_id": tenant, ":id": job.key.id.to_string() }, |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     let found = match (&job.dedupe, of_id) {
         (_, Some(found)) => Some(found),
@@ -86,12 +88,22 @@ fn existing(connection: &Connection, now: UnixMillis, job: &NewJob) -> Result<Op
             connection
                 .prepare_cached(
                     "UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL
-                     WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND dedupe_until <= ?4 AND ended_at IS NOT NULL",
+                     WHERE tenant_id = :tenant_id AND kind = :kind AND dedupe_key = :key AND dedupe_until <= :now
+                     AND ended_at IS NOT NULL",
                 )?
-                .execute(params![tenant, job.kind, dedupe.key, now.0])?;
+                .execute(named_params! {
+                    ":tenant_id": tenant,
+                    ":kind": job.kind,
+                    ":key": dedupe.key,
+                    ":now": now.0,
+                })?;
             connection
-                .prepare_cached("SELECT id, digest FROM jobs WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3")?
-                .query_row(params![tenant, job.kind, dedupe.key], |row| Ok((row.get(0)?, row.get(1)?)))
+                .prepare_cached(
+                    "SELECT id, digest FROM jobs WHERE tenant_id = :tenant_id AND kind = :kind AND dedupe_key = :key",
+                )?
+                .query_row(named_params! { ":tenant_id": tenant, ":kind": job.kind, ":key": dedupe.key }, |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
                 .optional()?
         }
     };
@@ -117,37 +129,39 @@ fn insert(
     let seq: i64 = connection
         .prepare_cached(
             "INSERT INTO jobs (tenant_id, id, kind, label, subject, digest, priority, state, rank, attempts, attempts_max,
-                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at, flow, delegators)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
+                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at, flow,
+                               delegators)
+             VALUES (:tenant_id, :id, :kind, :label, :subject, :digest, :priority, :state, :rank, :attempts, :max,
+             :dedupe_key, :dedupe_until, :owner, :fence, :now, :due_at, :started_at, :flow, :delegators)
              RETURNING seq",
         )?
         .query_row(
-            params![
-                job.key.tenant.as_str(),
-                job.key.id.to_string(),
-                job.kind,
-                job.label,
-                job.owner.subject().as_str(),
-                job.digest.to_string(),
-                job.priority.level(),
-                state.as_str(),
-                rank(due, job.priority),
-                i64::from(runs),
-                job.attempts_max.max(1),
-                dedupe.map(|dedupe| dedupe.key.as_str()),
-                dedupe.map(|dedupe| now.plus(dedupe.window).0),
-                owner.map(|owner| owner.0.to_string()),
-                i64::from(runs),
-                now.0,
-                due.0,
-                runs.then_some(now.0),
-                job.flow,
-                job.owner.delegators(),
-            ],
+            named_params! {
+                ":tenant_id": job.key.tenant.as_str(),
+                ":id": job.key.id.to_string(),
+                ":kind": job.kind,
+                ":label": job.label,
+                ":subject": job.owner.subject().as_str(),
+                ":digest": job.digest.to_string(),
+                ":priority": job.priority.level(),
+                ":state": state.as_str(),
+                ":rank": rank(due, job.priority),
+                ":attempts": i64::from(runs),
+                ":max": job.attempts_max.max(1),
+                ":dedupe_key": dedupe.map(|dedupe| dedupe.key.as_str()),
+                ":dedupe_until": dedupe.map(|dedupe| now.plus(dedupe.window).0),
+                ":owner": owner.map(|owner| owner.0.to_string()),
+                ":fence": i64::from(runs),
+                ":now": now.0,
+                ":due_at": due.0,
+                ":started_at": runs.then_some(now.0),
+                ":flow": job.flow,
+                ":delegators": job.owner.delegators(),
+            },
             |row| row.get(0),
         )?;
     connection
-        .prepare_cached("INSERT INTO job_bodies (seq, payload) VALUES (?1, ?2)")?
-        .execute(params![seq, payload])?;
+        .prepare_cached("INSERT INTO job_bodies (seq, payload) VALUES (:seq, :payload)")?
+        .execute(named_params! { ":seq": seq, ":payload": payload })?;
     Ok(seq)
 }

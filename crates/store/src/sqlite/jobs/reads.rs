@@ -4,7 +4,7 @@ use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use policy::CallOwner;
 use ports::job_store::{JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobState, PAGE_MAX};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use crate::records::jobs::{COLUMNS, detail, event, record};
 use crate::sqlite::columns::{all, first, limit};
@@ -13,10 +13,11 @@ use crate::stored_row::StoredRow as _;
 
 pub(super) fn find(connection: &Connection, key: &JobKey) -> Result<Option<JobDetail>, Fault> {
     let sql = format!(
-        "SELECT {COLUMNS}, flow, digest, payload, result FROM jobs JOIN job_bodies USING (seq) WHERE tenant_id = ?1 AND id = ?2"
+        "SELECT {COLUMNS}, flow, digest, payload, result FROM jobs JOIN job_bodies USING (seq)
+         WHERE tenant_id = :tenant_id AND id = :id"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    first(statement.query(params![key.tenant.as_str(), key.id.to_string()])?, detail)
+    first(statement.query(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string() })?, detail)
 }
 
 pub(super) fn list(
@@ -27,24 +28,25 @@ pub(super) fn list(
 ) -> Result<JobPage, Fault> {
     let most = most.min(PAGE_MAX);
     // Said outright, so that the index of a tenant's jobs is used.
-    let tenant = if filter.tenant.is_some() { "tenant_id = ?1" } else { "?1 IS NULL" };
+    let tenant = if filter.tenant.is_some() { "tenant_id = :tenant_id" } else { ":tenant_id IS NULL" };
     let sql = format!(
         "SELECT {COLUMNS} FROM jobs
-         WHERE {tenant} AND (?2 IS NULL OR (subject = ?2 AND delegators IS ?7)) AND (?3 IS NULL OR state = ?3)
-           AND (?4 IS NULL OR kind = ?4) AND seq < ?5
-         ORDER BY seq DESC LIMIT ?6"
+         WHERE {tenant} AND (:subject IS NULL OR (subject = :subject AND delegators IS :delegators))
+           AND (:state IS NULL OR state = :state)
+           AND (:kind IS NULL OR kind = :kind) AND seq < :before
+         ORDER BY seq DESC LIMIT :most"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let before = before.and_then(|mark| i64::try_from(mark).ok()).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![
-        filter.tenant.as_ref().map(TenantId::as_str),
-        filter.owner.as_ref().map(|owner| owner.subject().as_str()),
-        filter.state.map(JobState::as_str),
-        filter.kind,
-        before,
-        limit(most).saturating_add(1),
-        filter.owner.as_ref().and_then(CallOwner::delegators)
-    ])?;
+    let mut rows = statement.query(named_params! {
+        ":tenant_id": filter.tenant.as_ref().map(TenantId::as_str),
+        ":subject": filter.owner.as_ref().map(|owner| owner.subject().as_str()),
+        ":delegators": filter.owner.as_ref().and_then(CallOwner::delegators),
+        ":state": filter.state.map(JobState::as_str),
+        ":kind": filter.kind,
+        ":before": before,
+        ":most": limit(most).saturating_add(1),
+    })?;
     let mut page = JobPage::default();
     let mut last = None;
     while let Some(row) = rows.next()? {
@@ -60,16 +62,18 @@ pub(super) fn list(
 
 pub(super) fn events(connection: &Connection, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, Fault> {
     let seq: Option<i64> = connection
-        .prepare_cached("SELECT seq FROM jobs WHERE tenant_id = ?1 AND id = ?2")?
-        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| row.get(0))
+        .prepare_cached("SELECT seq FROM jobs WHERE tenant_id = :tenant_id AND id = :id")?
+        .query_row(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string() }, |row| row.get(0))
         .optional()?;
     let Some(seq) = seq else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(
-        "SELECT number, at, kind, data FROM job_events WHERE seq = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
+        "SELECT number, at, kind, data FROM job_events WHERE seq = :seq AND number > :after ORDER BY number LIMIT :most",
     )?;
     let after = i64::saturating_from(after);
     let of = key.id.to_string();
-    all(statement.query(params![seq, after, limit(most.min(PAGE_MAX))])?, |row| event(row, &of))
+    all(statement.query(named_params! { ":seq": seq, ":after": after, ":most": limit(most.min(PAGE_MAX)) })?, |row| {
+        event(row, &of)
+    })
 }
 
 pub(super) fn counts(connection: &Connection) -> Result<JobCounts, Fault> {

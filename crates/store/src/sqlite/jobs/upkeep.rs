@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::job_store::JobKey;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use crate::sqlite::columns::{ago, limit};
 use crate::sqlite::faults::Fault;
@@ -15,29 +15,33 @@ pub(super) fn release_key(connection: &Connection, key: &JobKey) -> Result<(), F
     connection
         .prepare_cached(
             "UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL
-             WHERE tenant_id = ?1 AND id = ?2 AND ended_at IS NOT NULL",
+             WHERE tenant_id = :tenant_id AND id = :id AND ended_at IS NOT NULL",
         )?
-        .execute(params![key.tenant.as_str(), key.id.to_string()])?;
+        .execute(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string() })?;
     Ok(())
 }
 
 pub(super) fn hasten(connection: &Connection, now: UnixMillis, key: &JobKey) -> Result<(), Fault> {
     connection
         .prepare_cached(
-            "UPDATE jobs SET rank = rank - due_at + ?3, due_at = ?3
-             WHERE tenant_id = ?1 AND id = ?2 AND state = 'delayed' AND due_at > ?3",
+            "UPDATE jobs SET rank = rank - due_at + :now, due_at = :now
+             WHERE tenant_id = :tenant_id AND id = :id AND state = 'delayed' AND due_at > :now",
         )?
-        .execute(params![key.tenant.as_str(), key.id.to_string(), now.0])?;
+        .execute(named_params! { ":tenant_id": key.tenant.as_str(), ":id": key.id.to_string(), ":now": now.0 })?;
     Ok(())
 }
 
 pub(super) fn rewrite_payload(connection: &Connection, key: &JobKey, payload: &str) -> Result<bool, Fault> {
     let rewritten = connection
         .prepare_cached(
-            "UPDATE job_bodies SET payload = ?3
-             WHERE seq = (SELECT seq FROM jobs WHERE tenant_id = ?1 AND id = ?2) AND payload <> 'null'",
+            "UPDATE job_bodies SET payload = :payload
+             WHERE seq = (SELECT seq FROM jobs WHERE tenant_id = :tenant_id AND id = :id) AND payload <> 'null'",
         )?
-        .execute(params![key.tenant.as_str(), key.id.to_string(), payload])?;
+        .execute(named_params! {
+            ":tenant_id": key.tenant.as_str(),
+            ":id": key.id.to_string(),
+            ":payload": payload,
+        })?;
     Ok(rewritten > 0)
 }
 
@@ -50,20 +54,24 @@ pub(super) fn prune(
 ) -> Result<u64, Fault> {
     let mut over = connection.prepare_cached(
         "SELECT seq FROM jobs
-         WHERE ended_at IS NOT NULL AND ended_at < CASE state WHEN 'dead' THEN ?2 ELSE ?1 END AND ended_at < max(?1, ?2)
-           AND (dedupe_until IS NULL OR dedupe_until <= ?3)
-         ORDER BY ended_at LIMIT ?4",
+         WHERE ended_at IS NOT NULL AND ended_at < CASE state WHEN 'dead' THEN :dead ELSE :ended END
+         AND ended_at < max(:ended, :dead)
+           AND (dedupe_until IS NULL OR dedupe_until <= :now)
+         ORDER BY ended_at LIMIT :most",
     )?;
     let (ended, dead) = (ago(now, retention), ago(now, dead_retention));
-    let over: Vec<i64> =
-        over.query_map(params![ended, dead, now.0, limit(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let over: Vec<i64> = over
+        .query_map(named_params! { ":ended": ended, ":dead": dead, ":now": now.0, ":most": limit(most) }, |row| {
+            row.get(0)
+        })?
+        .collect::<rusqlite::Result<_>>()?;
     for seq in &over {
         for sql in [
-            "DELETE FROM job_events WHERE seq = ?1",
-            "DELETE FROM job_bodies WHERE seq = ?1",
-            "DELETE FROM jobs WHERE seq = ?1",
+            "DELETE FROM job_events WHERE seq = :seq",
+            "DELETE FROM job_bodies WHERE seq = :seq",
+            "DELETE FROM jobs WHERE seq = :seq",
         ] {
-            connection.prepare_cached(sql)?.execute([seq])?;
+            connection.prepare_cached(sql)?.execute(named_params! { ":seq": seq })?;
         }
     }
     // Tenants that have nothing to do with the queue any more need no turn.

@@ -4,7 +4,7 @@ use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
 use ports::job_store::LedgerAct;
 use ports::ledger::{BeginOutcome, EntryState, FencingToken, IdempotencyKey, Intent, LedgerEntry, OwnerId};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::ends::{fence_column, seconds};
 use super::reads::by_id;
@@ -64,11 +64,17 @@ fn queued(
     let found: Option<(String, String, bool)> = connection
         .prepare_cached(&format!(
             "SELECT id, digest, ended_at IS NOT NULL FROM jobs
-             WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND id <> ?4
-               AND (ended_at IS NULL OR (dedupe_until > ?5 AND {ENDED_WITHOUT_LINE}))"
+             WHERE tenant_id = :tenant_id AND kind = :kind AND dedupe_key = :dedupe_key AND id <> :invocation
+               AND (ended_at IS NULL OR (dedupe_until > :now AND {ENDED_WITHOUT_LINE}))"
         ))?
         .query_row(
-            params![intent.tenant.as_str(), act.kind, act.dedupe_key, intent.invocation.to_string(), now.0],
+            named_params! {
+                ":tenant_id": intent.tenant.as_str(),
+                ":kind": act.kind,
+                ":dedupe_key": act.dedupe_key,
+                ":invocation": intent.invocation.to_string(),
+                ":now": now.0,
+            },
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?;
@@ -89,11 +95,19 @@ pub(in crate::sqlite) fn claimed(
     let found: Option<(String, String)> = connection
         .prepare_cached(
             "SELECT invocation_id, parameters_digest FROM ledger
-             WHERE tenant_id = ?1 AND tool_id = ?2 AND scope = ?3 AND key = ?4 AND holds_key = 1 AND invocation_id <> ?5
-               AND (state IN ('in_flight', 'unknown') OR (state = 'done' AND keep_until > ?6))",
+             WHERE tenant_id = :tenant_id AND tool_id = :tool_id AND scope = :scope AND key = :key
+             AND holds_key = 1 AND invocation_id <> :id
+               AND (state IN ('in_flight', 'unknown') OR (state = 'done' AND keep_until > :now))",
         )?
         .query_row(
-            params![tenant.as_str(), act.tool.as_str(), act.key.scope, act.key.key, id.to_string(), now.to_string()],
+            named_params! {
+                ":tenant_id": tenant.as_str(),
+                ":tool_id": act.tool.as_str(),
+                ":scope": act.key.scope,
+                ":key": act.key.key,
+                ":id": id.to_string(),
+                ":now": now.to_string(),
+            },
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
@@ -113,9 +127,14 @@ fn holder(
 ) -> Result<Option<LedgerEntry>, Fault> {
     let mut find = connection.prepare_cached(&format!(
         "SELECT {COLUMNS}, keep_until FROM ledger
-         WHERE tenant_id = ?1 AND tool_id = ?2 AND scope = ?3 AND key = ?4 AND holds_key = 1"
+         WHERE tenant_id = :tenant_id AND tool_id = :tool_id AND scope = :scope AND key = :key AND holds_key = 1"
     ))?;
-    let mut rows = find.query(params![intent.tenant.as_str(), intent.tool.as_str(), key.scope, key.key])?;
+    let mut rows = find.query(named_params! {
+        ":tenant_id": intent.tenant.as_str(),
+        ":tool_id": intent.tool.as_str(),
+        ":scope": key.scope,
+        ":key": key.key,
+    })?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let entry = entry(row)?;
     let id = entry.intent.invocation;
@@ -132,8 +151,8 @@ fn holder(
 
 fn free_key(connection: &Connection, invocation: InvocationId) -> Result<(), Fault> {
     connection
-        .prepare_cached("UPDATE ledger SET holds_key = 0 WHERE invocation_id = ?1")?
-        .execute([invocation.to_string()])?;
+        .prepare_cached("UPDATE ledger SET holds_key = 0 WHERE invocation_id = :invocation")?
+        .execute(named_params! { ":invocation": invocation.to_string() })?;
     Ok(())
 }
 
@@ -143,26 +162,28 @@ pub(in crate::sqlite) fn insert(connection: &Connection, intent: &Intent, now: U
     let inserted = connection
         .prepare_cached(
             "INSERT INTO ledger (invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy,
-                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at, delegators)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13, ?14)
+                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state,
+                                 begun_at, delegators)
+             VALUES (:invocation, :trace, :tenant_id, :subject, :tool_id, :version, :effects, :scope, :key,
+             :key IS NOT NULL, :parameters, :window, :owner, 1, 'in_flight', :now, :delegators)
              ON CONFLICT DO NOTHING",
         )?
-        .execute(params![
-            intent.invocation.to_string(),
-            intent.trace.to_string(),
-            intent.tenant.as_str(),
-            intent.caller.subject().as_str(),
-            intent.tool.as_str(),
-            intent.version.to_string(),
-            intent.effects.as_str(),
-            scope,
-            key,
-            intent.parameters.to_string(),
-            seconds(intent.window),
-            intent.owner.to_string(),
-            now.to_string(),
-            intent.caller.delegators(),
-        ])?;
+        .execute(named_params! {
+            ":invocation": intent.invocation.to_string(),
+            ":trace": intent.trace.to_string(),
+            ":tenant_id": intent.tenant.as_str(),
+            ":subject": intent.caller.subject().as_str(),
+            ":tool_id": intent.tool.as_str(),
+            ":version": intent.version.to_string(),
+            ":effects": intent.effects.as_str(),
+            ":scope": scope,
+            ":key": key,
+            ":parameters": intent.parameters.to_string(),
+            ":window": seconds(intent.window),
+            ":owner": intent.owner.to_string(),
+            ":now": now.to_string(),
+            ":delegators": intent.caller.delegators(),
+        })?;
     Ok(inserted > 0)
 }
 
@@ -170,30 +191,32 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: FencingToken, no
     let (scope, key) = intent.key.as_ref().map(|key| (&key.scope, &key.key)).unzip();
     connection
         .prepare_cached(
-            "UPDATE ledger SET state = 'in_flight', settled_at = NULL, keep_until = NULL, outcome = NULL, trace_id = ?2,
-                 tool_version = ?3, side_effect_policy = ?4, scope = ?5, key = ?6, holds_key = ?6 IS NOT NULL,
-                 window_seconds = ?7, owner_id = ?8, fence = ?9, begun_at = ?10
-             WHERE invocation_id = ?1",
+            "UPDATE ledger SET state = 'in_flight', settled_at = NULL, keep_until = NULL, outcome = NULL,
+             trace_id = :trace,
+                 tool_version = :version, side_effect_policy = :effects, scope = :scope, key = :key,
+                 holds_key = :key IS NOT NULL,
+                 window_seconds = :window, owner_id = :owner, fence = :fence, begun_at = :now
+             WHERE invocation_id = :invocation",
         )?
-        .execute(params![
-            intent.invocation.to_string(),
-            intent.trace.to_string(),
-            intent.version.to_string(),
-            intent.effects.as_str(),
-            scope,
-            key,
-            seconds(intent.window),
-            intent.owner.to_string(),
-            fence_column(fence),
-            now.to_string(),
-        ])?;
+        .execute(named_params! {
+            ":invocation": intent.invocation.to_string(),
+            ":trace": intent.trace.to_string(),
+            ":version": intent.version.to_string(),
+            ":effects": intent.effects.as_str(),
+            ":scope": scope,
+            ":key": key,
+            ":window": seconds(intent.window),
+            ":owner": intent.owner.to_string(),
+            ":fence": fence_column(fence),
+            ":now": now.to_string(),
+        })?;
     Ok(())
 }
 
 fn is_alive(connection: &Connection, owner: OwnerId, now: UnixMillis) -> Result<bool, Fault> {
     let until: Option<String> = connection
-        .prepare_cached("SELECT lease_until FROM ledger_owners WHERE owner_id = ?1")?
-        .query_row([owner.to_string()], |row| row.get(0))
+        .prepare_cached("SELECT lease_until FROM ledger_owners WHERE owner_id = :owner")?
+        .query_row(named_params! { ":owner": owner.to_string() }, |row| row.get(0))
         .optional()?;
     Ok(until.is_some_and(|until| until > now.to_string()))
 }

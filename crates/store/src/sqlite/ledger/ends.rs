@@ -6,7 +6,7 @@ use base::SaturatingFrom as _;
 use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
 use ports::ledger::{EntryState, FencingToken, ResolveOutcome, SettleOutcome, Settlement};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::reads::find;
 use crate::sqlite::columns::limit;
@@ -22,9 +22,9 @@ pub(super) fn settle(
     let id = invocation.to_string();
     let window: Option<i64> = connection
         .prepare_cached(
-            "SELECT window_seconds FROM ledger WHERE invocation_id = ?1 AND state = 'in_flight' AND fence = ?2",
+            "SELECT window_seconds FROM ledger WHERE invocation_id = :id AND state = 'in_flight' AND fence = :fence",
         )?
-        .query_row(params![id, fence_column(fence)], |row| row.get(0))
+        .query_row(named_params! { ":id": id, ":fence": fence_column(fence) }, |row| row.get(0))
         .optional()?;
     let Some(window) = window else { return said_before(connection, &id, fence, settlement) };
     write_end(connection, &id, settlement, window, now)?;
@@ -51,9 +51,10 @@ pub(super) fn resolve(
 pub(super) fn release(connection: &Connection, tenant: &TenantId, invocation: InvocationId) -> Result<(), Fault> {
     connection
         .prepare_cached(
-            "UPDATE ledger SET holds_key = 0 WHERE invocation_id = ?1 AND tenant_id = ?2 AND state = 'done'",
+            "UPDATE ledger SET holds_key = 0 WHERE invocation_id = :invocation AND tenant_id = :tenant_id
+             AND state = 'done'",
         )?
-        .execute(params![invocation.to_string(), tenant.as_str()])?;
+        .execute(named_params! { ":invocation": invocation.to_string(), ":tenant_id": tenant.as_str() })?;
     Ok(())
 }
 
@@ -62,9 +63,9 @@ pub(super) fn prune(connection: &Connection, most: usize, now: UnixMillis) -> Re
         .prepare_cached(
             "DELETE FROM ledger WHERE invocation_id IN (
                  SELECT invocation_id FROM ledger
-                 WHERE state IN ('done', 'failed_clean') AND keep_until <= ?1 ORDER BY keep_until LIMIT ?2)",
+                 WHERE state IN ('done', 'failed_clean') AND keep_until <= :now ORDER BY keep_until LIMIT :most)",
         )?
-        .execute(params![now.to_string(), limit(most)])?;
+        .execute(named_params! { ":now": now.to_string(), ":most": limit(most) })?;
     Ok(forgotten)
 }
 
@@ -76,8 +77,16 @@ fn said_before(
     settlement: &Settlement,
 ) -> Result<SettleOutcome, Fault> {
     let same = connection
-        .prepare_cached("SELECT 1 FROM ledger WHERE invocation_id = ?1 AND fence = ?2 AND state = ?3 AND outcome = ?4")?
-        .exists(params![id, fence_column(fence), settlement.state.as_str(), settlement.outcome.to_string()])?;
+        .prepare_cached(
+            "SELECT 1 FROM ledger WHERE invocation_id = :id AND fence = :fence AND state = :state
+                         AND outcome = :outcome",
+        )?
+        .exists(named_params! {
+            ":id": id,
+            ":fence": fence_column(fence),
+            ":state": settlement.state.as_str(),
+            ":outcome": settlement.outcome.to_string(),
+        })?;
     Ok(if same { SettleOutcome::Kept } else { SettleOutcome::Fenced })
 }
 
@@ -91,16 +100,16 @@ pub(in crate::sqlite) fn write_end(
     let window = Duration::from_secs(u64::try_from(window).unwrap_or_default());
     connection
         .prepare_cached(
-            "UPDATE ledger SET state = ?2, settled_at = ?3, keep_until = ?4, outcome = ?5
-             WHERE invocation_id = ?1",
+            "UPDATE ledger SET state = :state, settled_at = :now, keep_until = :until, outcome = :outcome
+             WHERE invocation_id = :id",
         )?
-        .execute(params![
-            id,
-            settlement.state.as_str(),
-            now.to_string(),
-            now.plus(window).to_string(),
-            settlement.outcome.to_string()
-        ])?;
+        .execute(named_params! {
+            ":id": id,
+            ":state": settlement.state.as_str(),
+            ":now": now.to_string(),
+            ":until": now.plus(window).to_string(),
+            ":outcome": settlement.outcome.to_string(),
+        })?;
     Ok(())
 }
 

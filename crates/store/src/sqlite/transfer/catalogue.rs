@@ -1,6 +1,6 @@
 //! Which tables a file has, as SQLite itself knows it.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, named_params};
 
 use crate::transfer::{ColumnKind, StoreTable, TableColumn, is_moved};
 
@@ -19,8 +19,8 @@ pub(super) fn tables(connection: &Connection) -> rusqlite::Result<Vec<StoreTable
 fn table(connection: &Connection, name: String) -> rusqlite::Result<StoreTable> {
     let mut columns = Vec::new();
     let mut key: Vec<(i64, String)> = Vec::new();
-    let mut statement = connection.prepare("SELECT name, type, pk FROM pragma_table_info(?1) ORDER BY cid")?;
-    let mut rows = statement.query([&name])?;
+    let mut statement = connection.prepare("SELECT name, type, pk FROM pragma_table_info(:name) ORDER BY cid")?;
+    let mut rows = statement.query(named_params! { ":name": &name })?;
     while let Some(row) = rows.next()? {
         let (column, type_name, place): (String, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if place > 0 {

@@ -1,7 +1,7 @@
 //! Spaces: which models' vectors there are, and how wide they are.
 
 use ports::vector_store::{SPACES_MAX, SpaceState, VectorSpace};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use super::width;
 use crate::sqlite::columns::all;
@@ -18,8 +18,8 @@ pub(super) fn open(connection: &Connection, space: &VectorSpace) -> Result<bool,
         return Ok(false);
     }
     connection
-        .prepare_cached("INSERT INTO vector_spaces (model, width) VALUES (?1, ?2)")?
-        .execute(params![space.model(), width(space)])?;
+        .prepare_cached("INSERT INTO vector_spaces (model, width) VALUES (:model, :width)")?
+        .execute(named_params! { ":model": space.model(), ":width": width(space) })?;
     Ok(true)
 }
 
@@ -39,15 +39,17 @@ pub(super) fn list(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
 pub(super) fn drop(connection: &Connection, space: &VectorSpace) -> Result<bool, Fault> {
     let Some(key) = find(connection, space)? else { return Ok(false) };
     // Its vectors go with it.
-    connection.prepare_cached("DELETE FROM vector_spaces WHERE space_key = ?1")?.execute([key])?;
+    connection
+        .prepare_cached("DELETE FROM vector_spaces WHERE space_key = :key")?
+        .execute(named_params! { ":key": key })?;
     Ok(true)
 }
 
 /// The number of a space.
 pub(super) fn find(connection: &Connection, space: &VectorSpace) -> Result<Option<i64>, Fault> {
     let key = connection
-        .prepare_cached("SELECT space_key FROM vector_spaces WHERE model = ?1 AND width = ?2")?
-        .query_row(params![space.model(), width(space)], |row| row.get(0))
+        .prepare_cached("SELECT space_key FROM vector_spaces WHERE model = :model AND width = :width")?
+        .query_row(named_params! { ":model": space.model(), ":width": width(space) }, |row| row.get(0))
         .optional()?;
     Ok(key)
 }
