@@ -237,7 +237,7 @@ impl<'a> VisitorTasks<'a> {
                 audience: Some(audience),
                 cancellation: cancellation.clone(),
             };
-            if told.send(jobs.start(arrival).await).is_err() {
+            if told.send(Box::pin(jobs.start(arrival)).await).is_err() {
                 // The client has gone before it knew of the task, so nobody ever will.
                 cancellation.cancel();
             }
