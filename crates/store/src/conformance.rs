@@ -49,7 +49,9 @@ use ports::workflow_runs::WorkflowRuns;
 
 pub use stepped_clock::SteppedClock;
 
-pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
+pub use samples::{
+    deprecated, new_version, new_version_of, removed, sample_intent, sample_job, sample_manifest, sunset,
+};
 
 /// What a store offers to the registry.
 pub trait AnyStore: RegistryStore + ToolSearch + 'static {}
@@ -145,37 +147,21 @@ pub trait StoreAdapter: Send {
 macro_rules! every_suite {
     ($name:ident, $open:path) => {
         mod $name {
-            mod access {
-                $crate::access_suite!($open);
-            }
-            mod checkpoints {
-                $crate::checkpoints_suite!($open);
-            }
-            mod jobs {
-                $crate::jobs_suite!($open);
-            }
-            mod ledger {
-                $crate::ledger_suite!($open);
-            }
-            mod registry {
-                $crate::registry_suite!($open);
-            }
-            mod search {
-                $crate::search_suite!($open);
-            }
-            mod upstreams {
-                $crate::upstreams_suite!($open);
-            }
-            mod usage {
-                $crate::usage_suite!($open);
-            }
-            mod vectors {
-                $crate::vectors_suite!($open);
-            }
-            mod webhooks {
-                $crate::webhooks_suite!($open);
-            }
+            $crate::conformance_suites!($open, [access: access_suite, checkpoints: checkpoints_suite, jobs: jobs_suite, ledger: ledger_suite, registry: registry_suite, search: search_suite, upstreams: upstreams_suite, usage: usage_suite, vectors: vectors_suite, webhooks: webhooks_suite]);
         }
+    };
+}
+
+/// A module for each suite.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_suites {
+    ($open:path, [$($name:ident: $suite:ident),+ $(,)?]) => {
+        $(
+            mod $name {
+                $crate::$suite!($open);
+            }
+        )+
     };
 }
 
