@@ -27,6 +27,7 @@ mod grounds;
 mod instances;
 mod log_level;
 mod policies;
+mod removals;
 mod servers;
 mod tokens;
 mod tool_folders;
@@ -58,7 +59,7 @@ impl Kernel {
     }
 
     /// Recognises the caller and checks that its role lets it act. A refusal is recorded.
-    pub(crate) async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
+    pub async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
         let caller = self.recognise(actor).await?;
         if caller.may(action) {
             return Ok(caller);
@@ -69,7 +70,7 @@ impl Kernel {
     }
 
     /// The tenant an act is about: the own one, or any if the caller administers the installation. A refusal is recorded.
-    pub(crate) async fn tenant_for(
+    pub async fn tenant_for(
         &self,
         actor: Actor<'_>,
         caller: &Principal,
@@ -87,7 +88,7 @@ impl Kernel {
     }
 
     /// For what concerns everybody: does the caller administer the installation? A refusal is recorded.
-    pub(crate) async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
+    pub async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
         if caller.tenant().is_home() {
             return Ok(());
         }

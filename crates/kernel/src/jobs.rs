@@ -64,6 +64,7 @@ use crate::webhooks::Webhooks;
 
 pub(crate) use call_record::CallRecordKey;
 pub use handler::{JobFailure, JobHandler, ProgressReporter, RunningJob, WaitingOutside};
+pub use ports::actor::SYSTEM_SUBJECT;
 pub use promotion::CallOutcome;
 pub use queue::{JobQueue, JobQueueParts};
 pub(crate) use running_jobs::{RunningJobs, WhyStop};
@@ -76,8 +77,6 @@ use worker_permits::WorkerPermits;
 
 /// The kind of job that is a call of a tool.
 pub const TOOL_CALL: &str = "tool_call";
-/// Who does jobs that nobody's token stands behind (ASYNC-009). It calls no tools: only handlers run under it.
-pub const SYSTEM_SUBJECT: &str = "system:jobs";
 
 /// The service.
 pub struct Jobs {

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 use contract::ids::TraceId;
 use policy::BearerSecret;
 
+/// Name of the server itself, for what it does without anybody's token (ASYNC-009). Nobody calls a tool under it.
+pub const SYSTEM_SUBJECT: &str = "system:jobs";
+
 /// Who acts, from where, and in which trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Actor<'a> {

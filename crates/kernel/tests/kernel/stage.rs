@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use contract::cost::Prices;
 use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
 use contract::schema::{PartMarks, Sensitivity};
-use gantry_kernel::health::HealthSettings;
-use gantry_kernel::insights::{InsightParts, Insights};
 use gantry_kernel::registry::Registry;
 use gantry_kernel::resilience::{Resilience, ResilienceSettings};
-use gantry_kernel::webhooks::Webhooks;
 use gantry_kernel::{
     AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, ExternalIssuer,
     FailedCall, Identity, IdentitySettings, IncomingCall, IsolationPolicy, Kernel, KernelOptions, KernelParts,
@@ -25,6 +21,7 @@ use gantry_kernel::{
 use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
 use ports::actor::Actor;
 use ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use ports::call_insights::CallInsights;
 use ports::checkpoint_store::CheckpointStore;
 use ports::clock::{Clock, UnixMillis};
 use ports::did_resolver::{DidError, DidResolver};
@@ -493,10 +490,8 @@ pub(crate) struct Props {
     /// What stands between the kernel and its ledger.
     pub(crate) blotter: Option<Arc<Blotter>>,
     pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
-    /// Is it to be learnt from calls how tools fare?
-    pub(crate) insights: bool,
-    /// Tells of alerts.
-    pub(crate) webhooks: Option<Arc<Webhooks>>,
+    /// Learns from calls, if somebody is to.
+    pub(crate) insights: Option<Arc<dyn CallInsights>>,
     /// A clock that others have, too.
     pub(crate) clock: Option<Arc<HeldClock>>,
     /// How many calls run and wait.
@@ -572,22 +567,6 @@ impl Stage {
         );
         let entropy = Arc::new(CountingEntropy::default());
         let jobs = Arc::new(MemoryStore::with_clock(Arc::clone(&held) as _));
-        let insights = if props.insights {
-            let parts = InsightParts {
-                usage: Arc::clone(&store) as _,
-                health: Arc::clone(&store) as _,
-                version_use: Arc::clone(&store) as _,
-                clock: Arc::clone(&clock),
-                entropy: Arc::new(CountingEntropy::default()),
-                thresholds: HealthSettings::default(),
-                prices: Prices::default(),
-                retention_days: 1,
-                announcer: props.webhooks.map(|webhooks| webhooks as _),
-            };
-            Some(Arc::new(Insights::open(parts).await.unwrap()))
-        } else {
-            None
-        };
         let resilience = props.resilience.map(|settings| {
             let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
             let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
@@ -596,7 +575,7 @@ impl Stage {
         let options = KernelOptions {
             bounds: props.bounds,
             checkpoints: props.checkpoints.map(|store| Checkpoints::new(store, CheckpointRetention::default())),
-            insights,
+            insights: props.insights,
             resilience,
             jobs: Some(Arc::clone(&jobs) as _),
             ..KernelOptions::default()

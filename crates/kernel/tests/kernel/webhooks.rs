@@ -1,6 +1,6 @@
 //! Webhooks with the receiver, the queue and the time in the test's hand.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
-use crate::stage::{CountingEntropy, HeldClock, Props, Stage, admin};
+use crate::stage::{CountingEntropy, HeldClock, Stage, admin};
 
 /// What was sent to the receiver: where to, its headers, its body.
 type Sent = (String, Vec<(String, String)>, String);
@@ -63,16 +63,13 @@ impl Receiver {
     }
 }
 
-/// Keeps jobs in order and each key once, and none of a tenant whose queue is full.
+/// Keeps jobs in order and each key once.
 #[derive(Debug, Default)]
-pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>, Mutex<Option<TenantId>>);
+pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
 
 #[async_trait]
 impl JobEntrance for Queue {
     async fn enter(&self, job: EnteringJob) -> Result<EntranceOutcome, Refusal> {
-        if self.1.lock().unwrap().as_ref() == Some(&job.tenant) {
-            return Err(Refusal::new(ErrorCode::E3701, "the queue of this tenant is full"));
-        }
         let mut jobs = self.0.lock().unwrap();
         let same_key =
             |known: &&EnteringJob| known.key == job.key && known.kind == job.kind && known.tenant == job.tenant;
@@ -362,30 +359,6 @@ async fn a_subscription_that_was_removed_gets_nothing_more() {
     assert_eq!(post.receiver.count(), 0);
     let refusal = post.hooks.remove(&post.stage.kernel, admin(), None, record.id).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3702);
-}
-
-#[tokio::test]
-async fn a_tenant_whose_queue_is_full_holds_up_nobody_else_s_alerts() {
-    let clock = Arc::new(HeldClock::default());
-    let (hooks, _, queue, _) = posted(Arc::clone(&clock), [ok()]);
-    let (clock, webhooks) = (Some(clock), Some(Arc::clone(&hooks)));
-    let stage = Stage::with(Props { insights: true, clock, webhooks, ..Props::default() }).await;
-    let tenants: Vec<TenantId> = (0..6).map(|number| format!("tenant_{number}").parse().unwrap()).collect();
-    let insights = Arc::clone(stage.kernel.insights().unwrap());
-    for tenant in &tenants {
-        let wish = WebhookWish { url: "https://r.example/hook".into(), events: Vec::new(), secret: None };
-        hooks.add(&stage.kernel, admin(), Some(tenant), wish).await.unwrap();
-        insights.approvals_pending(tenant, 1_000_000);
-    }
-    *queue.1.lock().unwrap() = Some(tenants[0].clone());
-    insights.look().await;
-    stage.step(24 * 3600);
-    insights.look().await;
-    let told = || -> BTreeSet<TenantId> { queue.0.lock().unwrap().iter().map(|job| job.tenant.clone()).collect() };
-    assert_eq!(told(), tenants[1..].iter().cloned().collect());
-    *queue.1.lock().unwrap() = None;
-    insights.look().await;
-    assert_eq!(told(), tenants.iter().cloned().collect(), "and is told when there is room again");
 }
 
 #[tokio::test]

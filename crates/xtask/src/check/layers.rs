@@ -30,6 +30,7 @@ const ALL: &[&str] = &[
     "fair-places",
     "ports",
     "kernel",
+    "insights",
     "store",
     "shared-state",
     "sandbox",
@@ -59,6 +60,8 @@ const ROOMS: &[Room] = &[
     Room { name: "ports", may: &["contract", "policy", "fair-places"], may_in_tests: &[] },
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
     Room { name: "kernel", may: &["contract", "policy", "fair-places", "ports"], may_in_tests: &["store", "shared-state", "redaction"] },
+    // What is learned from calls: the kernel knows the port, and who asks what was learned goes through the kernel.
+    Room { name: "insights", may: &["contract", "policy", "ports", "kernel"], may_in_tests: &["store"] },
     // Adapters know the ports and not the kernel, or a change in the kernel would rebuild them.
     Room { name: "store", may: &["contract", "policy", "ports"], may_in_tests: &["kernel", "test-servers"] },
     Room { name: "shared-state", may: &["contract", "ports"], may_in_tests: &["test-servers"] },
@@ -77,7 +80,7 @@ const ROOMS: &[Room] = &[
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
     // It publishes what it imports, and withdraws it: through the kernel.
     Room { name: "upstreams", may: &["contract", "policy", "fair-places", "ports", "kernel", "sandbox", "outbound", "executors", "scan", "redaction"], may_in_tests: &["store", "shared-state", "policy"] },
-    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "telemetry", "affordances"], may_in_tests: &["store", "shared-state"] },
+    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "insights", "telemetry", "affordances"], may_in_tests: &["store", "shared-state"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
     Room { name: "bench", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },
@@ -213,6 +216,7 @@ mod tests {
             ("ports", "kernel"),
             ("kernel", "authorities"),
             ("kernel", "sandbox"),
+            ("kernel", "insights"),
             ("sandbox", "contract"),
             ("tests", "cli"),
         ];
