@@ -66,6 +66,7 @@ use crate::webhooks::Webhooks;
 use kernel::Kernel;
 
 pub use handler::{JobFailure, JobHandler, ProgressReporter, RunningJob, WaitingOutside};
+pub use ports::actor::SYSTEM_SUBJECT;
 pub use promotion::CallOutcome;
 pub use queue::{JobQueue, JobQueueParts};
 pub use settings::JobsSettings;

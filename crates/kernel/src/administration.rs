@@ -28,6 +28,7 @@ mod grounds;
 mod instances;
 mod log_level;
 mod policies;
+mod removals;
 mod servers;
 mod tokens;
 mod tool_folders;
@@ -88,7 +89,7 @@ impl Kernel {
     }
 
     /// For what concerns everybody: does the caller administer the installation? A refusal is recorded.
-    pub(crate) async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
+    pub async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
         if caller.tenant().is_home() {
             return Ok(());
         }

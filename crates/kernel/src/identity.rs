@@ -338,7 +338,7 @@ impl Identity {
             && let Err(refusal) = self.swap(|ring| ring.fetched = keys)
         {
             tracing::error!(
-                error = refusal.message,
+                error = &refusal as &dyn std::error::Error,
                 "the issuer's key set cannot be used; the former keys stay in force"
             );
         }

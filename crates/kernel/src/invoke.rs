@@ -11,6 +11,7 @@ use contract::trace_context::TraceContext;
 use fair_places::{FairPermit, PlaceUsage};
 use policy::BearerSecret;
 use ports::audit_log::AuditLog;
+use ports::call_insights::CallInsights;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::executor::{ExecutionReach, Executor};
@@ -28,7 +29,6 @@ use crate::availability::ToolAvailability;
 use crate::checkpoints::{CallCheckpoints, Checkpoints};
 use crate::concurrency::{CallBounds, CallConcurrency};
 use crate::identity::{Identity, Principal};
-use crate::insights::Insights;
 use crate::invocation_ids::InvocationIds;
 use crate::isolation::IsolationPolicy;
 use crate::ledger::LedgerService;
@@ -76,7 +76,7 @@ pub struct KernelOptions {
     /// Keeps what running tools save. Without it nothing is kept.
     pub checkpoints: Option<Checkpoints>,
     /// Learns from calls. Without it nobody does.
-    pub insights: Option<Arc<Insights>>,
+    pub insights: Option<Arc<dyn CallInsights>>,
     /// Where records can be read. Without it they cannot.
     pub audit_log: Option<Arc<dyn AuditLog>>,
     /// Where the records of all instances can be searched. Without it only those of this one can.
@@ -97,7 +97,7 @@ pub struct Kernel {
     /// Keeps what running tools save, if somebody does.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does.
-    pub(crate) insights: Option<Arc<Insights>>,
+    pub(crate) insights: Option<Arc<dyn CallInsights>>,
     /// Where records can be read, if they can.
     pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
     /// Where the records of all instances can be searched, if they can.

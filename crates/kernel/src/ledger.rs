@@ -55,13 +55,14 @@ pub(crate) use brief::NotedKey;
 use brief::{Brief, Look};
 pub use contract::error::MISSING_KEY;
 use duplicate_waiters::{DuplicateWaiters, WaiterSlot};
+use kept_outcome::KeptDoubt;
 pub use kept_outcome::{KeptFailure, KeptOutcome, KeptResult, did_not_happen};
 pub use key::{CallKey, queue_key};
 pub(crate) use key::{act_key, demanded};
 use pending_claim::{ClaimAnswer, PendingClaim};
 pub use recovery::RecoveryReport;
-pub(crate) use settlement::settlement;
-pub use settlement::{INTERRUPTED, cause};
+pub use settlement::INTERRUPTED;
+pub(crate) use settlement::{FailedEnd, cause, settlement};
 use unwritten_ends::UnwrittenEnds;
 
 /// How long a process that says nothing counts as alive.
@@ -510,8 +511,8 @@ fn is_unknown(entry: &LedgerEntry) -> Refusal {
 
 /// How a call ended of which nobody knows whether it had its effect: the same code wherever it is told.
 pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
-    let message = entry.outcome.as_ref().and_then(|outcome| outcome.pointer("/unknown/message"));
-    let message = message.and_then(Value::as_str).unwrap_or("the call was ended");
+    let message = KeptDoubt::read(entry.outcome.as_ref()).message;
+    let message = message.as_deref().unwrap_or("the call was ended");
     Refusal::new(ErrorCode::E3413, format!("{message}; whether it had its effect is not known"))
         .hint(format!("it is not repeated: find out, then say so: {}", resolve_command(entry.intent.invocation)))
         .details(why_unknown(entry, json!({})))
@@ -520,10 +521,10 @@ pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
 
 /// The code and the word that say why nobody knows, beside other facts.
 fn why_unknown(entry: &LedgerEntry, mut details: Value) -> Value {
-    for name in ["code", "cause"] {
-        let word = entry.outcome.as_ref().and_then(|outcome| outcome.get("unknown")?.get(name));
+    let KeptDoubt { code, cause, .. } = KeptDoubt::read(entry.outcome.as_ref());
+    for (name, word) in [("code", code), ("cause", cause)] {
         if let (Some(members), Some(word)) = (details.as_object_mut(), word) {
-            members.insert(name.to_owned(), word.clone());
+            members.insert(name.to_owned(), word.into());
         }
     }
     details

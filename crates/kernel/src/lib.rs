@@ -15,10 +15,8 @@ mod concurrency;
 mod deadline;
 mod discovery;
 mod discretion;
-pub mod health;
 mod hidden_values;
 mod identity;
-pub mod insights;
 mod invocation_ids;
 mod invoke;
 mod isolation;
@@ -39,7 +37,7 @@ pub use administration::{
     ReplacedActivation, RevocationRequest, ServerAct, TenantWish, sees_metrics,
 };
 pub use availability::{ToolAvailability, ToolKey, WhyUnavailable};
-pub use catalogue::{CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
+pub use catalogue::{CallerView, CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
 pub use concurrency::CallBounds;
 pub use deadline::SYNC_MAX;

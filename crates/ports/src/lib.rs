@@ -16,6 +16,7 @@ pub mod audit_log;
 pub mod audit_sink;
 pub mod breaker_history;
 pub mod call_deadline;
+pub mod call_insights;
 pub mod call_out;
 pub mod change_bus;
 pub mod checkpoint_store;

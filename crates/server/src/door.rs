@@ -10,6 +10,7 @@ use contract::json::JsonLimits;
 use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use http::HeaderMap;
 use http::request::Parts;
+use insights::InsightQueries;
 use jobs::Jobs;
 use jobs::inbound_jobs::InboundJobs;
 use jobs::membership::Membership;
@@ -97,6 +98,8 @@ pub struct DoorParts {
     /// What seals ids of MCP sessions of older clients, which then go on at any instance that has it. Without it each is served
     /// where it began.
     pub session_key: Option<SessionKey>,
+    /// What was learned from calls. Without it nobody keeps account of use and health.
+    pub insights: Option<Arc<InsightQueries>>,
     /// MCP servers behind Gantry. Without it there are none.
     pub servers: Option<Arc<dyn ServerAdministration>>,
     /// Tells of ends. Without it there are no webhooks.
@@ -126,6 +129,7 @@ impl DoorParts {
             config: ServerConfig::default(),
             mcp: McpConfig::default(),
             session_key: None,
+            insights: None,
             servers: None,
             webhooks: None,
             inbound_jobs: None,
@@ -154,6 +158,7 @@ pub struct Door {
     orphans: Arc<OrphanedWork>,
     counters: Arc<TokenCounters>,
     probe: HealthProbe,
+    insights: Option<Arc<InsightQueries>>,
     servers: Option<Arc<dyn ServerAdministration>>,
     webhooks: Option<Arc<Webhooks>>,
     inbound_jobs: Option<Arc<InboundJobs>>,
@@ -191,6 +196,7 @@ impl Door {
             orphans: Arc::default(),
             counters: Arc::default(),
             probe: HealthProbe::default(),
+            insights: parts.insights,
             servers: parts.servers,
             webhooks: parts.webhooks,
             inbound_jobs: parts.inbound_jobs,
@@ -203,6 +209,14 @@ impl Door {
             watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
+        })
+    }
+
+    /// What was learned from calls, or the refusal of a server where nobody learns.
+    pub(crate) fn insights(&self) -> Result<&InsightQueries, Refusal> {
+        self.insights.as_deref().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3010, "this server keeps no account of use and health")
+                .hint("ask one that `gantry serve` has started")
         })
     }
 

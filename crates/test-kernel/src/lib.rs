@@ -14,14 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use contract::cost::Prices;
 use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
 use contract::schema::{PartMarks, Sensitivity};
-use kernel::health::HealthSettings;
-use kernel::insights::{InsightParts, Insights};
 use kernel::registry::Registry;
 use kernel::resilience::{Resilience, ResilienceSettings};
 use kernel::{
@@ -32,6 +29,7 @@ use kernel::{
 use policy::{BearerSecret, MintRequest, PolicyQuestion, PolicyVerdict, SigningKey, TokenMinter};
 use ports::actor::Actor;
 use ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use ports::call_insights::CallInsights;
 use ports::checkpoint_store::CheckpointStore;
 use ports::clock::{Clock, UnixMillis};
 use ports::did_resolver::{DidError, DidResolver};
@@ -507,10 +505,8 @@ pub struct TestKernelOptions {
     /// What stands between the kernel and its ledger.
     pub ledger: Option<Arc<FailingLedger>>,
     pub checkpoints: Option<Arc<dyn CheckpointStore>>,
-    /// Is it to be learnt from calls how tools fare?
-    pub insights: bool,
-    /// Tells of alerts.
-    pub announcer: Option<Arc<dyn EventAnnouncer>>,
+    /// Learns from calls, if somebody is to.
+    pub insights: Option<Arc<dyn CallInsights>>,
     /// A clock that others have, too.
     pub clock: Option<Arc<HeldClock>>,
     /// How many calls run and wait.
@@ -586,22 +582,6 @@ impl TestKernel {
         );
         let entropy = Arc::new(CountingEntropy::default());
         let jobs = Arc::new(MemoryStore::with_clock(Arc::clone(&held) as _));
-        let insights = if props.insights {
-            let parts = InsightParts {
-                usage: Arc::clone(&store) as _,
-                health: Arc::clone(&store) as _,
-                version_use: Arc::clone(&store) as _,
-                clock: Arc::clone(&clock),
-                entropy: Arc::new(CountingEntropy::default()),
-                thresholds: HealthSettings::default(),
-                prices: Prices::default(),
-                retention_days: 1,
-                announcer: props.announcer,
-            };
-            Some(Arc::new(Insights::open(parts).await.unwrap()))
-        } else {
-            None
-        };
         let resilience = props.resilience.map(|settings| {
             let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
             let resilience = Resilience::new(state, settings, Arc::clone(&observer) as _);
@@ -610,7 +590,7 @@ impl TestKernel {
         let options = KernelOptions {
             bounds: props.bounds,
             checkpoints: props.checkpoints.map(|store| Checkpoints::new(store, CheckpointRetention::default())),
-            insights,
+            insights: props.insights,
             resilience,
             jobs: Some(Arc::clone(&jobs) as _),
             ..KernelOptions::default()

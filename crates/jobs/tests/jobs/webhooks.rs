@@ -297,31 +297,6 @@ async fn a_subscription_that_was_removed_gets_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_tenant_whose_queue_is_full_holds_up_nobody_else_s_alerts() {
-    let clock = Arc::new(HeldClock::default());
-    let (hooks, _, queue, _) = posted(Arc::clone(&clock), [ok()]);
-    let (clock, announcer) = (Some(clock), Some(Arc::clone(&hooks) as _));
-    let stage =
-        TestKernel::with(TestKernelOptions { insights: true, clock, announcer, ..TestKernelOptions::default() }).await;
-    let tenants: Vec<TenantId> = (0..6).map(|number| format!("tenant_{number}").parse().unwrap()).collect();
-    let insights = Arc::clone(stage.kernel.insights().unwrap());
-    for tenant in &tenants {
-        let wish = WebhookWish { url: "https://r.example/hook".into(), events: Vec::new(), secret: None };
-        hooks.add(&stage.kernel, admin(), Some(tenant), wish).await.unwrap();
-        insights.approvals_pending(tenant, 1_000_000);
-    }
-    *queue.1.lock().unwrap() = Some(tenants[0].clone());
-    insights.look().await;
-    stage.step(24 * 3600);
-    insights.look().await;
-    let told = || -> BTreeSet<TenantId> { queue.0.lock().unwrap().iter().map(|job| job.tenant.clone()).collect() };
-    assert_eq!(told(), tenants[1..].iter().cloned().collect());
-    *queue.1.lock().unwrap() = None;
-    insights.look().await;
-    assert_eq!(told(), tenants.iter().cloned().collect(), "and is told when there is room again");
-}
-
-#[tokio::test]
 async fn a_callback_takes_the_turns_of_the_agent_that_named_it_whatever_its_address() {
     for url in ["https://r.example/a", "https://r.example?n=1", "https://R.example:443/b"] {
         let post = Post::with([Ok((500, Value::Null)), ok()]).await;

@@ -113,7 +113,7 @@ impl Kernel {
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
         slot.record_durably(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note))).await?;
-        if let (LifecycleAction::Remove, Some(insights)) = (action, self.insights()) {
+        if let (LifecycleAction::Remove, Some(insights)) = (action, &self.insights) {
             let (at, by) = (self.clock().now(), json!({ "by": caller.subject() }));
             for version in &changed {
                 insights.happened(VersionEvent::about(version, EventName::ToolVersionRemoved, at, by.clone())).await;

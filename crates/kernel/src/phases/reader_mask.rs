@@ -54,7 +54,7 @@ impl<'k> ReaderMask<'k> {
         let conditions = match conditions_of(kernel, reader, tenant, tool, owns).await {
             Ok(conditions) => conditions,
             Err(refusal) => {
-                tracing::warn!(code = %refusal.code, %tool, "what is masked for a reader could not be found out");
+                tracing::warn!(code = %refusal.code, %tool, error = &refusal as &dyn std::error::Error, "what is masked for a reader could not be found out");
                 None
             }
         };

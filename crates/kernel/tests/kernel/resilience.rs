@@ -1,13 +1,21 @@
 //! A service that fails is left alone, nobody gets more than a share, and what is tried again is tried with care.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use contract::cost::Costs;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use contract::ids::{Subject, TenantId, ToolId};
 use gantry_kernel::resilience::ResilienceSettings;
 use ports::audit_sink::AuditAction;
 use ports::breaker_history::HistoryQuery;
+use ports::call_insights::{CallEnding, CallInsights};
+use ports::event_announcer::VersionEvent;
+use ports::executor::ResourceUsage;
 use ports::resilience::{BreakerMode, ManualMove, RateQuota};
 use ports::shared_state::{BreakerKey, BreakerQuery};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 use test_kernel::{TestKernel, TestKernelOptions, ToolScript, admin, as_holder};
 
@@ -669,15 +677,38 @@ async fn what_must_not_happen_twice_is_not_tried_at_another_address() {
 
 // --------------------------------------------------------------------------------------------------------------- health
 
+/// Learns how many of the calls of each tool came to a result.
+#[derive(Debug, Default)]
+struct ResultShare(Mutex<HashMap<ToolId, (u64, u64)>>);
+
+#[async_trait::async_trait]
+impl CallInsights for ResultShare {
+    fn ended(&self, call: &CallEnding<'_>) {
+        let mut calls = self.0.lock().unwrap();
+        let (results, all) = calls.entry(call.tool.id.clone()).or_default();
+        *results += u64::from(call.refusal.is_none());
+        *all += 1;
+    }
+
+    fn bill(&self, _: &ToolVersion, _: ResourceUsage, _: Option<u64>, _: Duration) -> Costs {
+        Costs::default()
+    }
+
+    fn score(&self, tool: &ToolVersion) -> Option<(f64, u64)> {
+        let calls = self.0.lock().unwrap();
+        calls.get(&tool.id).map(|(results, all)| (*results as f64 / *all as f64, *all))
+    }
+
+    fn found_out_of_reach(&self, _: &TenantId, _: &Subject, _: &[ToolId]) {}
+
+    async fn happened(&self, _: VersionEvent) {}
+}
+
 #[tokio::test]
 async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
     let settings = ResilienceSettings::default();
-    let props = TestKernelOptions {
-        impatient: true,
-        insights: true,
-        resilience: Some(settings),
-        ..TestKernelOptions::default()
-    };
+    let insights: Option<Arc<dyn CallInsights>> = Some(Arc::new(ResultShare::default()));
+    let props = TestKernelOptions { impatient: true, insights, resilience: Some(settings), ..TestKernelOptions::default() };
     let stage = TestKernel::with(props).await;
     let config = |health: Option<u8>| {
         let mut config = json!({ "failure_threshold": 100, "timeout_seconds": 20, "minimum_calls": 10 });
@@ -686,7 +717,7 @@ async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
         }
         config
     };
-    for (tool, health) in [("frail", Some(60)), ("sturdy", None)] {
+    for (tool, health) in [("frail", Some(90)), ("sturdy", None)] {
         let change = json!({ "tool_id": tool, "external_service": tool, "circuit_breaker_config": config(health) });
         stage.publish(mail(change)).await;
     }

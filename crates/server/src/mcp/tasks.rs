@@ -25,7 +25,7 @@ pub(super) mod wire;
 use std::sync::Arc;
 
 use contract::envelope::InvokeRequest;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, KeptError, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
 use jobs::{AcceptedCall, InvocationView, Jobs};
@@ -189,12 +189,10 @@ impl<'a> VisitorTasks<'a> {
                 TaskPayload::Completed { result: object(&result) }
             }
             JobState::Failed | JobState::Dead => {
-                let envelope = record.error.unwrap_or_default();
-                let refusal = to_wire::kept_refusal(&envelope);
+                let KeptError { refusal, trace_id } = KeptError::read(&record.error.unwrap_or_default());
                 if refusal.code == ErrorCode::E3413 && record.cancel_asked.is_some() {
                     return TaskPayload::Cancelled;
                 }
-                let trace_id = envelope.get("trace_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
                 let trace_id = trace_id.unwrap_or(visit.who.trace_id);
                 if is_fault(&refusal) {
                     return TaskPayload::Failed { error: object(&to_wire::error(&refusal, trace_id)) };

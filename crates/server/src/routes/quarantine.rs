@@ -8,7 +8,7 @@ use contract::error::ErrorCode;
 use contract::ids::{Subject, ToolId};
 use contract::manifest::LifecycleState;
 use contract::version::Version;
-use kernel::insights::EndingVersion;
+use insights::EndingVersion;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ async fn deprecation(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled 
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let (tool_id, versions) = door.kernel().ending_versions(who.actor(), &id).await?;
+    let (tool_id, versions) = door.insights()?.ending_versions(who.actor(), &id).await?;
     HttpAnswer::json(&DeprecationUse { tool_id, versions: versions.into_iter().map(EndingVersionView::of).collect() })
 }
 

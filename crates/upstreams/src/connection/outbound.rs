@@ -50,7 +50,7 @@ pub(crate) fn address(url: &str, with_credentials: bool) -> Result<Url, Refusal>
             .hint("let the operator correct `url` of this server")
             .retryable(false)
     };
-    let url = Url::parse(url).map_err(|_| unusable("it is no address"))?;
+    let url = Url::parse(url).map_err(|error| unusable("it is no address").caused_by(error))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unusable("credentials do not belong into an address"));
     }
@@ -84,7 +84,8 @@ pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) ->
         if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
             return Err(refused("is the protocol's own"));
         }
-        let key = HeaderName::try_from(name).map_err(|_| refused("has no name that a header can have"))?;
+        let key = HeaderName::try_from(name)
+            .map_err(|error| refused("has no name that a header can have").caused_by(error))?;
         let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused("has no value that a header can have"))?;
         value.set_sensitive(true);
         headers.insert(key, value);

@@ -32,6 +32,7 @@ const ALL: &[&str] = &[
     "kernel",
     "jobs",
     "vendor-services",
+    "insights",
     "store",
     "shared-state",
     "sandbox",
@@ -66,6 +67,8 @@ const ROOMS: &[Room] = &[
     Room { name: "jobs", may: &["contract", "policy", "fair-places", "ports", "kernel"], may_in_tests: &["test-kernel", "store", "shared-state"] },
     // The door of jobs meets it through traits, so that doors and jobs know no vendor.
     Room { name: "vendor-services", may: &["contract", "policy", "ports", "kernel", "jobs"], may_in_tests: &["test-kernel", "store"] },
+    // What is learned from calls: the kernel knows the port, and who asks what was learned goes through the kernel.
+    Room { name: "insights", may: &["contract", "policy", "ports", "kernel"], may_in_tests: &["store"] },
     // Adapters know the ports and not the kernel, or a change in the kernel would rebuild them.
     Room { name: "store", may: &["contract", "policy", "ports"], may_in_tests: &["kernel", "test-servers"] },
     Room { name: "shared-state", may: &["contract", "ports"], may_in_tests: &["test-servers"] },
@@ -85,7 +88,7 @@ const ROOMS: &[Room] = &[
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
     // It publishes what it imports, and withdraws it: through the kernel.
     Room { name: "upstreams", may: &["contract", "policy", "fair-places", "ports", "kernel", "sandbox", "outbound", "executors", "scan", "redaction"], may_in_tests: &["store", "shared-state", "policy"] },
-    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "jobs", "telemetry", "affordances"], may_in_tests: &["store", "shared-state", "vendor-services"] },
+    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "jobs", "insights", "telemetry", "affordances"], may_in_tests: &["store", "shared-state", "vendor-services"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
     Room { name: "bench", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },
@@ -224,6 +227,7 @@ mod tests {
             ("jobs", "vendor-services"),
             ("server", "vendor-services"),
             ("kernel", "sandbox"),
+            ("kernel", "insights"),
             ("sandbox", "contract"),
             ("tests", "cli"),
         ];

@@ -20,7 +20,7 @@ use ports::actor::Actor;
 use ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolPair, USAGE_PAGE_MAX, UnmetNeed, UsageQuery};
 
 use crate::health::alerts::Reclassify;
-use crate::invoke::Kernel;
+use crate::queries::InsightQueries;
 use contract::error::Refusal;
 use contract::version::Version;
 
@@ -69,7 +69,7 @@ pub struct Recommendation {
     pub reason: RecommendationReason,
 }
 
-impl Kernel {
+impl InsightQueries {
     /// Advice for a tenant, the best founded first.
     pub async fn recommendations(
         &self,
@@ -77,22 +77,22 @@ impl Kernel {
         tenant: Option<&TenantId>,
         days: Days,
     ) -> Result<Vec<Recommendation>, Refusal> {
-        let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = self.tenant_for(actor, &caller, tenant).await?;
+        let caller = self.kernel.permitted(actor, Action::SeeUsage).await?;
+        let tenant = self.kernel.tenant_for(actor, &caller, tenant).await?;
         let insights = self.written().await?;
         let store = &insights.parts.usage;
         let wishes = store.wishes(&tenant, days, ANALYTICS_MAX).await.map_err(|error| error.refusal())?;
         let pairs = store.pairs(&tenant, days, ANALYTICS_MAX).await.map_err(|error| error.refusal())?;
         let used = self.tools_by_agent(&tenant, days).await?;
-        let mut advice = unmet(&wishes, |agent, tool| self.reach_now(&tenant, agent, tool));
-        advice.extend(co_used(&pairs, &used, |agent, tool| self.reach_now(&tenant, agent, tool)));
+        let mut advice = unmet(&wishes, |agent, tool| self.kernel.reach_now(&tenant, agent, tool));
+        advice.extend(co_used(&pairs, &used, |agent, tool| self.kernel.reach_now(&tenant, agent, tool)));
         let alike = self.alike(&tenant, &used).await?;
         let known: HashSet<_> = advice.iter().map(|it| (it.agent.clone(), it.tool.clone())).collect();
         let better = |agent: &Subject, tool: &ToolId| known.contains(&(Some(agent.clone()), tool.clone()));
         advice.extend(similar(&alike, &used, |agent, tool| {
-            if better(agent, tool) { None } else { self.reach_now(&tenant, agent, tool) }
+            if better(agent, tool) { None } else { self.kernel.reach_now(&tenant, agent, tool) }
         }));
-        let slow = insights.health.reports(self.clock().monotonic(), |key| key.tenant == tenant);
+        let slow = insights.health.reports(self.kernel.clock().monotonic(), |key| key.tenant == tenant);
         advice.extend(slow.into_iter().filter_map(|report| {
             let reason = RecommendationReason::Reclassify {
                 version: report.key.version,
@@ -123,12 +123,13 @@ impl Kernel {
         often.sort_by_key(|(tool, count)| (std::cmp::Reverse(*count), *tool));
         let mut alike = Alike::new();
         for (tool, _) in often.into_iter().take(COMPARED_MAX) {
-            let registry = self.registry().snapshot().clone();
-            let Some(current) = registry.tool(tenant, tool).and_then(|tool| tool.current(self.clock().now())) else {
+            let registry = self.kernel.registry().snapshot().clone();
+            let Some(current) = registry.tool(tenant, tool).and_then(|tool| tool.current(self.kernel.clock().now()))
+            else {
                 continue;
             };
             let question = question(&current.manifest.description);
-            let found = self.registry().search(tenant, &question, SIMILAR_MAX + 1, |_| true).await?;
+            let found = self.kernel.registry().search(tenant, &question, SIMILAR_MAX + 1, |_| true).await?;
             let scores = found.iter().filter_map(|hit| Some((&hit.tool.id, hit.score?)));
             alike.insert(tool.clone(), shares(tool, scores));
         }
@@ -137,7 +138,6 @@ impl Kernel {
 
     /// Which agent has used what, and how often; as far as some pages go.
     async fn tools_by_agent(&self, tenant: &TenantId, days: Days) -> Result<Used, Refusal> {
-        let insights = self.learned()?;
         let mut used = Used::new();
         for page in 0..PAGES_MAX {
             let query = UsageQuery {
@@ -151,7 +151,7 @@ impl Kernel {
                 skip: page * USAGE_PAGE_MAX,
                 most: USAGE_PAGE_MAX,
             };
-            let found = insights.parts.usage.usage(&query).await.map_err(|error| error.refusal())?;
+            let found = self.insights.parts.usage.usage(&query).await.map_err(|error| error.refusal())?;
             for group in found.groups {
                 let ran = group.sum.calls.saturating_sub(group.sum.refused);
                 if let (Some(agent), Some(tool), 1..) = (group.agent, group.tool, ran) {
@@ -163,16 +163,6 @@ impl Kernel {
             }
         }
         Ok(used)
-    }
-
-    /// Does the agent have the tool now (`Some(true)`), could it (`Some(false)`), or is it not the tenant's (`None`)?
-    fn reach_now(&self, tenant: &TenantId, agent: &Subject, tool: &ToolId) -> Option<bool> {
-        let access = self.access().snapshot().clone();
-        let registry = self.registry().snapshot();
-        let view = access.view(tenant, agent);
-        let tool = registry.tool(tenant, tool).filter(|tool| view.has(&tool.tenant, &tool.id))?;
-        let current = tool.current(self.clock().now())?;
-        Some(view.reach(&tool.id, &current.aliases, || current.manifest.side_effect_policy).is_ok())
     }
 }
 

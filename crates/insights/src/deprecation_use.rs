@@ -26,8 +26,7 @@ use contract::event_name::EventName;
 use contract::ids::ToolId;
 use contract::manifest::LifecycleState;
 use contract::version::Version;
-use ports::actor::{Actor, SYSTEM_SUBJECT};
-use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::actor::Actor;
 use ports::clock::UnixMillis;
 use ports::event_announcer::VersionEvent;
 use ports::lifecycle::LifecycleNotice;
@@ -36,10 +35,12 @@ use ports::tool_version::{ToolVersion, VersionKey};
 use ports::version_use::{Hour, HourOfUse, VersionUse};
 use serde_json::json;
 
-use super::Insights;
-use crate::invoke::Kernel;
-use crate::registry::RegistrySnapshot;
+use ports::call_insights::CallInsights as _;
+
+use crate::queries::InsightQueries;
+use crate::service::Insights;
 use contract::error::Refusal;
+use kernel::registry::RegistrySnapshot;
 use policy::Action;
 
 /// How often it is told.
@@ -56,7 +57,7 @@ const PENDING_MAX: usize = 4_096;
 
 /// Counts calls of versions that are on their way out, until they are written.
 #[derive(Debug, Default)]
-pub(super) struct DeprecatedUse {
+pub(crate) struct DeprecatedUse {
     pending: Mutex<HashMap<(VersionKey, Hour), u64>>,
 }
 
@@ -74,7 +75,7 @@ pub struct EndingVersion {
 
 impl DeprecatedUse {
     /// Counts a call, if its version is on its way out.
-    pub(super) fn note(&self, tool: &ToolVersion, now: UnixMillis) {
+    pub(crate) fn note(&self, tool: &ToolVersion, now: UnixMillis) {
         if tool.lifecycle.notice.is_none() {
             return;
         }
@@ -154,7 +155,7 @@ fn judged(notice: &LifecycleNotice, counted: &VersionUse, version: &VersionKey, 
 
 impl Insights {
     /// Adds what was counted here to what all instances have counted.
-    pub(super) async fn flush_parting(&self) -> Result<(), StoreError> {
+    pub(crate) async fn flush_parting(&self) -> Result<(), StoreError> {
         let hours = self.parting.drain();
         if hours.is_empty() {
             return Ok(());
@@ -181,16 +182,15 @@ impl Insights {
     }
 }
 
-impl Kernel {
+impl InsightQueries {
     /// Tells once a day how far users of deprecated versions have come. Goes on until it is dropped.
     pub async fn keep_reporting_deprecations(&self) {
-        let Some(insights) = &self.insights else { return };
         loop {
-            self.clock().sleep(LOOK_EVERY).await;
-            let registry = self.registry().snapshot().clone();
-            match insights.report_parting(&registry).await {
+            self.kernel.clock().sleep(LOOK_EVERY).await;
+            let registry = self.kernel.registry().snapshot().clone();
+            match self.insights.report_parting(&registry).await {
                 Ok(false) => {}
-                Ok(true) => self.record_removals().await,
+                Ok(true) => self.kernel.record_removals().await,
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -201,40 +201,17 @@ impl Kernel {
         }
     }
 
-    /// Records and tells that versions whose date has passed are removed. Calls of them are refused without it.
-    async fn record_removals(&self) {
-        let (Some(insights), Ok(by)) = (&self.insights, SYSTEM_SUBJECT.parse()) else { return };
-        let Ok(mut slot) = self.parts.recorder.reserve().await else { return };
-        for version in self.registry().record_removals().await {
-            let note = "remove (its date has passed)".to_owned();
-            let by = contract::ids::Subject::clone(&by);
-            let record = self.unattended(&version.tenant, by, AuditAction::ToolLifecycleChanged, note);
-            let (tool, number) = (Some(version.id.clone()), Some(version.version.clone()));
-            if slot.record_durably(AuditRecord { tool, version: number, ..record }).await.is_err() {
-                return;
-            }
-            let data = json!({ "by": SYSTEM_SUBJECT });
-            insights
-                .happened(VersionEvent::about(&version, EventName::ToolVersionRemoved, self.clock().now(), data))
-                .await;
-            slot = match self.parts.recorder.reserve().await {
-                Ok(slot) => slot,
-                Err(_) => return,
-            };
-        }
-    }
-
     /// How often the versions of a tool that end are still called, on all instances, newest version first (ANALYT-001).
     pub async fn ending_versions(&self, actor: Actor<'_>, name: &str) -> Result<(ToolId, Vec<EndingVersion>), Refusal> {
-        let tool = self.tool(actor, name).await?;
-        let caller = self.permitted(actor, Action::SeeUsage).await?;
+        let tool = self.kernel.tool(actor, name).await?;
+        let caller = self.kernel.permitted(actor, Action::SeeUsage).await?;
         // A shared tool is called by every tenant, and how often is for its owner.
         if tool.tenant != *caller.tenant() {
-            self.of_the_installation(actor, &caller).await?;
+            self.kernel.of_the_installation(actor, &caller).await?;
         }
-        let insights = self.learned()?;
+        let insights = &self.insights;
         insights.flush_parting().await.map_err(|error| error.refusal())?;
-        let now = self.clock().now();
+        let now = self.kernel.clock().now();
         let from = Hour::of(before(now, WEEK));
         let counted = insights.parts.version_use.version_use(from).await.map_err(|error| error.refusal())?;
         let ending = tool.versions().iter().rev().filter_map(|version| {

@@ -1,60 +1,27 @@
-//! What can be learned from calls that have ended: the health of tools, use and cost, and what agents want. (OBS-007…011,
-//! COST-004, COST-008, ANALYT-002, ANALYT-003)
+//! The service: what was counted goes to the store, and what is raised to those who are told.
 //!
-//! ```text
-//!  phases/finish ─▶ ended(call) ─▶ health windows          (one lock of sixteen)
-//!                              └─▶ tally of use and cost    (one lock of sixteen)
-//!  keep(), every few seconds ─▶ tally ─▶ UsageStore
-//!                            ├▶ health ─▶ alerts ─▶ log, webhooks
-//!                            └▶ health ─▶ HealthStore
-//!  once a day ─▶ versions on their way out ─▶ events ─▶ log, webhooks
-//! ```
-//!
-//! Nothing here can hold up or fail a call: what cannot be written now is written later, as one batch under the name it
-//! was first tried with, and meanwhile the tally grows in place.
-//!
-//! Invariants
-//! - INS-1: a call counts once in use, and its cost with it; a replay counts as a call and costs nothing.
-//! - INS-2: at shutdown everything is written that was counted (`flush`), as far as the store lets it.
-//!
-//! Not here: who may ask (`queries`), what follows from it (`recommendation`), budgets.
-
-mod deprecation_use;
-mod queries;
-mod recommendation;
-mod tally;
-mod version_event;
+//! Not here: how a call is counted (`ended_calls`), who may ask (`queries`), what follows from it (`recommendation`).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{MutexExt as _, SaturatingFrom as _};
-use contract::cost::{self, Costs, MeasuredUsage, Prices};
-use contract::error::{ErrorCode, Refusal, RefusalReason};
-use contract::ids::{Subject, TenantId, ToolId};
-use ports::audit_sink::RecordedActor;
+use base::MutexExt as _;
+use contract::cost::Prices;
+use contract::ids::TenantId;
 use ports::clock::Clock;
 use ports::entropy::{Entropy, new_token_id};
 use ports::event_announcer::{AlertNotice, EventAnnouncer};
-use ports::executor::ResourceUsage;
 use ports::health_store::{AlertRule, HealthStore};
 use ports::registry_store::StoreError;
-use ports::tool_version::{ToolVersion, VersionKey};
-use ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
+use ports::usage_store::{Day, UsageBatch, UsageStore};
 use ports::version_use::VersionUseStore;
 use serde_json::Value;
 
+use crate::deprecation_use::DeprecatedUse;
 use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertState, Reclassify, next};
-use crate::health::window::HealthOutcome;
-use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, ending_of, ending_of_refused, times};
-use crate::invoke::Kernel;
-use deprecation_use::DeprecatedUse;
-use tally::{Addition, Tally, UsageOwner};
-
-pub use deprecation_use::{EndingVersion, REPORT_EVERY};
-pub use queries::{HealthView, ToolAnalysis, UsageAsked};
-pub use recommendation::{Recommendation, RecommendationReason};
+use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, times};
+use crate::tally::Tally;
 
 /// How often sums are written: what a crash may lose of them.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(5);
@@ -87,26 +54,13 @@ pub struct InsightParts {
     pub announcer: Option<Arc<dyn EventAnnouncer>>,
 }
 
-/// A call that has ended, as `phases/finish` knows it.
-#[derive(Debug)]
-pub(crate) struct CallEnding<'a> {
-    pub(crate) who: &'a RecordedActor,
-    pub(crate) session: Option<&'a str>,
-    pub(crate) tool: &'a ToolVersion,
-    pub(crate) refusal: Option<&'a Refusal>,
-    pub(crate) took: Duration,
-    pub(crate) usage: ResourceUsage,
-    pub(crate) costs: Costs,
-    pub(crate) replayed: bool,
-}
-
 /// Learns.
 #[derive(Debug)]
 pub struct Insights {
-    health: HealthMonitor,
-    tally: Tally,
-    parting: DeprecatedUse,
-    parts: InsightParts,
+    pub(crate) health: HealthMonitor,
+    pub(crate) tally: Tally,
+    pub(crate) parting: DeprecatedUse,
+    pub(crate) parts: InsightParts,
     /// A batch that could not be written yet.
     unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
     untold: Mutex<VecDeque<Alert>>,
@@ -135,78 +89,11 @@ impl Insights {
         &self.health
     }
 
-    /// The score of a version and the calls it is made of; `None` without calls. (RES-013)
-    pub(crate) fn score(&self, tool: &ToolVersion) -> Option<(f64, u64)> {
-        let report = self.health.of(self.parts.clock.monotonic(), &VersionKey::of(tool))?;
-        Some((report.score?, report.counts.calls))
-    }
-
     /// How many approvals of a tenant are pending. For whoever keeps them; without it there is no backlog.
     pub fn approvals_pending(&self, tenant: &TenantId, pending: u64) {
         let mut queues = self.queues.lock_unpoisoned();
         if queues.len() < QUEUES_MAX || queues.contains_key(tenant) {
             queues.entry(tenant.clone()).or_default().0 = pending;
-        }
-    }
-
-    /// What the call costs; `units` were counted from its parameters.
-    pub(crate) fn bill(&self, tool: &ToolVersion, usage: ResourceUsage, units: Option<u64>, took: Duration) -> Costs {
-        let measured = MeasuredUsage {
-            units,
-            tokens: usage.tokens,
-            duration_ms: u64::saturating_from(took.as_millis()),
-            cpu_millicore_seconds: usage.cpu_millicore_seconds,
-            network_bytes: usage.network_bytes_sent.saturating_add(usage.network_bytes_received),
-            reported: usage.cost_incurred,
-        };
-        cost::bill(tool.manifest.cost_config.as_ref(), &self.parts.prices, &measured)
-    }
-
-    /// Counts a call that has come to its end.
-    pub(crate) fn ended(&self, call: &CallEnding<'_>) {
-        let (now, day) = (self.parts.clock.monotonic(), Day::of(self.parts.clock.now()));
-        let code = call.refusal.map(|refusal| cause(refusal).unwrap_or(refusal.code));
-        let ending = match (call.refusal, code) {
-            (Some(refusal), Some(code)) => ending_of_refused(refusal, code),
-            _ => ending_of(code),
-        };
-        let ran = ending.filter(|_| !call.replayed);
-        if let Some(ending) = ran {
-            self.health.note(now, call.tool, ending, call.took);
-            self.parting.note(call.tool, self.parts.clock.now());
-        }
-        let whose = UsageOwner {
-            tenant: &call.who.tenant,
-            agent: call.who.root(),
-            session: call.session,
-            user: call.who.user.as_ref(),
-        };
-        // Found by name, and in the tenant's reach, but not in the agent's (VIS-009).
-        if code == Some(ErrorCode::E3101) {
-            self.tally.wish(whose.tenant, whose.agent, &call.tool.id, day);
-        }
-        let is = |yes: bool| u64::from(yes);
-        let sum = UsageSum {
-            calls: 1,
-            errors: is(ran.is_some_and(|ending| ending != HealthOutcome::Well)),
-            timeouts: is(ran == Some(HealthOutcome::TimedOut)),
-            refused: is(ending.is_none() && code != Some(ErrorCode::E3703)),
-            replayed: is(call.replayed),
-            duration_ms: u64::saturating_from(call.took.as_millis()),
-            cpu_millicore_seconds: call.usage.cpu_millicore_seconds,
-            network_bytes: call.usage.network_bytes_sent.saturating_add(call.usage.network_bytes_received),
-            tokens: call.usage.tokens.unwrap_or(0),
-            last_at: self.parts.clock.now(),
-        };
-        let (tool, costs) = (&call.tool.id, call.costs);
-        self.tally.add(whose, &Addition { tool, day, sum, costs, ran: ran.map(|_| (call.took, now)) });
-    }
-
-    /// Notes that an agent found tools that it may not use.
-    pub(crate) fn found_out_of_reach(&self, tenant: &TenantId, agent: &Subject, tools: &[ToolId]) {
-        let day = Day::of(self.parts.clock.now());
-        for tool in tools {
-            self.tally.wish(tenant, agent, tool, day);
         }
     }
 
@@ -374,14 +261,6 @@ fn drop_of_the_most(untold: &mut VecDeque<Alert>) {
     }
 }
 
-/// The code behind an unknown outcome, if it says one: a timeout that may have had its effect is still a timeout.
-fn cause(refusal: &Refusal) -> Option<ErrorCode> {
-    match refusal.reason.as_deref() {
-        Some(RefusalReason::OutcomeUnknown { code, .. }) => Some(*code),
-        _ => None,
-    }
-}
-
 fn log(alert: &Alert) {
     let (tool, version) = alert.tool.as_ref().map(|(tool, version)| (tool.as_str(), version.to_string())).unzip();
     let (value, threshold) = alert.reading.map(|reading| (reading.value, reading.threshold)).unzip();
@@ -419,28 +298,4 @@ fn told(alert: &Alert) -> serde_json::Map<String, Value> {
         ("suggestion", suggestion.unwrap_or_default()),
     ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-impl Kernel {
-    /// What it has learned, if it learns.
-    pub fn insights(&self) -> Option<&Arc<Insights>> {
-        self.insights.as_ref()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_of_which_nobody_knows_the_effect_is_still_a_timeout() {
-        let unknown = |code| {
-            Refusal::new(ErrorCode::E3413, "nobody knows").because(RefusalReason::OutcomeUnknown { code, behind: None })
-        };
-        let ending = |refusal: &Refusal| ending_of_refused(refusal, cause(refusal).unwrap_or(refusal.code));
-        assert_eq!(ending(&unknown(ErrorCode::E3402)), Some(HealthOutcome::TimedOut));
-        assert_eq!(ending(&unknown(ErrorCode::E3404)), Some(HealthOutcome::Failed));
-        assert_eq!(ending(&unknown(ErrorCode::E3703)), None, "that somebody cancelled it says nothing about the tool");
-        assert_eq!(ending(&Refusal::new(ErrorCode::E3413, "nobody knows")), Some(HealthOutcome::Failed));
-    }
 }

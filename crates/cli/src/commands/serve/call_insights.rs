@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kernel::insights::{InsightParts, Insights};
+use insights::{InsightParts, Insights};
 use ports::clock::Clock;
 use ports::event_announcer::EventAnnouncer;
 use server::FreeSpace;

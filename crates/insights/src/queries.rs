@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::Refusal;
 use contract::ids::{Subject, TenantId, ToolId};
+use kernel::Kernel;
 use policy::Action;
 use ports::actor::Actor;
 use ports::clock::UnixMillis;
@@ -15,10 +16,9 @@ use ports::health_store::AlertRule;
 use ports::tool_version::VersionKey;
 use ports::usage_store::{ANALYTICS_MAX, Days, Grouping, ToolUsage, UsagePage, UsageQuery};
 
-use super::Insights;
 use crate::health::HealthReport;
 use crate::health::score::HealthCondition;
-use crate::invoke::Kernel;
+use crate::service::Insights;
 
 /// Which use is asked for.
 #[derive(Debug, Clone)]
@@ -50,13 +50,30 @@ pub struct ToolAnalysis {
     pub score: Option<f64>,
 }
 
-impl Kernel {
+/// Insight queries: what was learned, as far as whoever asks may know it.
+#[derive(Debug)]
+pub struct InsightQueries {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) insights: Arc<Insights>,
+}
+
+impl InsightQueries {
+    /// About what `insights` have learned from the calls of `kernel`.
+    pub fn new(kernel: Arc<Kernel>, insights: Arc<Insights>) -> Self {
+        Self { kernel, insights }
+    }
+
+    /// Who learns.
+    pub fn source(&self) -> &Arc<Insights> {
+        &self.insights
+    }
+
     /// How every version of one tool fares that somebody has called, the newest version first.
     pub async fn tool_health(&self, actor: Actor<'_>, name: &str) -> Result<(ToolId, Vec<HealthView>), Refusal> {
-        let tool = self.tool(actor, name).await?;
-        let caller = self.recognise(actor).await?;
-        let insights = self.learned()?;
-        let now = self.clock().monotonic();
+        let tool = self.kernel.tool(actor, name).await?;
+        let caller = self.kernel.recognise(actor).await?;
+        let insights = &self.insights;
+        let now = self.kernel.clock().monotonic();
         let counts_shown = caller.tenant() == &tool.tenant;
         let versions = tool.versions().iter().rev();
         let reports = versions.filter_map(|version| insights.health.of(now, &VersionKey::of(version)));
@@ -65,15 +82,15 @@ impl Kernel {
 
     /// How everything fares that the caller may know, the worst first, the unknown last.
     pub async fn tools_health(&self, actor: Actor<'_>) -> Result<Vec<HealthView>, Refusal> {
-        let caller = self.recognise(actor).await?;
-        let insights = self.learned()?;
-        let access = self.access().snapshot().clone();
-        let sight = self.sight(&access, &caller);
-        let registry = self.registry().snapshot().clone();
+        let caller = self.kernel.recognise(actor).await?;
+        let insights = &self.insights;
+        let access = self.kernel.access().snapshot().clone();
+        let sight = self.kernel.sight(&access, &caller);
+        let registry = self.kernel.registry().snapshot().clone();
         let known = |key: &VersionKey| {
             registry.tool(caller.tenant(), &key.tool).is_some_and(|tool| tool.tenant == key.tenant && sight.knows(tool))
         };
-        let mut reports = insights.health.reports(self.clock().monotonic(), known);
+        let mut reports = insights.health.reports(self.kernel.clock().monotonic(), known);
         reports.sort_by(|left, right| {
             let order = |report: &HealthReport| report.score.unwrap_or(f64::INFINITY);
             order(left).total_cmp(&order(right)).then_with(|| left.key.cmp(&right.key))
@@ -88,10 +105,10 @@ impl Kernel {
         actor: Actor<'_>,
         tenant: Option<&TenantId>,
     ) -> Result<Vec<(AlertRule, UnixMillis, HealthReport)>, Refusal> {
-        let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = self.tenant_for(actor, &caller, tenant).await?;
-        let insights = self.learned()?;
-        let reports = insights.health.reports(self.clock().monotonic(), |key| key.tenant == tenant);
+        let caller = self.kernel.permitted(actor, Action::SeeUsage).await?;
+        let tenant = self.kernel.tenant_for(actor, &caller, tenant).await?;
+        let insights = &self.insights;
+        let reports = insights.health.reports(self.kernel.clock().monotonic(), |key| key.tenant == tenant);
         let mut alerts: Vec<_> = reports
             .into_iter()
             .flat_map(|report| {
@@ -106,15 +123,15 @@ impl Kernel {
     /// Use: the caller's own, or its tenant's if it may see that. Use is counted by name, and a name that somebody took in a
     /// token exchange may be another's: what was counted under it is not shown to whoever took it.
     pub async fn usage(&self, actor: Actor<'_>, asked: UsageAsked) -> Result<UsagePage, Refusal> {
-        let caller = self.recognise(actor).await?;
+        let caller = self.kernel.recognise(actor).await?;
         let all = caller.may(Action::SeeUsage);
-        let tenant = self.tenant_for(actor, &caller, asked.tenant.as_ref()).await?;
+        let tenant = self.kernel.tenant_for(actor, &caller, asked.tenant.as_ref()).await?;
         let elsewhere = tenant != *caller.tenant();
         let is_named = asked.agent.as_ref().is_none_or(|agent| agent == caller.subject());
         let own = is_named && caller.owner().delegators().is_none();
         if !all && (elsewhere || !own) {
             // Recorded as every refused look is.
-            self.permitted(actor, Action::SeeUsage).await?;
+            self.kernel.permitted(actor, Action::SeeUsage).await?;
         }
         let agent = if all { asked.agent } else { Some(caller.subject().clone()) };
         let query = UsageQuery {
@@ -139,12 +156,12 @@ impl Kernel {
         tenant: Option<&TenantId>,
         days: Days,
     ) -> Result<Vec<ToolAnalysis>, Refusal> {
-        let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = self.tenant_for(actor, &caller, tenant).await?;
+        let caller = self.kernel.permitted(actor, Action::SeeUsage).await?;
+        let tenant = self.kernel.tenant_for(actor, &caller, tenant).await?;
         let insights = self.written().await?;
         let used = insights.parts.usage.tool_usage(&tenant, days, ANALYTICS_MAX).await;
-        let registry = self.registry().snapshot().clone();
-        let now = self.clock().monotonic();
+        let registry = self.kernel.registry().snapshot().clone();
+        let now = self.kernel.clock().monotonic();
         let analysis = |usage: ToolUsage| {
             let versions = registry.tool(&tenant, &usage.tool).map(|tool| tool.versions().to_vec()).unwrap_or_default();
             let scores = versions.iter().filter_map(|version| insights.health.score(now, &VersionKey::of(version)));
@@ -154,17 +171,9 @@ impl Kernel {
         Ok(used.map_err(|error| error.refusal())?.into_iter().map(analysis).collect())
     }
 
-    pub(super) fn learned(&self) -> Result<&Arc<Insights>, Refusal> {
-        self.insights.as_ref().ok_or_else(|| {
-            Refusal::new(ErrorCode::E3010, "this server keeps no account of use and health")
-                .hint("ask one that `gantry serve` has started")
-        })
-    }
-
     /// With everything written that was counted, so that an answer has what its asker has just done.
-    pub(super) async fn written(&self) -> Result<&Arc<Insights>, Refusal> {
-        let insights = self.learned()?;
-        insights.flush().await.map_err(|error| error.refusal())?;
-        Ok(insights)
+    pub(crate) async fn written(&self) -> Result<&Arc<Insights>, Refusal> {
+        self.insights.flush().await.map_err(|error| error.refusal())?;
+        Ok(&self.insights)
     }
 }

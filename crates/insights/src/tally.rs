@@ -34,26 +34,26 @@ const HINTS_MAX: usize = 1_024;
 const TOGETHER: Duration = Duration::from_secs(600);
 
 /// Whom calls are counted for when there is no room for more names.
-pub(super) const OTHERS: &str = "(others)";
+pub(crate) const OTHERS: &str = "(others)";
 
 /// Whose call: tenant, agent, session, user.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UsageOwner<'a> {
-    pub(super) tenant: &'a TenantId,
-    pub(super) agent: &'a Subject,
-    pub(super) session: Option<&'a str>,
-    pub(super) user: Option<&'a Subject>,
+pub(crate) struct UsageOwner<'a> {
+    pub(crate) tenant: &'a TenantId,
+    pub(crate) agent: &'a Subject,
+    pub(crate) session: Option<&'a str>,
+    pub(crate) user: Option<&'a Subject>,
 }
 
 /// What is added for one call.
 #[derive(Debug)]
-pub(super) struct Addition<'a> {
-    pub(super) tool: &'a ToolId,
-    pub(super) day: Day,
-    pub(super) sum: UsageSum,
-    pub(super) costs: Costs,
+pub(crate) struct Addition<'a> {
+    pub(crate) tool: &'a ToolId,
+    pub(crate) day: Day,
+    pub(crate) sum: UsageSum,
+    pub(crate) costs: Costs,
     /// How long it took, and the monotonic time of its end; only if the tool ran.
-    pub(super) ran: Option<(Duration, Duration)>,
+    pub(crate) ran: Option<(Duration, Duration)>,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ struct Sums {
 
 /// The sums.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     shards: [Mutex<Shard>; SHARDS],
     spread: RandomState,
 }
@@ -92,7 +92,7 @@ impl Default for Tally {
 
 impl Tally {
     /// Adds one call.
-    pub(super) fn add(&self, whose: UsageOwner<'_>, addition: &Addition<'_>) {
+    pub(crate) fn add(&self, whose: UsageOwner<'_>, addition: &Addition<'_>) {
         let mut shard = self.shard(whose.agent);
         let shard = sums_of(&mut shard, whose.tenant);
         shard.add_row(whose, addition);
@@ -106,13 +106,13 @@ impl Tally {
     }
 
     /// Notes that an agent wanted a tool that it may not use.
-    pub(super) fn wish(&self, tenant: &TenantId, agent: &Subject, tool: &ToolId, day: Day) {
+    pub(crate) fn wish(&self, tenant: &TenantId, agent: &Subject, tool: &ToolId, day: Day) {
         let key = (tenant.clone(), day, agent.clone(), tool.clone());
         count(&mut sums_of(&mut self.shard(agent), tenant).wishes, key);
     }
 
     /// Takes everything out.
-    pub(super) fn drain(&self, id: Uuid) -> UsageBatch {
+    pub(crate) fn drain(&self, id: Uuid) -> UsageBatch {
         let mut batch =
             UsageBatch { id, rows: Vec::new(), latencies: Vec::new(), pairs: Vec::new(), wishes: Vec::new() };
         for shard in &self.shards {
