@@ -24,9 +24,9 @@ async fn calls(gantry: &Gantry, count: usize) -> Vec<Value> {
 
 #[tokio::test]
 async fn records_are_searched_proven_exported_and_verified() {
-    let house = tempfile::tempdir().unwrap();
-    let witness = house.path().join("witness");
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let witness = folder.path().join("witness");
+    let data = folder.path().join("data");
     let start = || Start::new().data(&data).env("GANTRY_AUDIT__WITNESS_FILE", witness.to_str().unwrap());
     let server = start().run().await;
     for number in 0..3 {
@@ -46,7 +46,7 @@ async fn records_are_searched_proven_exported_and_verified() {
     let key = head.body["key"].as_str().unwrap().to_owned();
     let id = record["id"].as_str().unwrap();
     let proof = server.get(&format!("/v1/audit/proof/{id}")).await;
-    let file = house.path().join("proof.json");
+    let file = folder.path().join("proof.json");
     std::fs::write(&file, &proof.text).unwrap();
     let file = file.to_str().unwrap();
     let proven = server.cli(&["--json", "audit", "verify", "--proof", file, "--key", &key]).ok().json();
@@ -67,7 +67,7 @@ async fn records_are_searched_proven_exported_and_verified() {
     assert!(server.stop().success());
     let report = run(gantry(&data).args(["--json", "audit", "verify", "--key", &key])).ok().json();
     assert_eq!((&report["whole"], &report["records"]), (&json!(true), &report["covered"]));
-    let out = house.path().join("export.jsonl");
+    let out = folder.path().join("export.jsonl");
     let out = out.to_str().unwrap();
     run(gantry(&data).args(["audit", "export", "--from", "2", "--out", out])).ok();
     run(gantry(&data).args(["audit", "verify", "--export", out, "--key", &key])).ok();
@@ -96,8 +96,8 @@ async fn records_are_searched_proven_exported_and_verified() {
 
 #[tokio::test]
 async fn the_key_is_changed_while_the_server_runs_and_both_verify_the_whole_log() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let server = Start::new().data(&data).run().await;
     server.invoke("calculator", json!({ "expression": "1 + 1" })).await;
     let key = async || server.get("/v1/audit/checkpoint").await.body["key"].as_str().unwrap().to_owned();

@@ -72,8 +72,8 @@ fn refused(data: &Path, words: &str) {
 
 #[tokio::test]
 async fn a_record_appended_while_the_server_was_stopped_is_refused_and_set_aside_but_never_signed() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     stopped(&data).await;
     let (own, line) = (fs::read(log_file(&data)).unwrap(), forged(&data));
     append(&log_file(&data), &line);
@@ -106,8 +106,8 @@ async fn a_record_appended_while_the_server_was_stopped_is_refused_and_set_aside
 
 #[tokio::test]
 async fn a_record_appended_after_a_crash_or_behind_a_deleted_end_is_refused_too() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let server = Start::new().data(&data).run().await;
     assert_eq!(server.invoke("calculator", json!({ "expression": "1 + 1" })).await.status, 200);
     server.kill();
@@ -128,8 +128,8 @@ async fn a_record_appended_after_a_crash_or_behind_a_deleted_end_is_refused_too(
 
 #[tokio::test]
 async fn what_a_killed_server_had_written_is_kept_and_the_recovery_is_on_record() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let server = Start::new().data(&data).run().await;
     let signed = server.get("/v1/audit/checkpoint").await;
     assert_eq!(signed.status, 200, "{}", signed.text);
@@ -158,8 +158,8 @@ async fn what_a_killed_server_had_written_is_kept_and_the_recovery_is_on_record(
 
 #[tokio::test]
 async fn a_record_that_was_removed_or_changed_in_the_middle_stops_the_next_start() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     stopped(&data).await;
     let own = fs::read_to_string(log_file(&data)).unwrap();
     let middle = own.lines().count() / 2;

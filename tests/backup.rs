@@ -12,9 +12,9 @@ use crate::support::{Start, gantry, run};
 
 #[tokio::test]
 async fn a_backup_made_under_a_running_server_comes_back_whole() {
-    let house = tempfile::tempdir().unwrap();
-    let (data, new) = (house.path().join("data"), house.path().join("new"));
-    let file = house.path().join("backup.tar.gz");
+    let folder = tempfile::tempdir().unwrap();
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    let file = folder.path().join("backup.tar.gz");
     let path = file.to_str().unwrap();
     let server = Start::new().data(&data).run().await;
     for number in 0..3 {
@@ -27,7 +27,7 @@ async fn a_backup_made_under_a_running_server_comes_back_whole() {
     assert!(made["bytes"].as_u64().unwrap() > 0, "{made}");
     // Never over another one, and nothing half-made is left behind.
     assert_eq!(server.cli(&["backup", "--to", path]).code(), 1);
-    let left = std::fs::read_dir(house.path()).unwrap().count();
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 2, "the data directory and the backup");
     let refused = server.cli(&["restore", path, "--force"]);
     assert_eq!(refused.code(), 1);
@@ -53,15 +53,15 @@ async fn a_backup_made_under_a_running_server_comes_back_whole() {
 
 #[tokio::test]
 async fn a_backup_of_a_running_server_has_every_record_of_what_was_answered_before() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let server = Start::new().data(&data).run().await;
     // More than one, because each signs.
     for number in 1..=2 {
         for _ in 0..3 {
             assert_eq!(server.invoke("calculator", json!({ "expression": "1 + 1" })).await.status, 200);
         }
-        let file = house.path().join(format!("backup-{number}.tar.gz"));
+        let file = folder.path().join(format!("backup-{number}.tar.gz"));
         let made = server.cli(&["--json", "backup", "--to", file.to_str().unwrap()]).ok().json();
         let member = "audit/audit-000001.jsonl";
         let archive = std::process::Command::new("tar").args(["xzOf", file.to_str().unwrap(), member]).output();
@@ -75,9 +75,9 @@ async fn a_backup_of_a_running_server_has_every_record_of_what_was_answered_befo
 
 #[tokio::test]
 async fn what_is_no_backup_or_a_damaged_one_changes_nothing() {
-    let house = tempfile::tempdir().unwrap();
-    let (data, new) = (house.path().join("data"), house.path().join("new"));
-    let file = house.path().join("backup.tar.gz");
+    let folder = tempfile::tempdir().unwrap();
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    let file = folder.path().join("backup.tar.gz");
     let server = Start::new().data(&data).run().await;
     server.cli(&["backup", "--to", file.to_str().unwrap()]).ok();
     server.stop();
@@ -118,8 +118,8 @@ fn digests(file: &Path) -> Value {
 
 #[tokio::test]
 async fn a_store_goes_to_postgresql_and_through_a_backup_of_it_unchanged() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let server = Start::new().data(&data).run().await;
     server.invoke("calculator", json!({ "expression": "1 + 1" })).await;
     let tenants = json!({ "tenants": [{ "tenant": "globex", "enabled": true }] });
@@ -139,9 +139,9 @@ async fn a_store_goes_to_postgresql_and_through_a_backup_of_it_unchanged() {
     let again = run(gantry(&data).args(["migrate", "copy", "--to", &first]));
     assert!(again.err().contains("not empty"), "{}", again.err());
 
-    let (one, two) = (house.path().join("one.tar.gz"), house.path().join("two.tar.gz"));
+    let (one, two) = (folder.path().join("one.tar.gz"), folder.path().join("two.tar.gz"));
     run(gantry(&data).args(["backup", "--store", &first, "--to", one.to_str().unwrap()])).ok();
-    let new = house.path().join("new");
+    let new = folder.path().join("new");
     let restore = |place: &str| run(gantry(&new).args(["restore", one.to_str().unwrap(), "--store", place]));
     restore(&second).ok();
     assert!(restore(&second).err().contains("--force"), "the audit log is there");

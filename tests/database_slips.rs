@@ -39,11 +39,11 @@ fn said_of(data: &Path, url: &str, backup: &Path) -> Vec<(&'static str, Ran)> {
 
 #[tokio::test]
 async fn every_command_says_which_database_it_cannot_use_and_why() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     filled(&data).await;
     let postgres = PostgresServer::start().unwrap();
-    let (url, backup) = (postgres.database().unwrap(), house.path().join("backup.tar.gz"));
+    let (url, backup) = (postgres.database().unwrap(), folder.path().join("backup.tar.gz"));
     run(gantry(&data).args(["migrate", "copy", "--to", &url])).ok();
     run(gantry(&data).args(["backup", "--store", &url, "--to", backup.to_str().unwrap()])).ok();
     let (port, closed) = (postgres.port(), free_port().unwrap());
@@ -78,18 +78,18 @@ async fn every_command_says_which_database_it_cannot_use_and_why() {
 
 #[tokio::test]
 async fn tables_of_others_stay_out_of_a_backup_and_one_role_without_rights_is_told_the_grant() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     filled(&data).await;
     let postgres = PostgresServer::start().unwrap();
     let (url, empty) = (postgres.database().unwrap(), postgres.database().unwrap());
     let database = url.rsplit('/').next().unwrap();
     run(gantry(&data).args(["migrate", "copy", "--to", &url])).ok();
     postgres.sql(database, "CREATE TABLE t (id int); INSERT INTO t VALUES (1); CREATE ROLE clerk LOGIN").unwrap();
-    let file = house.path().join("backup.tar.gz");
+    let file = folder.path().join("backup.tar.gz");
     let path = file.to_str().unwrap();
     run(gantry(&data).args(["backup", "--store", &url, "--to", path])).ok();
-    run(gantry(&house.path().join("new")).args(["restore", path, "--store", &empty])).ok();
+    run(gantry(&folder.path().join("new")).args(["restore", path, "--store", &empty])).ok();
 
     let clerk = url.replacen("gantry@", "clerk@", 1);
     for command in [["serve", "--listen", "127.0.0.1:0"].as_slice(), &["doctor"]] {
@@ -100,7 +100,7 @@ async fn tables_of_others_stay_out_of_a_backup_and_one_role_without_rights_is_to
         assert!(said.contains(grant), "{said}");
     }
     // A folder that is not there is no backup that is there.
-    let missing = house.path().join("missing/backup.tar.gz");
+    let missing = folder.path().join("missing/backup.tar.gz");
     let refused = run(gantry(&data).args(["backup", "--store", &url, "--to", missing.to_str().unwrap()]));
     assert_eq!(refused.code(), 1);
     assert!(refused.err().contains("make its folder first"), "{}", refused.err());
@@ -117,8 +117,8 @@ async fn tables_of_others_stay_out_of_a_backup_and_one_role_without_rights_is_to
 
 #[tokio::test]
 async fn a_copy_that_was_broken_off_says_so_and_what_is_there_then_is_no_store() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     filled(&data).await;
     Connection::open(data.join("gantry.db")).unwrap().execute_batch(MANY_ROWS).unwrap();
     let postgres = PostgresServer::start().unwrap();
@@ -143,7 +143,7 @@ async fn a_copy_that_was_broken_off_says_so_and_what_is_there_then_is_no_store()
     assert!(said.contains("broken off") && said.contains("same command"), "{said}");
 
     let configured = |args: &[&str]| run(gantry(&data).args(args).env("GANTRY_STORE__URL", &url));
-    let file = house.path().join("half.tar.gz");
+    let file = folder.path().join("half.tar.gz");
     for args in [
         ["migrate", "status"].as_slice(),
         &["migrate", "up"],
@@ -163,8 +163,8 @@ async fn a_copy_that_was_broken_off_says_so_and_what_is_there_then_is_no_store()
 
 #[tokio::test]
 async fn a_binary_starts_beside_a_newer_release_unless_that_one_says_that_it_cannot() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
     let database = url.rsplit('/').next().unwrap();
@@ -180,7 +180,7 @@ async fn a_binary_starts_beside_a_newer_release_unless_that_one_says_that_it_can
     assert_eq!(server.invoke("calculator", json!({ "expression": "6 * 7" })).await.status, 200);
     server.stop();
     assert!(configured(&["migrate", "status"]).ok().out().contains("can work beside"));
-    let file = house.path().join("backup.tar.gz");
+    let file = folder.path().join("backup.tar.gz");
     let backup = configured(&["backup", "--to", file.to_str().unwrap()]);
     assert!(backup.code() == 1 && backup.err().contains("newer Gantry"), "it would lack something: {}", backup.err());
     newer(4712, 4712);
@@ -207,8 +207,8 @@ fn doctored(data: &Path, url: &str) -> (String, String) {
 
 #[test]
 fn the_doctor_looks_at_redis() {
-    let house = tempfile::tempdir().unwrap();
-    let data = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
     let address = |redis: &RedisServer, user: &str| format!("redis://{user}127.0.0.1:{}/", redis.port());
     let judged = |redis: &RedisServer, user: &str, status: &str, words: &[&str]| {
         let (found, said) = doctored(&data, &address(redis, user));

@@ -46,14 +46,14 @@ const PLAIN: &str = include_str!("mcp/servers/plain.py");
 const FAST: &str = include_str!("mcp/servers/fast.py");
 
 /// A running Gantry, and a folder where servers find their programs and leave what they write.
-struct House {
+struct McpHarness {
     home: TempDir,
     gantry: Gantry,
     /// The token of an agent that may use everything.
     agent: String,
 }
 
-impl House {
+impl McpHarness {
     async fn open() -> Self {
         Self::open_with(&[]).await
     }

@@ -197,8 +197,8 @@ async fn a_worker_does_the_jobs_of_a_server_that_does_none_and_takes_no_calls() 
 #[tokio::test]
 async fn a_worker_on_a_file_is_told_what_to_do_whether_a_server_uses_it_or_not() {
     let server = Gantry::start().await;
-    let house = tempfile::tempdir().unwrap();
-    let alone = house.path().join("data");
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("data");
     for command in
         [["worker", "--listen", "127.0.0.1:0"].as_slice(), &["serve", "--worker-only", "--listen", "127.0.0.1:0"]]
     {

@@ -13,19 +13,19 @@ const NOTE: &str = "gantry://servers/inside/note:%2F%2F1";
 const PERMIT: &str = "permit(principal, action, resource);";
 
 /// A server of the operator that offers one resource and one prompt.
-struct House {
+struct OfferHarness {
     gantry: Gantry,
     _inside: HttpServer,
 }
 
-impl House {
+impl OfferHarness {
     async fn with(start: Start) -> Self {
         let (gantry, inside) = (start.run().await, HttpServer::start().await);
         let mut spec = inside.spec();
         (spec["resources"], spec["prompts"]) = (true.into(), true.into());
-        let house = Self { gantry, _inside: inside };
-        house.put("/v1/servers/inside", spec).await;
-        house
+        let harness = Self { gantry, _inside: inside };
+        harness.put("/v1/servers/inside", spec).await;
+        harness
     }
 
     async fn put(&self, path: &str, body: Value) {
@@ -94,97 +94,97 @@ fn refused(answer: &Result<Value, String>, code: &str) {
 
 #[tokio::test]
 async fn a_tenant_that_was_not_given_a_server_sees_nothing_it_offers() {
-    let house = House::with(Start::new()).await;
+    let harness = OfferHarness::with(Start::new()).await;
     let tenants =
         json!({ "tenants": [{ "tenant_id": "finn", "tools": [] }, { "tenant_id": "gina", "tools": ["inside.*"] }] });
-    house.put("/v1/tenants", tenants).await;
-    let finn = house.gantry.mint(json!({ "tenant": "finn" })).await;
-    assert_eq!(house.listed(&finn).await, (0, 0));
-    for answer in [house.read(&finn).await, house.prompt(&finn).await] {
+    harness.put("/v1/tenants", tenants).await;
+    let finn = harness.gantry.mint(json!({ "tenant": "finn" })).await;
+    assert_eq!(harness.listed(&finn).await, (0, 0));
+    for answer in [harness.read(&finn).await, harness.prompt(&finn).await] {
         answer.expect_err("a tenant read what it was not given");
     }
-    let gina = house.gantry.mint(json!({ "tenant": "gina" })).await;
-    assert_eq!(house.listed(&gina).await, (1, 1));
-    house.read(&gina).await.unwrap();
-    house.prompt(&gina).await.unwrap();
+    let gina = harness.gantry.mint(json!({ "tenant": "gina" })).await;
+    assert_eq!(harness.listed(&gina).await, (1, 1));
+    harness.read(&gina).await.unwrap();
+    harness.prompt(&gina).await.unwrap();
 }
 
 #[tokio::test]
 async fn activations_limits_and_budgets_hold_for_resources_and_prompts() {
-    let house = House::with(Start::new()).await;
+    let harness = OfferHarness::with(Start::new()).await;
     let demands = json!({ "activations": [
         { "tenant": "local", "agent_id": "ann", "tool_id": "inside.resources",
             "policy_overrides": { "requires_approval": true } },
         { "tenant": "local", "agent_id": "ann", "tool_id": "inside.prompts",
             "policy_overrides": { "requires_confirmation": true } },
     ] });
-    house.put("/v1/activations", demands).await;
-    let ann = house.gantry.mint(json!({ "tenant": "local", "sub": "ann" })).await;
-    refused(&house.read(&ann).await, "E3208");
-    refused(&house.prompt(&ann).await, "E3210");
+    harness.put("/v1/activations", demands).await;
+    let ann = harness.gantry.mint(json!({ "tenant": "local", "sub": "ann" })).await;
+    refused(&harness.read(&ann).await, "E3208");
+    refused(&harness.prompt(&ann).await, "E3210");
 
     let limit = |uri: &str| {
         json!({ "tenant": "local", "sub": "lou",
         "limits": [{ "tool_id": "inside.resources", "argument": "/uri", "one_of": [uri] }] })
     };
-    let elsewhere = house.gantry.mint(limit("note://2")).await;
-    refused(&house.read(&elsewhere).await, "E3206");
-    house.prompt(&elsewhere).await.unwrap();
-    let here = house.gantry.mint(limit("note://1")).await;
-    house.read(&here).await.unwrap();
+    let elsewhere = harness.gantry.mint(limit("note://2")).await;
+    refused(&harness.read(&elsewhere).await, "E3206");
+    harness.prompt(&elsewhere).await.unwrap();
+    let here = harness.gantry.mint(limit("note://1")).await;
+    harness.read(&here).await.unwrap();
 
-    let none = house.gantry.mint(json!({ "tenant": "local", "sub": "bo", "budget": { "calls": 0 } })).await;
-    refused(&house.read(&none).await, "E3211");
-    let one = house.gantry.mint(json!({ "tenant": "local", "sub": "bo", "budget": { "calls": 1 } })).await;
-    house.read(&one).await.unwrap();
-    refused(&house.prompt(&one).await, "E3211");
+    let none = harness.gantry.mint(json!({ "tenant": "local", "sub": "bo", "budget": { "calls": 0 } })).await;
+    refused(&harness.read(&none).await, "E3211");
+    let one = harness.gantry.mint(json!({ "tenant": "local", "sub": "bo", "budget": { "calls": 1 } })).await;
+    harness.read(&one).await.unwrap();
+    refused(&harness.prompt(&one).await, "E3211");
 }
 
 #[tokio::test]
 async fn obligations_of_policies_are_kept_for_resources_and_prompts_or_they_are_refused() {
-    let house = House::with(Start::new()).await;
-    let token = house.gantry.mint(json!({ "tenant": "local", "sub": "ann" })).await;
+    let harness = OfferHarness::with(Start::new()).await;
+    let token = harness.gantry.mint(json!({ "tenant": "local", "sub": "ann" })).await;
     let text = |answer: &Value| answer["contents"][0]["text"].as_str().unwrap().to_owned();
-    assert!(text(&house.read(&token).await.unwrap()).contains("ada@example.org"));
-    house.policies(r#"@id("mask") @obligations("redact=email") permit(principal, action, resource);"#).await;
-    let shown = text(&house.read(&token).await.unwrap());
+    assert!(text(&harness.read(&token).await.unwrap()).contains("ada@example.org"));
+    harness.policies(r#"@id("mask") @obligations("redact=email") permit(principal, action, resource);"#).await;
+    let shown = text(&harness.read(&token).await.unwrap());
     assert!(!shown.contains("ada@example.org") && shown.contains("buy milk"), "{shown}");
-    house.policies(r#"@id("small") @obligations("result_bytes=5") permit(principal, action, resource);"#).await;
-    refused(&house.read(&token).await, "E3414");
-    refused(&house.prompt(&token).await, "E3414");
-    house.policies(r#"@id("wall") @obligations("isolation=gvisor") permit(principal, action, resource);"#).await;
-    refused(&house.read(&token).await, "E3206");
-    house.policies(r#"forbid(principal, action, resource == Tool::"inside.prompts");"#).await;
-    house.read(&token).await.unwrap();
-    refused(&house.prompt(&token).await, "E3206");
+    harness.policies(r#"@id("small") @obligations("result_bytes=5") permit(principal, action, resource);"#).await;
+    refused(&harness.read(&token).await, "E3414");
+    refused(&harness.prompt(&token).await, "E3414");
+    harness.policies(r#"@id("wall") @obligations("isolation=gvisor") permit(principal, action, resource);"#).await;
+    refused(&harness.read(&token).await, "E3206");
+    harness.policies(r#"forbid(principal, action, resource == Tool::"inside.prompts");"#).await;
+    harness.read(&token).await.unwrap();
+    refused(&harness.prompt(&token).await, "E3206");
 }
 
 #[tokio::test]
 async fn isolation_that_the_operator_demands_is_demanded_of_resources_and_prompts() {
-    let house = House::with(Start::new().env("GANTRY_ISOLATION__DEMANDS", "gvisor tool=inside.*")).await;
-    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
-    refused(&house.read(&token).await, "E3405");
-    refused(&house.prompt(&token).await, "E3405");
+    let harness = OfferHarness::with(Start::new().env("GANTRY_ISOLATION__DEMANDS", "gvisor tool=inside.*")).await;
+    let token = harness.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    refused(&harness.read(&token).await, "E3405");
+    refused(&harness.prompt(&token).await, "E3405");
 }
 
 #[tokio::test]
 async fn rate_limits_hold_for_resources() {
-    let house = House::with(Start::new().env("GANTRY_RESILIENCE__TENANT_CALLS_PER_MINUTE", "2")).await;
-    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
-    house.read(&token).await.unwrap();
-    house.prompt(&token).await.unwrap();
-    refused(&house.read(&token).await, "E3003");
+    let harness = OfferHarness::with(Start::new().env("GANTRY_RESILIENCE__TENANT_CALLS_PER_MINUTE", "2")).await;
+    let token = harness.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    harness.read(&token).await.unwrap();
+    harness.prompt(&token).await.unwrap();
+    refused(&harness.read(&token).await, "E3003");
 }
 
 #[tokio::test]
 async fn the_record_and_the_use_of_an_agent_name_what_was_read_from_a_server() {
-    let house = House::with(Start::new()).await;
-    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
-    house.read(&token).await.unwrap();
-    house.prompt(&token).await.unwrap();
+    let harness = OfferHarness::with(Start::new()).await;
+    let token = harness.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    harness.read(&token).await.unwrap();
+    harness.prompt(&token).await.unwrap();
     let began = Instant::now();
     let found = loop {
-        let found = house.gantry.get("/v1/audit?tenant=gina&action=offering_asked").await;
+        let found = harness.gantry.get("/v1/audit?tenant=gina&action=offering_asked").await;
         if found.body["records"].as_array().is_some_and(|records| records.len() == 2) {
             break found;
         }
@@ -201,7 +201,7 @@ async fn the_record_and_the_use_of_an_agent_name_what_was_read_from_a_server() {
     }
     let began = Instant::now();
     loop {
-        let used = house.gantry.get("/v1/usage?tenant=gina&by=tool").await;
+        let used = harness.gantry.get("/v1/usage?tenant=gina&by=tool").await;
         if used.text.contains("inside.resources") && used.text.contains("inside.prompts") {
             break;
         }
@@ -212,15 +212,15 @@ async fn the_record_and_the_use_of_an_agent_name_what_was_read_from_a_server() {
 
 #[tokio::test]
 async fn a_stream_of_news_ends_with_the_token_that_opened_it() {
-    let house = House::with(Start::new()).await;
-    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    let harness = OfferHarness::with(Start::new()).await;
+    let token = harness.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" } });
     let params = json!({ "notifications": { "toolsListChanged": true }, "_meta": meta });
     let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
     let request = crate::support::client()
-        .post(format!("{}/mcp", house.gantry.url))
+        .post(format!("{}/mcp", harness.gantry.url))
         .bearer_auth(&token)
         .header("accept", "application/json, text/event-stream")
         .header("content-type", "application/json")
@@ -229,7 +229,7 @@ async fn a_stream_of_news_ends_with_the_token_that_opened_it() {
     let mut stream = request.body(ask.to_string()).send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream", "{stream:?}");
     assert!(stream.chunk().await.unwrap().is_some());
-    let revoked = house.gantry.post("/v1/tokens/revoke", json!({ "sub": "ann", "tenant": "gina" })).await;
+    let revoked = harness.gantry.post("/v1/tokens/revoke", json!({ "sub": "ann", "tenant": "gina" })).await;
     assert_eq!(revoked.status, 200, "{}", revoked.text);
     let end = async { while stream.chunk().await.unwrap().is_some() {} };
     tokio::time::timeout(PATIENCE, end).await.expect("the stream goes on");

@@ -49,8 +49,8 @@ fn listing(id: u64) -> Value {
 async fn servers_on_one_database_that_start_together_are_one_installation() {
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
-    let house = tempfile::tempdir().unwrap();
-    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     let started = [&first, &second].map(|data| {
         let (url, data) = (url.clone(), data.clone());
         tokio::spawn(async move { server(&url, &data).await })
@@ -101,9 +101,9 @@ async fn signs_with(gantry: &Gantry, kid: &str) -> bool {
 async fn a_session_of_an_older_client_goes_on_at_the_other_server() {
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
-    let house = tempfile::tempdir().unwrap();
-    let one = server(&url, &house.path().join("first")).await;
-    let other = server(&url, &house.path().join("second")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let one = server(&url, &folder.path().join("first")).await;
+    let other = server(&url, &folder.path().join("second")).await;
 
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
@@ -136,12 +136,12 @@ async fn a_session_of_an_older_client_goes_on_at_the_other_server() {
 async fn a_server_that_had_an_administrator_of_its_own_follows_the_database_and_says_so() {
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
-    let house = tempfile::tempdir().unwrap();
-    let moved = house.path().join("moved");
+    let folder = tempfile::tempdir().unwrap();
+    let moved = folder.path().join("moved");
     let alone = Start::new().data(&moved).run().await;
     let former = alone.token.clone();
     alone.stop();
-    let one = server(&url, &house.path().join("first")).await;
+    let one = server(&url, &folder.path().join("first")).await;
     let other = server(&url, &moved).await;
     assert_eq!(other.token, one.token);
     assert_eq!(std::fs::read_to_string(moved.join("admin.token.replaced")).unwrap().trim(), former);
@@ -171,8 +171,8 @@ fn unseal(postgres: &PostgresServer, url: &str, data: &Path) {
 async fn a_new_database_is_sealed_by_its_first_server_and_others_need_a_copy_of_its_key() {
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
-    let house = tempfile::tempdir().unwrap();
-    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     let start = || Start::new().env("GANTRY_STORE__URL", &url);
     let one = start().data(&first).run().await;
     let sealed = secrets_in_the_table(&postgres, &url);
@@ -198,8 +198,8 @@ async fn a_new_database_is_sealed_by_its_first_server_and_others_need_a_copy_of_
 async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nobody_starts() {
     let postgres = PostgresServer::start().unwrap();
     let url = postgres.database().unwrap();
-    let house = tempfile::tempdir().unwrap();
-    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     // A database from before there were keys goes on as it was, and says so.
     Start::new().env("GANTRY_STORE__URL", &url).data(&first).run().await.stop();
     unseal(&postgres, &url, &first);
@@ -220,7 +220,7 @@ async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nob
     assert!(!sealed.contains(&token) && !sealed.contains("PRIVATE KEY"), "{sealed}");
 
     // By a file, too; and keys are rotated as before.
-    let file = house.path().join("seal.key");
+    let file = folder.path().join("seal.key");
     std::fs::write(&file, &key).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let by_file = Start::new()
@@ -234,7 +234,7 @@ async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nob
     assert!(welcomes(&other, &newer).await);
 
     let before = secrets_in_the_table(&postgres, &url);
-    let third = house.path().join("third");
+    let third = folder.path().join("third");
     for (wrong, said) in [(None, "seal_key_file"), (Some("5d".repeat(32)), "another key")] {
         let mut start = Start::new().env("GANTRY_STORE__URL", &url);
         if let Some(wrong) = wrong {

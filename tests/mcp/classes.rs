@@ -5,20 +5,20 @@ use serde_json::json;
 
 use super::*;
 
-async fn class_of(house: &House, tool: &str) -> Value {
-    house.gantry.get(&format!("/v1/tools/{tool}")).await.body["manifest"]["side_effect_policy"].clone()
+async fn class_of(harness: &McpHarness, tool: &str) -> Value {
+    harness.gantry.get(&format!("/v1/tools/{tool}")).await.body["manifest"]["side_effect_policy"].clone()
 }
 
 #[tokio::test]
 async fn hints_are_a_proposal_that_is_accepted_once_and_names_say_the_rest() {
-    let house = House::open().await;
-    house.put("hinted", &house.plain(&["--hints"])).await;
+    let harness = McpHarness::open().await;
+    harness.put("hinted", &harness.plain(&["--hints"])).await;
 
     // A look changes nothing.
-    let shown = house.gantry.cli(&["server", "classify", "hinted"]).ok().out();
+    let shown = harness.gantry.cli(&["server", "classify", "hinted"]).ok().out();
     assert!(shown.contains("accept the 2 proposed: gantry server classify hinted --trust-hints"), "{shown}");
     let planned =
-        house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run", "--json"]).ok().json();
+        harness.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run", "--json"]).ok().json();
     assert_eq!(planned["classified"].as_array().unwrap().len(), 2, "{planned}");
     let call_of = |said: &Value, tool: &str| {
         let all = said["classified"].as_array().unwrap();
@@ -28,50 +28,50 @@ async fn hints_are_a_proposal_that_is_accepted_once_and_names_say_the_rest() {
         (call_of(&planned, "hinted.echo"), call_of(&planned, "hinted.count")),
         (json!("runs"), json!("refused"))
     );
-    let planned = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run"]).ok().out();
+    let planned = harness.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--dry-run"]).ok().out();
     assert!(planned.contains("E3208"), "{planned}");
     assert!(shown.contains("E3208"), "a look says what the proposal would mean: {shown}");
-    assert_eq!(class_of(&house, "hinted.echo").await, "unclassified");
+    assert_eq!(class_of(&harness, "hinted.echo").await, "unclassified");
 
-    let ran = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok();
+    let ran = harness.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok();
     assert!(ran.err().contains("`hinted.count` becomes irreversible") && ran.err().contains("E3208"), "{}", ran.err());
     let said = ran.json();
     assert_eq!(said["classified"].as_array().unwrap().len(), 2, "{said}");
     assert_eq!(call_of(&said, "hinted.count"), "refused", "{said}");
-    assert_eq!(class_of(&house, "hinted.echo").await, "pure");
-    assert_eq!(class_of(&house, "hinted.count").await, "irreversible");
-    assert_eq!(class_of(&house, "hinted.ask_name").await, "unclassified");
+    assert_eq!(class_of(&harness, "hinted.echo").await, "pure");
+    assert_eq!(class_of(&harness, "hinted.count").await, "irreversible");
+    assert_eq!(class_of(&harness, "hinted.ask_name").await, "unclassified");
 
     // What a person says goes before hints, and stays when the hints are asked for again.
-    house.gantry.cli(&["server", "classify", "hinted", "--idempotent", "c*", "--pure", "ask_*"]).ok();
-    let again = house.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok().json();
+    harness.gantry.cli(&["server", "classify", "hinted", "--idempotent", "c*", "--pure", "ask_*"]).ok();
+    let again = harness.gantry.cli(&["server", "classify", "hinted", "--trust-hints", "--json"]).ok().json();
     assert_eq!(again["classified"], json!([]));
-    assert_eq!(class_of(&house, "hinted.count").await, "idempotent");
-    assert_eq!(class_of(&house, "hinted.ask_name").await, "pure");
+    assert_eq!(class_of(&harness, "hinted.count").await, "idempotent");
+    assert_eq!(class_of(&harness, "hinted.ask_name").await, "pure");
 }
 
 #[tokio::test]
 async fn a_mistake_in_one_pattern_classifies_nothing() {
-    let house = House::open().await;
-    house.put("hinted", &house.plain(&["--hints"])).await;
+    let harness = McpHarness::open().await;
+    harness.put("hinted", &harness.plain(&["--hints"])).await;
     for (patterns, word) in [
         (["--pure", "*", "--irreversible", "count"], "hinted.count"),
         (["--pure", "echo", "--irreversible", "cuont"], "did you mean `count`?"),
     ] {
-        let ran = house.gantry.cli(&[&["server", "classify", "hinted"], patterns.as_slice()].concat());
+        let ran = harness.gantry.cli(&[&["server", "classify", "hinted"], patterns.as_slice()].concat());
         assert_eq!(ran.code(), 2, "{}", ran.err());
         assert!(ran.err().contains(word) && ran.err().contains("nothing was classified"), "{}", ran.err());
     }
     for tool in ["echo", "count", "ask_name"] {
-        assert_eq!(class_of(&house, &format!("hinted.{tool}")).await, "unclassified", "{tool}");
+        assert_eq!(class_of(&harness, &format!("hinted.{tool}")).await, "unclassified", "{tool}");
     }
     // Nobody sits there who could be asked.
-    let ran = house.gantry.cli(&["server", "classify", "hinted", "--interactive"]);
+    let ran = harness.gantry.cli(&["server", "classify", "hinted", "--interactive"]);
     assert_eq!(ran.code(), 2, "{}", ran.err());
 
     // What was looked at is no longer what the server says.
     let stale = json!({ "side_effect_policy": "pure", "digest": format!("sha256:{}", "0".repeat(64)) });
-    let answer = house.gantry.post("/v1/servers/hinted/tools/echo/classify", stale).await;
+    let answer = harness.gantry.post("/v1/servers/hinted/tools/echo/classify", stale).await;
     assert_eq!(answer.body["error"]["code"], "E3408", "{}", answer.text);
-    assert_eq!(class_of(&house, "hinted.echo").await, "unclassified");
+    assert_eq!(class_of(&harness, "hinted.echo").await, "unclassified");
 }

@@ -67,35 +67,35 @@ const FILES: [(&str, &str, &str); 7] = [
 ];
 
 /// A home with the server in a folder that has a blank in its name.
-fn home(house: &House) -> PathBuf {
-    let home = house.file("home");
+fn home(harness: &McpHarness) -> PathBuf {
+    let home = harness.file("home");
     std::fs::create_dir_all(home.join("my servers")).unwrap();
     std::fs::write(home.join("my servers/plain.py"), PLAIN).unwrap();
     std::fs::write(home.join("my servers/.env"), "# mine\nexport COLOUR='red'\n").unwrap();
     home
 }
 
-fn written(house: &House, path: &str, text: &str) -> String {
-    let (home, file) = (house.file("home"), house.file("home").join(path));
+fn written(harness: &McpHarness, path: &str, text: &str) -> String {
+    let (home, file) = (harness.file("home"), harness.file("home").join(path));
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     let text = text.replace("PYTHON", PYTHON).replace("HOME", home.to_str().unwrap());
     std::fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-fn import(house: &House, file: &str, more: &[&str]) -> Ran {
-    let mut command = gantry(&house.file("data"));
-    run(command.env("HOME", house.file("home")).args(["import", "mcp", file, "--yes"]).args(more))
+fn import(harness: &McpHarness, file: &str, more: &[&str]) -> Ran {
+    let mut command = gantry(&harness.file("data"));
+    run(command.env("HOME", harness.file("home")).args(["import", "mcp", file, "--yes"]).args(more))
 }
 
 #[tokio::test]
 async fn the_files_of_seven_clients_are_imported_as_they_lie_and_their_servers_answer() {
-    let house = House::open().await;
-    home(&house);
+    let harness = McpHarness::open().await;
+    home(&harness);
     for (path, name, text) in FILES {
-        let ran = import(&house, &written(&house, path, text), &["--json"]);
+        let ran = import(&harness, &written(&harness, path, text), &["--json"]);
         let document = ran.json();
-        assert_eq!(ran.code(), 0, "{path}: {document}{}\n{}", ran.err(), house.gantry.log());
+        assert_eq!(ran.code(), 0, "{path}: {document}{}\n{}", ran.err(), harness.gantry.log());
         assert_eq!(document["servers"][0]["trial"]["result"], "works", "{path}: {document}");
         // A client that leaves tools out does so for itself alone, and nobody shall believe otherwise.
         let told = [("windsurf", "`disabledTools` binds that client alone"), ("cline", "`timeout` is not used")];
@@ -103,15 +103,15 @@ async fn the_files_of_seven_clients_are_imported_as_they_lie_and_their_servers_a
             assert_eq!(document.to_string().contains(words), whose == name, "{path}: {document}");
         }
         let tool = format!("{}.echo", name.replace('-', "_"));
-        let answer = house.invoke(&tool, json!({ "text": "hello" })).await;
+        let answer = harness.invoke(&tool, json!({ "text": "hello" })).await;
         assert!(answer.status == 200 && answer.text.contains("hello"), "{tool}: {}", answer.text);
     }
 }
 
 #[tokio::test]
 async fn what_is_wrong_in_a_file_is_said_with_its_place_and_nothing_is_imported() {
-    let house = House::open().await;
-    home(&house);
+    let harness = McpHarness::open().await;
+    home(&harness);
     for (path, right, wrong, words) in [
         (
             0,
@@ -130,10 +130,10 @@ async fn what_is_wrong_in_a_file_is_said_with_its_place_and_nothing_is_imported(
     ] {
         let (path, name, text) = FILES[path];
         assert!(text.contains(right), "{path}: {right}");
-        let ran = import(&house, &written(&house, path, &text.replace(right, wrong)), &[]);
+        let ran = import(&harness, &written(&harness, path, &text.replace(right, wrong)), &[]);
         assert!(ran.code() != 0 && ran.err().contains(words), "{name}: {words}\n{}", ran.err());
         assert!(ran.err().contains("nothing was imported"), "{name}: {}", ran.err());
     }
-    let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+    let servers = harness.gantry.cli(&["server", "list", "--json"]).ok().json();
     assert_eq!(servers["servers"], json!([]), "{servers}");
 }

@@ -10,10 +10,10 @@ use crate::support::binary;
 /// Version of the SDK, and the revision it speaks when it may choose.
 const SDKS: [(&str, &str); 2] = [("python", "2026-07-28"), ("python-old", "2025-11-25")];
 
-async fn house() -> House {
-    let house = House::open().await;
-    house.put("plain", &house.plain(&[])).await;
-    house
+async fn harness() -> McpHarness {
+    let harness = McpHarness::open().await;
+    harness.put("plain", &harness.plain(&[])).await;
+    harness
 }
 
 fn assert_greeted(seen: &Value, revision: &str) {
@@ -34,18 +34,18 @@ fn calls() -> Value {
 
 #[tokio::test]
 async fn the_python_sdk_lists_calls_and_is_asked_over_http() {
-    let house = house().await;
+    let harness = harness().await;
     for (sdk, revision) in SDKS {
-        let plan = json!({ "http": house.door(), "token": house.agent, "calls": calls() });
+        let plan = json!({ "http": harness.door(), "token": harness.agent, "calls": calls() });
         assert_greeted(&python_sdk(sdk, &plan), revision);
     }
 }
 
 #[tokio::test]
 async fn the_python_sdk_lists_calls_and_is_asked_over_stdio() {
-    let house = house().await;
+    let harness = harness().await;
     for (sdk, revision) in SDKS {
-        let env = json!({ "GANTRY_DATA_DIR": house.path("data"), "PATH": "/usr/bin:/bin", "NO_COLOR": "1" });
+        let env = json!({ "GANTRY_DATA_DIR": harness.path("data"), "PATH": "/usr/bin:/bin", "NO_COLOR": "1" });
         let plan = json!({ "stdio": [binary(), "mcp"], "env": env, "calls": calls() });
         assert_greeted(&python_sdk(sdk, &plan), revision);
     }
@@ -53,9 +53,9 @@ async fn the_python_sdk_lists_calls_and_is_asked_over_stdio() {
 
 #[tokio::test]
 async fn the_inspector_lists_and_calls_over_http_and_stdio() {
-    let house = house().await;
-    let (door, header) = (house.door(), format!("Authorization: Bearer {}", house.agent));
-    let data = format!("GANTRY_DATA_DIR={}", house.path("data"));
+    let harness = harness().await;
+    let (door, header) = (harness.door(), format!("Authorization: Bearer {}", harness.agent));
+    let data = format!("GANTRY_DATA_DIR={}", harness.path("data"));
     let targets: [(Vec<&str>, Vec<String>); 2] =
         [(vec![&door, "--transport", "http"], vec![header]), (vec!["-e", &data, binary(), "mcp"], Vec::new())];
     for (target, headers) in &targets {
@@ -69,9 +69,9 @@ async fn the_inspector_lists_and_calls_over_http_and_stdio() {
 
 #[tokio::test]
 async fn a_client_without_a_token_is_told_where_to_get_one() {
-    let house = house().await;
+    let harness = harness().await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
-    let answer = house.gantry.request(Method::POST, "/mcp", None, Some(body)).await;
+    let answer = harness.gantry.request(Method::POST, "/mcp", None, Some(body)).await;
     assert_eq!(answer.status, 401, "{}", answer.text);
     let challenge = answer.header("www-authenticate");
     assert!(challenge.starts_with("Bearer ") && challenge.contains("resource_metadata="), "{challenge}");

@@ -6,14 +6,14 @@ use super::*;
 const BOTH: &str = include_str!("servers/both.py");
 
 /// The server, with these arguments and members of its description.
-async fn put(house: &House, name: &str, arguments: &[&str], more: &Value) {
-    std::fs::write(house.file("servers/both.py"), BOTH).unwrap();
-    house.put(name, &described(house, arguments, more)).await;
+async fn put(harness: &McpHarness, name: &str, arguments: &[&str], more: &Value) {
+    std::fs::write(harness.file("servers/both.py"), BOTH).unwrap();
+    harness.put(name, &described(harness, arguments, more)).await;
 }
 
-fn described(house: &House, arguments: &[&str], more: &Value) -> Value {
-    let permissions = [format!("filesystem:read:{}", house.path("servers"))];
-    let mut args = vec![house.path("servers/both.py")];
+fn described(harness: &McpHarness, arguments: &[&str], more: &Value) -> Value {
+    let permissions = [format!("filesystem:read:{}", harness.path("servers"))];
+    let mut args = vec![harness.path("servers/both.py")];
     args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let reach = json!({ "type": "stdio", "command": "python3", "args": args, "permissions": permissions });
     let mut spec = json!({ "reach": reach, "resources": true });
@@ -22,8 +22,8 @@ fn described(house: &House, arguments: &[&str], more: &Value) -> Value {
 }
 
 /// How a server stands.
-async fn shown(house: &House, name: &str) -> Value {
-    let all = house.gantry.request(Method::GET, "/v1/servers", Some(&house.gantry.token), None).await.body;
+async fn shown(harness: &McpHarness, name: &str) -> Value {
+    let all = harness.gantry.request(Method::GET, "/v1/servers", Some(&harness.gantry.token), None).await.body;
     let servers = all["servers"].as_array().unwrap_or_else(|| panic!("{all}"));
     let server = servers.iter().find(|server| server["name"] == name).unwrap_or_else(|| panic!("{all}"));
     server["status"].clone()
@@ -38,29 +38,29 @@ async fn place(client: &RawClient, server: &str) -> (String, u64) {
 
 #[tokio::test]
 async fn a_server_of_both_eras_is_met_in_the_one_its_caller_speaks() {
-    let house = House::open().await;
-    put(&house, "both", &[], &json!({})).await;
-    let (old, new) = (house.old_client("2025-11-25").await, house.new_client());
+    let harness = McpHarness::open().await;
+    put(&harness, "both", &[], &json!({})).await;
+    let (old, new) = (harness.old_client("2025-11-25").await, harness.new_client());
     assert_eq!(place(&new, "both").await.0, "modern");
     assert_eq!(place(&old, "both").await.0, "legacy");
     // Each of them stays where it was.
     assert_eq!(place(&old, "both").await, place(&old, "both").await);
     assert_ne!(place(&new, "both").await.1, place(&old, "both").await.1);
-    let by_rest = house.invoke("both.where", json!({})).await;
+    let by_rest = harness.invoke("both.where", json!({})).await;
     assert_eq!(by_rest.body["result"]["structuredContent"]["era"], "modern", "{}", by_rest.text);
 
     let asked = old.call("both__ask", &json!({})).await.unwrap();
     assert_eq!(asked.text(), "Hello, some name!", "{}", asked.message);
-    let status = shown(&house, "both").await;
+    let status = shown(&harness, "both").await;
     assert_eq!((&status["era"], &status["also_in_legacy"]["state"]), (&json!("modern"), &json!("ready")), "{status}");
 }
 
 #[tokio::test]
 async fn a_resource_is_watched_and_a_log_heard_in_the_era_that_has_them() {
-    let house = House::open().await;
-    put(&house, "both", &[], &json!({})).await;
+    let harness = McpHarness::open().await;
+    put(&harness, "both", &[], &json!({})).await;
     let uri = "gantry://servers/both/note:%2F%2Ftoday";
-    let client = house.old_client("2025-11-25").await;
+    let client = harness.old_client("2025-11-25").await;
     let read = client.request("resources/read", json!({ "uri": uri })).await.unwrap().result().unwrap();
     assert_eq!(read["contents"][0]["text"], "legacy", "{read}");
     client.request("resources/subscribe", json!({ "uri": uri })).await.unwrap().result().unwrap();
@@ -74,46 +74,47 @@ async fn a_resource_is_watched_and_a_log_heard_in_the_era_that_has_them() {
     // A newer client asks for the log with its request, and its server hears how much of it.
     let asked =
         json!({ "name": "both__grumble", "arguments": {}, "_meta": { "io.modelcontextprotocol/logLevel": "debug" } });
-    let reply = house.new_client().request("tools/call", asked).await.unwrap();
+    let reply = harness.new_client().request("tools/call", asked).await.unwrap();
     let heard: Vec<&Value> = reply.notifications.iter().map(|note| &note["params"]).collect();
     assert_eq!(heard, [&json!({ "level": "warning", "data": { "asked": "debug", "in": "modern" } })]);
 }
 
 #[tokio::test]
 async fn an_operator_names_the_era_and_everybody_is_served_in_it() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     for era in ["legacy", "modern"] {
-        put(&house, era, &[], &json!({ "era": era })).await;
-        for client in [house.old_client("2025-11-25").await, house.new_client()] {
+        put(&harness, era, &[], &json!({ "era": era })).await;
+        for client in [harness.old_client("2025-11-25").await, harness.new_client()] {
             assert_eq!(place(&client, era).await.0, era);
         }
-        let status = shown(&house, era).await;
+        let status = shown(&harness, era).await;
         assert_eq!((&status["era"], &status["also_in_legacy"]), (&json!(era), &Value::Null), "{status}");
     }
     // By the command line, and back.
     for (word, era) in [("modern", "modern"), ("auto", "legacy")] {
-        let edited = house.gantry.cli(&["server", "edit", "legacy", "--era", word]).ok();
+        let edited = harness.gantry.cli(&["server", "edit", "legacy", "--era", word]).ok();
         assert!(edited.out().contains("legacy"), "{}", edited.out());
-        assert_eq!(place(&house.old_client("2025-11-25").await, "legacy").await.0, era, "{word}");
+        assert_eq!(place(&harness.old_client("2025-11-25").await, "legacy").await.0, era, "{word}");
     }
 }
 
 #[tokio::test]
 async fn a_server_of_one_era_serves_callers_of_the_other_and_is_not_met_in_one_it_does_not_speak() {
-    let house = House::open().await;
-    put(&house, "newer", &["modern"], &json!({})).await;
-    let old = house.old_client("2025-11-25").await;
+    let harness = McpHarness::open().await;
+    put(&harness, "newer", &["modern"], &json!({})).await;
+    let old = harness.old_client("2025-11-25").await;
     let first = place(&old, "newer").await;
     assert_eq!((first.0.as_str(), &first), ("modern", &place(&old, "newer").await));
     let asked = old.call("newer__ask", &json!({})).await.unwrap();
     assert_eq!(asked.text(), "nobody can be asked here", "{}", asked.message);
 
-    let only_old = house.plain(&["--era", "old"]);
+    let only_old = harness.plain(&["--era", "old"]);
     let mut spec = only_old.clone();
     spec["era"] = json!("modern");
-    let answer = house.gantry.request(Method::PUT, "/v1/servers/older", Some(&house.gantry.token), Some(spec)).await;
+    let answer =
+        harness.gantry.request(Method::PUT, "/v1/servers/older", Some(&harness.gantry.token), Some(spec)).await;
     assert!(answer.text.contains("none of the newer kind"), "{}", answer.text);
     let wrong = json!({ "reach": { "type": "sse", "url": "https://example.com/sse" }, "era": "modern" });
-    let answer = house.gantry.request(Method::PUT, "/v1/servers/sse", Some(&house.gantry.token), Some(wrong)).await;
+    let answer = harness.gantry.request(Method::PUT, "/v1/servers/sse", Some(&harness.gantry.token), Some(wrong)).await;
     assert_eq!(answer.refusal(), (400, "E3004"), "{}", answer.text);
 }

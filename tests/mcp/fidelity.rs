@@ -5,20 +5,20 @@ use super::*;
 
 const TALKATIVE: &str = include_str!("servers/talkative.py");
 
-async fn with_talk() -> House {
-    let house = House::open().await;
-    std::fs::write(house.file("servers/talkative.py"), TALKATIVE).unwrap();
-    let permissions = [format!("filesystem:read:{}", house.path("servers"))];
-    let args = [house.path("servers/talkative.py")];
+async fn with_talk() -> McpHarness {
+    let harness = McpHarness::open().await;
+    std::fs::write(harness.file("servers/talkative.py"), TALKATIVE).unwrap();
+    let permissions = [format!("filesystem:read:{}", harness.path("servers"))];
+    let args = [harness.path("servers/talkative.py")];
     let reach = json!({ "type": "stdio", "command": "python3", "args": args, "permissions": permissions });
-    house.put("talk", &json!({ "reach": reach })).await;
-    house
+    harness.put("talk", &json!({ "reach": reach })).await;
+    harness
 }
 
 #[tokio::test]
 async fn what_a_server_says_about_a_tool_is_what_clients_are_shown() {
-    let house = with_talk().await;
-    for client in [house.old_client("2025-11-25").await, house.new_client()] {
+    let harness = with_talk().await;
+    for client in [harness.old_client("2025-11-25").await, harness.new_client()] {
         let tools = client.list("tools").await.unwrap();
         let report = tools.iter().find(|tool| tool["name"] == "talk__report").unwrap_or_else(|| panic!("{tools:?}"));
         // Hints are handed on as such; nobody has classified the tool, and nothing claims that somebody has.
@@ -29,15 +29,15 @@ async fn what_a_server_says_about_a_tool_is_what_clients_are_shown() {
         assert_eq!(report["icons"], icon, "{report}");
         assert_eq!(report["_meta"], json!({ "example.com/area": { "name": "reports" } }), "{report}");
     }
-    let token = Some(house.gantry.token.as_str());
-    let shown = house.gantry.request(Method::GET, "/v1/tools/talk.report", token, None).await;
+    let token = Some(harness.gantry.token.as_str());
+    let shown = harness.gantry.request(Method::GET, "/v1/tools/talk.report", token, None).await;
     assert_eq!(shown.body["manifest"]["side_effect_policy"], "unclassified", "{}", shown.text);
 }
 
 #[tokio::test]
 async fn results_and_progress_arrive_as_the_server_said_them() {
-    let house = with_talk().await;
-    for client in [house.old_client("2025-11-25").await, house.new_client()] {
+    let harness = with_talk().await;
+    for client in [harness.old_client("2025-11-25").await, harness.new_client()] {
         let asked = json!({ "name": "talk__report", "arguments": { "name": "a.b", "pair": [1, "x"] },
             "_meta": { "progressToken": "p" } });
         let reply = client.request("tools/call", asked).await.unwrap();
@@ -62,7 +62,7 @@ async fn results_and_progress_arrive_as_the_server_said_them() {
 
 #[tokio::test]
 async fn log_notifications_arrive_with_the_level_and_the_data_that_the_server_gave_them() {
-    let house = with_talk().await;
+    let harness = with_talk().await;
     let note = |level: &str, more: Value| {
         let mut note = json!({ "level": level });
         note.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -84,7 +84,7 @@ async fn log_notifications_arrive_with_the_level_and_the_data_that_the_server_ga
         (Some("critical"), vec![alert.clone()], "info"),
         (Some("debug"), vec![debug.clone(), notice.clone(), alert.clone()], "info debug"),
     ] {
-        let old = house.old_client("2025-11-25").await;
+        let old = harness.old_client("2025-11-25").await;
         if let Some(level) = level {
             old.request("logging/setLevel", json!({ "level": level })).await.unwrap().result().unwrap();
         }
@@ -94,7 +94,7 @@ async fn log_notifications_arrive_with_the_level_and_the_data_that_the_server_ga
         let told = old.told();
         assert!(!told.iter().any(|told| told["method"] == "notifications/message"), "{level:?}: {told:?}");
     }
-    let new = house.new_client();
+    let new = harness.new_client();
     assert_eq!(heard(&new, json!({})).await.0, Vec::<Value>::new(), "newer clients ask for it");
     let asked = json!({ "io.modelcontextprotocol/logLevel": "notice" });
     assert_eq!(heard(&new, asked).await.0, [notice, alert]);
@@ -102,8 +102,8 @@ async fn log_notifications_arrive_with_the_level_and_the_data_that_the_server_ga
 
 #[tokio::test]
 async fn what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_called_as_one() {
-    let house = with_talk().await;
-    let client = house.old_client("2025-11-25").await;
+    let harness = with_talk().await;
+    let client = harness.old_client("2025-11-25").await;
     let tools = client.list("tools").await.unwrap();
     for (tool, task_support) in
         [("talk__chatter", "forbidden"), ("talk__research", "required"), ("talk__report", "optional")]
@@ -111,7 +111,7 @@ async fn what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_cal
         let tool = tools.iter().find(|one| one["name"] == tool).unwrap_or_else(|| panic!("{tools:?}"));
         assert_eq!(tool["execution"]["taskSupport"], task_support, "{tool}");
     }
-    for client in [client, house.new_client()] {
+    for client in [client, harness.new_client()] {
         let found = client.call("talk__research", &json!({})).await.unwrap();
         assert_eq!(found.text(), "found by t1", "{}", found.message);
     }
@@ -119,7 +119,7 @@ async fn what_a_server_says_of_tasks_is_shown_and_a_tool_that_must_be_one_is_cal
 
 #[tokio::test]
 async fn schemas_of_older_drafts_with_look_around_are_kept_and_checked() {
-    let house = with_talk().await;
+    let harness = with_talk().await;
     for (parameters, status) in [
         (json!({ "name": "a.b" }), 200),
         (json!({ "name": ".b" }), 400),
@@ -127,17 +127,17 @@ async fn schemas_of_older_drafts_with_look_around_are_kept_and_checked() {
         (json!({ "name": "a", "pair": [1, 2] }), 400),
         (json!({ "name": "a", "pair": [1, "x", 3] }), 400),
     ] {
-        let answer = house.invoke("talk.report", parameters.clone()).await;
+        let answer = harness.invoke("talk.report", parameters.clone()).await;
         assert_eq!(answer.status, status, "{parameters}: {}", answer.text);
     }
 }
 
 #[tokio::test]
 async fn a_session_that_is_ended_is_answered_with_204_and_gone() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let send = |method: Method, session: Option<String>, body: Value| {
-        let request = http.request(method, house.door()).bearer_auth(&house.agent);
+        let request = http.request(method, harness.door()).bearer_auth(&harness.agent);
         let request = request.header("accept", "application/json, text/event-stream");
         let request = session.into_iter().fold(request, |request, id| request.header("mcp-session-id", id));
         if body.is_null() { request.send() } else { request.json(&body).send() }
@@ -156,25 +156,25 @@ async fn a_session_that_is_ended_is_answered_with_204_and_gone() {
 
 #[tokio::test]
 async fn the_words_of_a_server_that_answers_with_an_error_are_read_by_whoever_called() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     let echo = "    if name == \"echo\":\n";
     assert!(PLAIN.contains(echo));
     let broken =
         PLAIN.replace(echo, &format!("{echo}        raise Fault(-32603, \"bad credentials for the archive\")\n"));
-    std::fs::write(house.file("servers/plain.py"), broken).unwrap();
-    house.put("plain", &house.plain(&[])).await;
+    std::fs::write(harness.file("servers/plain.py"), broken).unwrap();
+    harness.put("plain", &harness.plain(&[])).await;
     let words = "bad credentials for the archive";
     let both = async |code: &str| {
-        for client in [house.old_client("2025-11-25").await, house.new_client()] {
+        for client in [harness.old_client("2025-11-25").await, harness.new_client()] {
             let result = client.call("plain__echo", &json!({ "text": "x" })).await.unwrap().result().unwrap();
             assert!(result["content"][0]["text"].as_str().unwrap().starts_with(code), "{result}");
             assert_eq!((&result["isError"], &result["content"][1]["text"]), (&json!(true), &json!(words)), "{result}");
         }
-        let ran = house.gantry.cli(&["call", "plain.echo", "text=x"]);
+        let ran = harness.gantry.cli(&["call", "plain.echo", "text=x"]);
         assert!(ran.err().contains(code) && ran.err().contains(&format!("│ {words}")), "{}", ran.err());
     };
     // Nobody has said what it does, so nobody knows whether it did something.
     both("E3413").await;
-    house.gantry.cli(&["tool", "classify", "plain.echo", "pure"]).ok();
+    harness.gantry.cli(&["tool", "classify", "plain.echo", "pure"]).ok();
     both("E3502").await;
 }

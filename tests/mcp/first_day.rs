@@ -6,11 +6,11 @@ use serde_json::json;
 use super::peers::{PYTHON, kit, server};
 use super::*;
 
-fn file(house: &House) -> Value {
-    std::fs::create_dir(house.file("state/my notes")).unwrap();
-    std::fs::write(house.file("state/my notes/todo.md"), "buy milk").unwrap();
+fn file(harness: &McpHarness) -> Value {
+    std::fs::create_dir(harness.file("state/my notes")).unwrap();
+    std::fs::write(harness.file("state/my notes/todo.md"), "buy milk").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(house.file("state/my notes"), everybody).unwrap();
+    std::fs::set_permissions(harness.file("state/my notes"), everybody).unwrap();
     json!({ "mcpServers": {
         "everything": { "command": kit("servers/node_modules/.bin/mcp-server-everything") },
         "files": { "command": "node", "args": [server("filesystem"), "./state/my notes"] },
@@ -23,13 +23,13 @@ fn file(house: &House) -> Value {
 
 #[tokio::test]
 async fn six_popular_servers_of_one_file_are_imported_and_two_tools_of_each_are_called() {
-    let house = House::open().await;
-    std::fs::write(house.file("mcp.json"), file(&house).to_string()).unwrap();
-    let mut import = crate::support::gantry(&house.file("data"));
-    import.env("STATE", house.file("state")).args(["import", "mcp", "mcp.json", "--yes", "--json"]);
+    let harness = McpHarness::open().await;
+    std::fs::write(harness.file("mcp.json"), file(&harness).to_string()).unwrap();
+    let mut import = crate::support::gantry(&harness.file("data"));
+    import.env("STATE", harness.file("state")).args(["import", "mcp", "mcp.json", "--yes", "--json"]);
     let ran = crate::support::run(&mut import);
-    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), house.gantry.log());
-    let notes = house.path("state/my notes");
+    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), harness.gantry.log());
+    let notes = harness.path("state/my notes");
     let thought = |number: u32| json!({ "thought": "x", "nextThoughtNeeded": number < 2, "thoughtNumber": number, "totalThoughts": 2 });
     let noon = json!({ "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo" });
     let ada = json!({ "entities": [{ "name": "Ada", "entityType": "person", "observations": ["writes"] }] });
@@ -47,20 +47,20 @@ async fn six_popular_servers_of_one_file_are_imported_and_two_tools_of_each_are_
         ("world_clock_2.calculate", json!({ "expression": "6*7" }), "42"),
         ("world_clock_2.calculate", json!({ "expression": "sqrt(16)" }), "4"),
     ] {
-        let answer = house.invoke(tool, parameters).await;
+        let answer = harness.invoke(tool, parameters).await;
         assert!(answer.status == 200 && answer.text.contains(says), "{tool}: {}", answer.text);
     }
 }
 
 #[tokio::test]
 async fn the_folder_with_the_data_directory_in_it_is_given_and_the_data_is_covered() {
-    let house = House::open().await;
-    let folder = house.path("");
+    let harness = McpHarness::open().await;
+    let folder = harness.path("");
     let folder = folder.trim_end_matches('/');
-    std::fs::write(house.file("state/note.txt"), "a note").unwrap();
+    std::fs::write(harness.file("state/note.txt"), "a note").unwrap();
     let block = json!({ "mcpServers": { "files": { "command": "node", "args": [server("filesystem"), folder] } } });
-    std::fs::write(house.file("mcp.json"), block.to_string()).unwrap();
-    let import = || house.gantry.cli(&["import", "mcp", &house.path("mcp.json"), "--yes", "--json"]);
+    std::fs::write(harness.file("mcp.json"), block.to_string()).unwrap();
+    let import = || harness.gantry.cli(&["import", "mcp", &harness.path("mcp.json"), "--yes", "--json"]);
     // Who may write there could write the configuration of the next start.
     let refused = import();
     assert_eq!(refused.code(), 1, "{}", refused.out());
@@ -70,53 +70,53 @@ async fn the_folder_with_the_data_directory_in_it_is_given_and_the_data_is_cover
     assert_eq!(told["command"], format!("{touch} && gantry server restart files"), "{told}");
     crate::support::run(std::process::Command::new("sh").args(["-c", &touch])).ok();
     let ran = import();
-    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), house.gantry.log());
+    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), harness.gantry.log());
     let read = async |name: &str| {
-        let answer = house.invoke("files.read_text_file", json!({ "path": house.path(name) })).await;
+        let answer = harness.invoke("files.read_text_file", json!({ "path": harness.path(name) })).await;
         (answer.status, answer.text)
     };
     let (status, text) = read("state/note.txt").await;
     assert!(status == 200 && text.contains("a note"), "{text}");
-    let token = std::fs::read_to_string(house.file("data/admin.token")).unwrap();
+    let token = std::fs::read_to_string(harness.file("data/admin.token")).unwrap();
     let (status, text) = read("data/admin.token").await;
     assert!(status != 200 && !text.contains(token.trim()), "{text}");
-    let listed = house.invoke("files.list_directory", json!({ "path": house.path("data") })).await;
+    let listed = harness.invoke("files.list_directory", json!({ "path": harness.path("data") })).await;
     assert!(!listed.text.contains("admin.token"), "{}", listed.text);
     for (tool, parameters) in [
-        ("files.write_file", json!({ "path": house.path("gantry.toml"), "content": "[server]" })),
-        ("files.write_file", json!({ "path": house.path("data/x"), "content": "x" })),
-        ("files.move_file", json!({ "source": house.path("data"), "destination": house.path("state/data") })),
+        ("files.write_file", json!({ "path": harness.path("gantry.toml"), "content": "[server]" })),
+        ("files.write_file", json!({ "path": harness.path("data/x"), "content": "x" })),
+        ("files.move_file", json!({ "source": harness.path("data"), "destination": harness.path("state/data") })),
         (
             "files.move_file",
-            json!({ "source": house.path("gantry.toml"), "destination": house.path("state/gantry.toml") }),
+            json!({ "source": harness.path("gantry.toml"), "destination": harness.path("state/gantry.toml") }),
         ),
     ] {
-        let answer = house.invoke(tool, parameters.clone()).await;
+        let answer = harness.invoke(tool, parameters.clone()).await;
         assert_ne!(answer.status, 200, "{tool} {parameters}: {}", answer.text);
     }
-    assert_eq!(std::fs::read_to_string(house.file("gantry.toml")).unwrap(), "");
-    assert!(house.file("data/admin.token").is_file() && !house.file("data/x").exists());
+    assert_eq!(std::fs::read_to_string(harness.file("gantry.toml")).unwrap(), "");
+    assert!(harness.file("data/admin.token").is_file() && !harness.file("data/x").exists());
 }
 
 /// What the command line says of a call that the tool refuses.
-fn refused(house: &House, path: &str) -> String {
-    let ran = house.gantry.cli(&["call", "files.write_file", &format!("path={path}"), "content=x"]);
+fn refused(harness: &McpHarness, path: &str) -> String {
+    let ran = harness.gantry.cli(&["call", "files.write_file", &format!("path={path}"), "content=x"]);
     assert_ne!(ran.code(), 0, "{}", ran.out());
     ran.err()
 }
 
 #[tokio::test]
 async fn who_is_refused_a_path_in_the_middle_of_a_call_reads_the_command_that_opens_it() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     let mode = |path: PathBuf, mode: u32| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     };
-    std::fs::create_dir(house.file("my notes")).unwrap();
-    let (notes, note) = (house.path("my notes"), house.path("my notes/todo.md"));
-    mode(house.file("my notes"), 0o777);
+    std::fs::create_dir(harness.file("my notes")).unwrap();
+    let (notes, note) = (harness.path("my notes"), harness.path("my notes/todo.md"));
+    mode(harness.file("my notes"), 0o777);
     let script = server("filesystem");
     let modules = script.split_once("/@modelcontextprotocol").unwrap().0;
-    let added = house.gantry.cli(&[
+    let added = harness.gantry.cli(&[
         "server",
         "add",
         "files",
@@ -133,25 +133,25 @@ async fn who_is_refused_a_path_in_the_middle_of_a_call_reads_the_command_that_op
     ]);
     assert_eq!(added.ok().json()["servers"][0]["trial"]["result"], "works");
 
-    let said = refused(&house, &note);
+    let said = refused(&harness, &note);
     let grant = format!("gantry server grant files --allow-write '{notes}'");
     assert!(said.contains("may only read there") && said.contains(&grant), "{said}");
     // An agent is told what the tool said, and no command.
-    let answer = house.invoke("files.write_file", json!({ "path": note, "content": "x" })).await;
+    let answer = harness.invoke("files.write_file", json!({ "path": note, "content": "x" })).await;
     assert!(answer.status != 200 && !answer.text.contains("server grant"), "{}", answer.text);
 
-    let granted = house.gantry.cli(&["server", "grant", "files", "--allow-write", &notes, "--json"]).ok().json();
+    let granted = harness.gantry.cli(&["server", "grant", "files", "--allow-write", &notes, "--json"]).ok().json();
     assert_eq!(granted["servers"][0]["trial"]["what"], Value::Null, "{granted}");
-    house.gantry.cli(&["call", "files.write_file", &format!("path={note}"), "content=mine"]).ok();
+    harness.gantry.cli(&["call", "files.write_file", &format!("path={note}"), "content=mine"]).ok();
 
     // Where Gantry is root, the server is nobody: what others made there for themselves it cannot write.
     if !test_servers::is_root().unwrap() {
         return;
     }
-    std::fs::write(house.file("my notes/list.md"), "milk").unwrap();
-    mode(house.file("my notes/list.md"), 0o644);
-    let list = house.path("my notes/list.md");
-    let told = house.gantry.cli(&[
+    std::fs::write(harness.file("my notes/list.md"), "milk").unwrap();
+    mode(harness.file("my notes/list.md"), 0o644);
+    let list = harness.path("my notes/list.md");
+    let told = harness.gantry.cli(&[
         "server",
         "grant",
         "files",
@@ -164,6 +164,6 @@ async fn who_is_refused_a_path_in_the_middle_of_a_call_reads_the_command_that_op
     let command = trial["command"].as_str().unwrap();
     assert!(command.ends_with(&format!("'{notes}'")), "{trial}");
     crate::support::run(std::process::Command::new("sh").args(["-c", command])).ok();
-    let told = house.gantry.cli(&["server", "grant", "files", "--allow-read", &notes, "--json"]).ok().json();
+    let told = harness.gantry.cli(&["server", "grant", "files", "--allow-read", &notes, "--json"]).ok().json();
     assert_eq!(told["servers"][0]["trial"]["what"], Value::Null, "{told}");
 }

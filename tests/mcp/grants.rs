@@ -4,22 +4,22 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{House, names};
+use super::{McpHarness, names};
 use crate::mcp::raw_client::{RawClient, agreeable};
 use crate::support::manifest;
 
 #[tokio::test]
 async fn the_newest_version_that_a_token_names_is_listed_called_and_shown() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     for (tool, version) in [("echo_sum", "1.0.0"), ("echo_sum", "2.0.0"), ("early_sum", "1.1.0-rc.1")] {
         let words = format!("Evaluates an arithmetic expression, release {version} of it.");
         let change = json!({ "tool_id": tool, "version": version, "description": words });
-        let registered = house.gantry.register(manifest(change)).await;
+        let registered = harness.gantry.register(manifest(change)).await;
         assert_eq!(registered.status, 201, "{}", registered.text);
     }
     let careful = json!({ "sub": "careful", "tools": [{ "tool_id": "demo.*", "version_range": "^1" }] });
-    let careful = house.gantry.mint(careful).await;
-    let client = RawClient::new(&house.door(), &careful, agreeable);
+    let careful = harness.gantry.mint(careful).await;
+    let client = RawClient::new(&harness.door(), &careful, agreeable);
     let listed = client.list("tools").await.unwrap();
     let told: Vec<(&Value, &Value)> = listed.iter().map(|tool| (&tool["name"], &tool["description"])).collect();
     let one = json!("Evaluates an arithmetic expression, release 1.0.0 of it.");
@@ -27,24 +27,24 @@ async fn the_newest_version_that_a_token_names_is_listed_called_and_shown() {
     let called = client.call("demo__echo_sum", &json!({ "expression": "6*7" })).await.unwrap().result().unwrap();
     assert_eq!(called["structuredContent"]["result"], 42, "{called}");
     let objective = json!({ "objective": "evaluate an arithmetic expression", "token_budget": 3000 });
-    let shown = house.gantry.request(Method::POST, "/v1/affordances", Some(&careful), Some(objective)).await;
+    let shown = harness.gantry.request(Method::POST, "/v1/affordances", Some(&careful), Some(objective)).await;
     assert!(shown.text.contains("1.0.0") && !shown.text.contains("2.0.0"), "{}", shown.text);
 
     // What is not released is reached by its number only, which MCP has no place for; and the newest is the newest to others.
-    let others = house.new_client();
+    let others = harness.new_client();
     let all = names(&others).await;
     assert!(all.contains(&"demo__echo_sum".to_owned()) && !all.contains(&"demo__early_sum".to_owned()), "{all:?}");
     let call = json!({ "tool_id": "demo.echo_sum", "tool_version": "=2.0.0", "parameters": { "expression": "1" } });
-    let answer = house.gantry.request(Method::POST, "/v1/tools/invoke", Some(&careful), Some(call)).await;
+    let answer = harness.gantry.request(Method::POST, "/v1/tools/invoke", Some(&careful), Some(call)).await;
     assert_eq!(answer.refusal(), (403, "E3204"));
 }
 
 #[tokio::test]
 async fn what_a_caller_cannot_read_it_cannot_watch() {
-    let house = House::open().await;
-    house.gantry.mint(json!({ "sub": "neighbour", "tenant": "depot" })).await;
-    let token = house.gantry.mint(json!({ "sub": "clerk", "tenant": "shop" })).await;
-    let client = RawClient::old(&house.door(), &token, "2025-06-18", agreeable).await.unwrap();
+    let harness = McpHarness::open().await;
+    harness.gantry.mint(json!({ "sub": "neighbour", "tenant": "depot" })).await;
+    let token = harness.gantry.mint(json!({ "sub": "clerk", "tenant": "shop" })).await;
+    let client = RawClient::old(&harness.door(), &token, "2025-06-18", agreeable).await.unwrap();
     let asked = async |method: &str, uri: &str| {
         let reply = client.request(method, json!({ "uri": uri })).await.unwrap();
         reply.message["error"]["code"].as_i64()
@@ -67,8 +67,8 @@ async fn what_a_caller_cannot_read_it_cannot_watch() {
 
 #[tokio::test]
 async fn a_member_of_meta_that_is_ours_is_understood_or_refused() {
-    let house = House::open().await;
-    let client = house.new_client();
+    let harness = McpHarness::open().await;
+    let client = harness.new_client();
     let call = async |member: &str, value: Value| {
         let params = json!({ "name": "calculator", "arguments": { "expression": "6*7" }, "_meta": { member: value } });
         client.request("tools/call", params).await.unwrap().message["result"].take()

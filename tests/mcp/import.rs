@@ -7,54 +7,54 @@ use super::peers::{PYTHON, inspector, kit, python_sdk, server};
 use super::*;
 
 /// Tool as clients see it, tool as Gantry calls it, arguments, and what the answer contains.
-fn calls(house: &House) -> [(&'static str, &'static str, Value, &'static str); 5] {
+fn calls(harness: &McpHarness) -> [(&'static str, &'static str, Value, &'static str); 5] {
     [
         ("everything__echo", "everything.echo", json!({ "message": "hi there" }), "hi there"),
-        ("files__read_text_file", "files.read_text_file", json!({ "path": house.path("files/note.txt") }), "a note"),
+        ("files__read_text_file", "files.read_text_file", json!({ "path": harness.path("files/note.txt") }), "a note"),
         ("memory__read_graph", "memory.read_graph", json!({}), "entities"),
         ("fast__add", "fast.add", json!({ "a": 20, "b": 22 }), "42"),
         ("plain__echo", "plain.echo", json!({ "text": "hello" }), "hello"),
     ]
 }
 
-async fn imported() -> House {
-    let house = House::open().await;
-    std::fs::create_dir(house.file("files")).unwrap();
-    std::fs::write(house.file("files/note.txt"), "a note").unwrap();
+async fn imported() -> McpHarness {
+    let harness = McpHarness::open().await;
+    std::fs::create_dir(harness.file("files")).unwrap();
+    std::fs::write(harness.file("files/note.txt"), "a note").unwrap();
     let block = json!({ "mcpServers": {
         "everything": { "command": "node", "args": [server("everything")] },
-        "files": { "command": "node", "args": [server("filesystem"), house.path("files")] },
-        "memory": { "command": "node", "args": [server("memory")], "env": { "MEMORY_FILE_PATH": house.path("state/memory.jsonl") } },
-        "fast": { "command": PYTHON, "args": [house.path("servers/fast.py"), kit("python")] },
-        "plain": { "command": PYTHON, "args": [house.path("servers/plain.py")] },
+        "files": { "command": "node", "args": [server("filesystem"), harness.path("files")] },
+        "memory": { "command": "node", "args": [server("memory")], "env": { "MEMORY_FILE_PATH": harness.path("state/memory.jsonl") } },
+        "fast": { "command": PYTHON, "args": [harness.path("servers/fast.py"), kit("python")] },
+        "plain": { "command": PYTHON, "args": [harness.path("servers/plain.py")] },
     } });
-    let file = house.file("claude_desktop_config.json");
+    let file = harness.file("claude_desktop_config.json");
     std::fs::write(&file, block.to_string()).unwrap();
-    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
-    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), house.gantry.log());
-    house
+    let ran = harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), harness.gantry.log());
+    harness
 }
 
 #[tokio::test]
 async fn five_servers_are_imported_and_called_from_three_foreign_sides() {
-    let house = imported().await;
-    let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+    let harness = imported().await;
+    let servers = harness.gantry.cli(&["server", "list", "--json"]).ok().json();
     for name in ["everything", "files", "memory", "fast", "plain"] {
         let listed = servers["servers"].as_array().unwrap().iter().find(|server| server["name"] == name);
         let listed = listed.unwrap_or_else(|| panic!("{name}: {servers}"));
         assert_eq!(listed["problems"], json!([]), "{name}: {listed}");
         assert!(listed["tools"]["available"].as_u64().unwrap() > 0, "{name}: {listed}");
     }
-    let calls = calls(&house);
+    let calls = calls(&harness);
 
     let plan: Vec<Value> = calls.iter().map(|(exported, _, arguments, _)| json!([exported, arguments])).collect();
-    let seen = python_sdk("python", &json!({ "http": house.door(), "token": house.agent, "calls": plan }));
+    let seen = python_sdk("python", &json!({ "http": harness.door(), "token": harness.agent, "calls": plan }));
     for ((exported, _, _, contains), result) in calls.iter().zip(seen["results"].as_array().unwrap()) {
         assert!(result["text"].as_str().unwrap().contains(contains), "{exported} by the SDK: {result}");
     }
 
-    let headers = [format!("Authorization: Bearer {}", house.agent)];
-    let door = house.door();
+    let headers = [format!("Authorization: Bearer {}", harness.agent)];
+    let door = harness.door();
     for (exported, _, arguments, contains) in &calls {
         let mut method = vec!["--method", "tools/call", "--tool-name", exported];
         let given: Vec<String> = arguments.as_object().unwrap().iter().map(|(name, value)| word(name, value)).collect();
@@ -69,7 +69,7 @@ async fn five_servers_are_imported_and_called_from_three_foreign_sides() {
         let given: Vec<String> = arguments.as_object().unwrap().iter().map(|(name, value)| word(name, value)).collect();
         let mut command = vec!["call", id, "--json"];
         command.extend(given.iter().map(String::as_str));
-        let shown = house.gantry.cli(&command).ok().out();
+        let shown = harness.gantry.cli(&command).ok().out();
         assert!(shown.contains(contains), "{id} by `gantry call`: {shown}");
     }
 }
@@ -81,26 +81,26 @@ fn word(name: &str, value: &Value) -> String {
 
 #[tokio::test]
 async fn imported_servers_can_do_no_more_than_their_file_says() {
-    let house = imported().await;
+    let harness = imported().await;
     // The server would refuse this by itself; a folder it was given but that is not in the sandbox it cannot even see.
-    let answer = house.invoke("files.read_text_file", json!({ "path": "/etc/hostname" })).await;
+    let answer = harness.invoke("files.read_text_file", json!({ "path": "/etc/hostname" })).await;
     assert_ne!(answer.status, 200, "{}", answer.text);
-    let answer = house.invoke("everything.get_env", json!({})).await;
+    let answer = harness.invoke("everything.get_env", json!({})).await;
     assert!(!answer.text.contains("GANTRY_"), "the server's environment is Gantry's: {}", answer.text);
 }
 
 #[tokio::test]
 async fn a_file_with_faults_is_refused_with_all_of_them() {
-    let house = House::open().await;
-    let file = house.file("broken.json");
+    let harness = McpHarness::open().await;
+    let file = harness.file("broken.json");
     let block = json!({ "mcpServers": { "one": { "args": ["x"] }, "two": { "command": 5 }, "three": "node" } });
     std::fs::write(&file, block.to_string()).unwrap();
-    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes"]);
+    let ran = harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes"]);
     assert_ne!(ran.code(), 0);
     for name in ["one", "two", "three"] {
         assert!(ran.err().contains(name), "{name}: {}", ran.err());
     }
-    let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+    let servers = harness.gantry.cli(&["server", "list", "--json"]).ok().json();
     assert_eq!(servers["servers"], json!([]), "{servers}");
 }
 
@@ -119,66 +119,66 @@ fn trial<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[tokio::test]
 async fn what_a_server_misses_is_shown_with_the_command_that_gives_it() {
-    let house = House::open().await;
-    std::fs::write(house.file("servers/needy.py"), NEEDY).unwrap();
-    std::fs::create_dir(house.file("elsewhere")).unwrap();
-    std::fs::write(house.file("elsewhere/list.txt"), "x").unwrap();
-    let file = house.file("servers/mcp.json");
+    let harness = McpHarness::open().await;
+    std::fs::write(harness.file("servers/needy.py"), NEEDY).unwrap();
+    std::fs::create_dir(harness.file("elsewhere")).unwrap();
+    std::fs::write(harness.file("elsewhere/list.txt"), "x").unwrap();
+    let file = harness.file("servers/mcp.json");
     // Named by itself, so that the path is no argument that would be granted.
-    let wanted = format!("file:{}", house.path("elsewhere/list.txt"));
+    let wanted = format!("file:{}", harness.path("elsewhere/list.txt"));
     let block = json!({ "mcpServers": { "needy": { "command": PYTHON, "args": ["needy.py", wanted] } } });
     std::fs::write(&file, block.to_string()).unwrap();
 
-    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    let ran = harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
     assert_eq!(ran.code(), 1, "{}{}", ran.out(), ran.err());
     let first = ran.json();
     assert_eq!(trial(&first, "needy")["result"], "fails", "{first}");
     assert_eq!(trial(&first, "needy")["command"], "gantry server edit needy --env WEATHER_REGION=…", "{first}");
 
-    let second = house.gantry.cli(&["server", "edit", "needy", "--env", "WEATHER_REGION=eu", "--json"]).json();
-    let path = house.path("elsewhere/list.txt");
+    let second = harness.gantry.cli(&["server", "edit", "needy", "--env", "WEATHER_REGION=eu", "--json"]).json();
+    let path = harness.path("elsewhere/list.txt");
     let command = format!("gantry server grant needy --allow-read {path}");
     assert_eq!(trial(&second, "needy")["command"], command, "{second}");
 
-    let third = house.gantry.cli(&["server", "grant", "needy", "--allow-read", &path, "--json"]).ok().json();
+    let third = harness.gantry.cli(&["server", "grant", "needy", "--allow-read", &path, "--json"]).ok().json();
     assert_eq!(trial(&third, "needy")["result"], "works", "{third}");
 
     // What was said about its tools outlives a change that is not about the program.
-    house.gantry.cli(&["tool", "classify", "needy.echo", "pure"]).ok();
-    let before = house.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json();
-    let changed = house
+    harness.gantry.cli(&["tool", "classify", "needy.echo", "pure"]).ok();
+    let before = harness.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json();
+    let changed = harness
         .gantry
         .cli(&["server", "edit", "needy", "--start-timeout", "45", "--relay", "sampling", "--json"])
         .ok()
         .json();
     assert_eq!(changed["servers"][0]["spec"]["upkeep"]["start_timeout_seconds"], 45, "{changed}");
     assert_eq!(changed["servers"][0]["spec"]["relay"]["sampling"], true, "{changed}");
-    assert_eq!(before, house.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json());
-    assert_eq!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+    assert_eq!(before, harness.gantry.cli(&["server", "review", "needy", "--all", "--json"]).ok().json());
+    assert_eq!(harness.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
 
     // How long its calls may take is said of the server, and holds for what was taken in before.
-    let shown = || house.gantry.cli(&["tool", "show", "needy.echo", "--json"]).ok().json();
+    let shown = || harness.gantry.cli(&["tool", "show", "needy.echo", "--json"]).ok().json();
     assert_eq!(shown()["manifest"]["timeout_default"], 300);
-    house.gantry.cli(&["server", "edit", "needy", "--timeout", "40"]).ok();
+    harness.gantry.cli(&["server", "edit", "needy", "--timeout", "40"]).ok();
     assert_eq!(
         (&shown()["manifest"]["timeout_default"], &shown()["manifest"]["side_effect_policy"]),
         (&json!(40), &json!("pure"))
     );
-    let wrong = house.gantry.cli(&["server", "edit", "needy", "--timeout", "301"]);
+    let wrong = harness.gantry.cli(&["server", "edit", "needy", "--timeout", "301"]);
     assert_eq!(wrong.code(), 2, "{}", wrong.err());
 
     // Switched off, nobody can call it; switched on, it is as it was.
-    let off = house.gantry.cli(&["server", "edit", "needy", "--disable", "--json"]).ok().json();
+    let off = harness.gantry.cli(&["server", "edit", "needy", "--disable", "--json"]).ok().json();
     assert_eq!(off["servers"][0]["status"]["state"], "disabled", "{off}");
-    assert_ne!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
-    house.gantry.cli(&["server", "edit", "needy", "--enable"]).ok();
-    assert_eq!(house.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+    assert_ne!(harness.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
+    harness.gantry.cli(&["server", "edit", "needy", "--enable"]).ok();
+    assert_eq!(harness.invoke("needy.echo", json!({ "text": "hello" })).await.status, 200);
 }
 
 #[tokio::test]
 async fn what_is_there_already_stays_until_somebody_says_that_it_is_replaced() {
-    let house = House::open().await;
-    let file = house.file("servers/mcp.json");
+    let harness = McpHarness::open().await;
+    let file = harness.file("servers/mcp.json");
     let write = |region: &str| {
         let block = json!({ "mcpServers": { "plain": { "command": PYTHON, "args": ["plain.py"],
             "env": { "REGION": region, "API_TOKEN": "hunter2" } } } });
@@ -187,16 +187,16 @@ async fn what_is_there_already_stays_until_somebody_says_that_it_is_replaced() {
     let import = |more: &[&str]| {
         let mut line = vec!["import", "mcp", file.to_str().unwrap(), "--yes", "--json"];
         line.extend(more);
-        house.gantry.cli(&line)
+        harness.gantry.cli(&line)
     };
     let region = || {
-        let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+        let servers = harness.gantry.cli(&["server", "list", "--json"]).ok().json();
         servers["servers"][0]["spec"]["reach"]["env"]["REGION"].clone()
     };
     write("eu");
     assert_eq!(trial(&import(&[]).ok().json(), "plain")["unchanged"], false);
     // The same once more, also after it was given something.
-    house.gantry.cli(&["server", "grant", "plain", "--allow-host", "api.example.com"]).ok();
+    harness.gantry.cli(&["server", "grant", "plain", "--allow-host", "api.example.com"]).ok();
     let again = import(&[]).ok().json();
     assert_eq!(
         (&trial(&again, "plain")["unchanged"], &trial(&again, "plain")["result"]),
@@ -220,9 +220,9 @@ async fn what_is_there_already_stays_until_somebody_says_that_it_is_replaced() {
     let add = |more: &[&str]| {
         let mut line = vec!["server", "add", "plain", "--json"];
         line.extend(more);
-        let script = house.path("servers/plain.py");
+        let script = harness.path("servers/plain.py");
         line.extend(["--", PYTHON, &script]);
-        house.gantry.cli(&line)
+        harness.gantry.cli(&line)
     };
     let refused = add(&[]);
     assert_eq!((refused.code(), region()), (1, json!("us")), "{}", refused.out());
@@ -236,12 +236,12 @@ async fn what_is_there_already_stays_until_somebody_says_that_it_is_replaced() {
 
 #[tokio::test]
 async fn a_password_by_any_name_that_the_door_refuses_in_clear_is_imported_as_a_credential() {
-    let house = House::open().await;
-    let file = house.file("servers/mcp.json");
+    let harness = McpHarness::open().await;
+    let file = harness.file("servers/mcp.json");
     let env = json!({ "DB_PASS": "hunter2", "SMTP_PASSWD": "hunter2", "MYSQL_PWD": "hunter2", "PWD": "notes", "LOGIN": "ada" });
     let block = json!({ "mcpServers": { "plain": { "command": PYTHON, "args": ["plain.py"], "env": env } } });
     std::fs::write(&file, block.to_string()).unwrap();
-    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]).ok();
+    let ran = harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]).ok();
     let known = ran.json()["servers"][0]["spec"]["reach"]["env"].clone();
     let expected = json!({ "DB_PASS": { "secret": "plain_db_pass" }, "SMTP_PASSWD": { "secret": "plain_smtp_passwd" },
         "MYSQL_PWD": { "secret": "plain_mysql_pwd" }, "PWD": "notes", "LOGIN": "ada" });
@@ -260,12 +260,12 @@ sys.exit(proxy.recv(4096).decode())\n";
 
 #[tokio::test]
 async fn a_server_that_opens_too_many_files_or_a_closed_host_is_told_with_what_helps() {
-    let house = House::open().await;
-    std::fs::write(house.file("servers/hasty.py"), HASTY).unwrap();
-    let script = house.path("servers/hasty.py");
+    let harness = McpHarness::open().await;
+    std::fs::write(harness.file("servers/hasty.py"), HASTY).unwrap();
+    let script = harness.path("servers/hasty.py");
     let add = |name: &str| {
-        let ran = house.gantry.cli(&["server", "add", name, "--json", "--", PYTHON, &script, name]);
-        let logs = house.gantry.cli(&["server", "logs", name]).ok().out();
+        let ran = harness.gantry.cli(&["server", "add", name, "--json", "--", PYTHON, &script, name]);
+        let logs = harness.gantry.cli(&["server", "logs", name]).ok().out();
         (trial(&ran.json(), name).clone(), logs)
     };
     let (told, logs) = add("files");
@@ -279,17 +279,17 @@ async fn a_server_that_opens_too_many_files_or_a_closed_host_is_told_with_what_h
 
 #[tokio::test]
 async fn a_script_is_followed_to_its_interpreter_and_what_is_off_stays_off() {
-    let house = House::open().await;
-    let file = house.file("mcp.json");
+    let harness = McpHarness::open().await;
+    let file = harness.file("mcp.json");
     // As an installer leaves it: a script with a first line, a link to it, and an environment.
-    std::fs::create_dir_all(house.file("env/bin")).unwrap();
-    std::os::unix::fs::symlink(PYTHON, house.file("env/bin/python3")).unwrap();
-    std::fs::write(house.file("env/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
-    let text = format!("#!{}\n{PLAIN}", house.path("env/bin/python3"));
-    std::fs::write(house.file("servers/plain-server"), text).unwrap();
+    std::fs::create_dir_all(harness.file("env/bin")).unwrap();
+    std::os::unix::fs::symlink(PYTHON, harness.file("env/bin/python3")).unwrap();
+    std::fs::write(harness.file("env/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let text = format!("#!{}\n{PLAIN}", harness.path("env/bin/python3"));
+    std::fs::write(harness.file("servers/plain-server"), text).unwrap();
     let runnable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(house.file("servers/plain-server"), runnable).unwrap();
-    std::os::unix::fs::symlink("../../servers/plain-server", house.file("env/bin/linked")).unwrap();
+    std::fs::set_permissions(harness.file("servers/plain-server"), runnable).unwrap();
+    std::os::unix::fs::symlink("../../servers/plain-server", harness.file("env/bin/linked")).unwrap();
     let package = kit("servers/node_modules/.bin/mcp-server-everything");
     let block = json!({ "mcpServers": {
         "linked": { "command": "./env/bin/linked" },
@@ -299,7 +299,7 @@ async fn a_script_is_followed_to_its_interpreter_and_what_is_off_stays_off() {
         "box": { "command": "docker", "args": ["run", "-i", "mcp/time"] },
     } });
     std::fs::write(&file, block.to_string()).unwrap();
-    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    let ran = harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
     let document = ran.json();
     for name in ["linked", "modules", "in-folder"] {
         assert_eq!(trial(&document, name)["result"], "works", "{document}");
@@ -308,6 +308,6 @@ async fn a_script_is_followed_to_its_interpreter_and_what_is_off_stays_off() {
     assert!(trial(&document, "box")["what"].as_str().unwrap().contains("container engine"), "{document}");
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let untried =
-        house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--only", "off", "--no-try", "--json"]);
+        harness.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--only", "off", "--no-try", "--json"]);
     assert_eq!(trial(&untried.ok().json(), "off")["result"], "off");
 }

@@ -8,13 +8,13 @@ use super::*;
 
 const LARGE: &str = include_str!("servers/large.py");
 
-impl House {
-    /// A house with the server of large answers, and these settings.
+impl McpHarness {
+    /// A harness with the server of large answers, and these settings.
     pub(super) async fn with_large(settings: &[(&str, &str)], upkeep: Value) -> Self {
-        let house = Self::open_with(settings).await;
-        std::fs::write(house.file("servers/large.py"), LARGE).unwrap();
-        house.put("large", &house.large(&upkeep)).await;
-        house
+        let harness = Self::open_with(settings).await;
+        std::fs::write(harness.file("servers/large.py"), LARGE).unwrap();
+        harness.put("large", &harness.large(&upkeep)).await;
+        harness
     }
 
     fn large(&self, upkeep: &Value) -> Value {
@@ -37,8 +37,8 @@ async fn read(client: &RawClient, uri: &Value) -> Value {
 
 #[tokio::test]
 async fn screenshots_of_300_kb_and_5_mb_arrive_as_pictures() {
-    let house = House::with_large(&[], json!({})).await;
-    for client in [house.old_client("2025-11-25").await, house.new_client()] {
+    let harness = McpHarness::with_large(&[], json!({})).await;
+    for client in [harness.old_client("2025-11-25").await, harness.new_client()] {
         for bytes in [300_000, 5_000_000] {
             let result = picture(&client, bytes, json!({})).await;
             assert_eq!(result["content"].as_array().unwrap().len(), 2, "{:.300}", result.to_string());
@@ -49,14 +49,14 @@ async fn screenshots_of_300_kb_and_5_mb_arrive_as_pictures() {
             assert!(data.starts_with(b"\x89PNG"));
         }
     }
-    let answer = house.invoke("large.picture", json!({ "bytes": 5_000_000 })).await;
+    let answer = harness.invoke("large.picture", json!({ "bytes": 5_000_000 })).await;
     assert_eq!(answer.status, 200, "{:.300}", answer.text);
 }
 
 #[tokio::test]
 async fn a_picture_beyond_the_budget_is_a_link_that_gives_the_whole_of_it() {
-    let house = House::with_large(&[("GANTRY_MCP__MEDIA_BYTES_MAX", "100000")], json!({})).await;
-    let client = house.new_client();
+    let harness = McpHarness::with_large(&[("GANTRY_MCP__MEDIA_BYTES_MAX", "100000")], json!({})).await;
+    let client = harness.new_client();
     let small = picture(&client, 50_000, json!({})).await;
     assert_eq!(small["content"][1]["type"], "image", "{:.300}", small.to_string());
     // The caller's own word counts, in both directions.
@@ -74,16 +74,16 @@ async fn a_picture_beyond_the_budget_is_a_link_that_gives_the_whole_of_it() {
     assert_eq!(whole["mimeType"], "image/png", "{:.300}", whole.to_string());
     let data = STANDARD.decode(whole["blob"].as_str().unwrap()).unwrap();
     assert_eq!((data.len(), data.starts_with(b"\x89PNG")), (5_000_000, true));
-    let other = house.gantry.mint(json!({ "tenant": "local", "sub": "somebody-else" })).await;
-    let other = RawClient::new(&house.door(), &other, raw_client::agreeable);
+    let other = harness.gantry.mint(json!({ "tenant": "local", "sub": "somebody-else" })).await;
+    let other = RawClient::new(&harness.door(), &other, raw_client::agreeable);
     let nothing = other.request("resources/read", json!({ "uri": link["uri"] })).await.unwrap();
     assert!(nothing.result().is_err(), "a link of somebody else leads nowhere");
 }
 
 #[tokio::test]
 async fn a_long_text_is_shown_by_its_beginning_and_read_whole_or_in_pieces() {
-    let house = House::with_large(&[], json!({})).await;
-    let client = house.new_client();
+    let harness = McpHarness::with_large(&[], json!({})).await;
+    let client = harness.new_client();
     let result = client.call("large__words", &json!({ "bytes": 3_000_000 })).await.unwrap().result().unwrap();
     assert_eq!(result["isError"], false, "{:.300}", result.to_string());
     let words = result["content"][0]["text"].as_str().unwrap();
@@ -110,21 +110,21 @@ async fn a_long_text_is_shown_by_its_beginning_and_read_whole_or_in_pieces() {
 
 #[tokio::test]
 async fn what_is_larger_than_a_result_may_be_is_413_at_every_door_and_the_limit_is_the_operators() {
-    let house = House::with_large(&[], json!({})).await;
-    let ask = async |bytes: u64| house.invoke("large.words", json!({ "bytes": bytes })).await;
+    let harness = McpHarness::with_large(&[], json!({})).await;
+    let ask = async |bytes: u64| harness.invoke("large.words", json!({ "bytes": bytes })).await;
     assert_eq!(ask(15_000_000).await.status, 200);
     let refused = ask(17_000_000).await;
     assert_eq!((refused.status, refused.refusal().1), (413, "E3414"), "{:.300}", refused.text);
     // More than a message of a server may have: the call is told, and the server is not lost for it.
     let huge = ask(40_000_000).await;
     assert_eq!((huge.status, huge.refusal().1), (413, "E3414"), "{:.300}", huge.text);
-    assert!(!house.gantry.log().contains("a message of the server was too long"), "{}", house.gantry.log());
+    assert!(!harness.gantry.log().contains("a message of the server was too long"), "{}", harness.gantry.log());
     let failed =
-        house.new_client().call("large__words", &json!({ "bytes": 17_000_000 })).await.unwrap().result().unwrap();
+        harness.new_client().call("large__words", &json!({ "bytes": 17_000_000 })).await.unwrap().result().unwrap();
     assert_eq!((&failed["isError"], &failed["_meta"]["dev.gantry/error"]["code"]), (&json!(true), &json!("E3414")));
 
     // Another limit of the server is another version of its tools.
-    house.put("large", &house.large(&json!({ "result_bytes_max": 2048 }))).await;
+    harness.put("large", &harness.large(&json!({ "result_bytes_max": 2048 }))).await;
     assert_eq!(ask(1_000).await.status, 200);
     let refused = ask(3_000).await;
     assert_eq!((refused.status, refused.refusal().1), (413, "E3414"), "{}", refused.text);
@@ -134,8 +134,8 @@ async fn what_is_larger_than_a_result_may_be_is_413_at_every_door_and_the_limit_
 #[tokio::test]
 async fn the_limits_of_the_installation_hold_for_every_tool() {
     let settings = [("GANTRY_LIMITS__RESULT_BYTES_CEILING", "100000"), ("GANTRY_LIMITS__RESULT_BYTES_MAX", "5000")];
-    let house = House::with_large(&settings, json!({})).await;
-    assert_eq!(house.invoke("large.words", json!({ "bytes": 90_000 })).await.status, 200);
-    let refused = house.invoke("large.words", json!({ "bytes": 100_001 })).await;
+    let harness = McpHarness::with_large(&settings, json!({})).await;
+    assert_eq!(harness.invoke("large.words", json!({ "bytes": 90_000 })).await.status, 200);
+    let refused = harness.invoke("large.words", json!({ "bytes": 100_001 })).await;
     assert_eq!((refused.status, refused.refusal().1), (413, "E3414"), "{:.300}", refused.text);
 }

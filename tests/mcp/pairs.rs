@@ -5,22 +5,22 @@ use serde_json::json;
 use super::*;
 
 /// Both clients, named.
-async fn clients(house: &House) -> [(&'static str, RawClient); 2] {
-    [("old", house.old_client("2025-06-18").await), ("new", house.new_client())]
+async fn clients(harness: &McpHarness) -> [(&'static str, RawClient); 2] {
+    [("old", harness.old_client("2025-06-18").await), ("new", harness.new_client())]
 }
 
-async fn house() -> House {
-    let house = House::open().await;
+async fn harness() -> McpHarness {
+    let harness = McpHarness::open().await;
     for era in ["old", "new"] {
-        house.put(era, &house.plain(&["--era", era])).await;
+        harness.put(era, &harness.plain(&["--era", era])).await;
     }
-    house
+    harness
 }
 
 #[tokio::test]
 async fn every_client_lists_and_calls_every_server() {
-    let house = house().await;
-    for (client_era, client) in clients(&house).await {
+    let harness = harness().await;
+    for (client_era, client) in clients(&harness).await {
         let listed = names(&client).await;
         for server in ["old", "new"] {
             let tool = format!("{server}__echo");
@@ -34,8 +34,8 @@ async fn every_client_lists_and_calls_every_server() {
 
 #[tokio::test]
 async fn a_question_of_every_server_reaches_every_client_and_its_answer_comes_back() {
-    let house = house().await;
-    for (client_era, client) in clients(&house).await {
+    let harness = harness().await;
+    for (client_era, client) in clients(&harness).await {
         for server in ["old", "new"] {
             let before = client.asked().len();
             let reply = client.call(&format!("{server}__ask_name"), &json!({})).await.unwrap();
@@ -53,10 +53,10 @@ async fn a_question_of_every_server_reaches_every_client_and_its_answer_comes_ba
 
 #[tokio::test]
 async fn a_person_who_declines_is_believed_in_every_pairing() {
-    let house = house().await;
+    let harness = harness().await;
     let decline: raw_client::Answerer = |_, _| json!({ "action": "decline" });
-    let old = RawClient::old(&house.door(), &house.agent, "2025-11-25", decline).await.unwrap();
-    for client in [old, RawClient::new(&house.door(), &house.agent, decline)] {
+    let old = RawClient::old(&harness.door(), &harness.agent, "2025-11-25", decline).await.unwrap();
+    for client in [old, RawClient::new(&harness.door(), &harness.agent, decline)] {
         for server in ["old", "new"] {
             let reply = client.call(&format!("{server}__ask_name"), &json!({})).await.unwrap();
             assert_eq!(reply.text(), "nobody told me", "{server}: {:?}", reply.message);
@@ -66,8 +66,8 @@ async fn a_person_who_declines_is_believed_in_every_pairing() {
 
 #[tokio::test]
 async fn wrong_arguments_are_an_error_a_model_can_act_on_in_every_pairing() {
-    let house = house().await;
-    for (client_era, client) in clients(&house).await {
+    let harness = harness().await;
+    for (client_era, client) in clients(&harness).await {
         for server in ["old", "new"] {
             let reply = client.call(&format!("{server}__echo"), &json!({ "txt": "x" })).await.unwrap();
             let result = &reply.message["result"];
@@ -79,14 +79,14 @@ async fn wrong_arguments_are_an_error_a_model_can_act_on_in_every_pairing() {
 
 #[tokio::test]
 async fn a_client_with_a_session_is_told_when_there_are_other_tools() {
-    let house = House::open().await;
-    let client = house.old_client("2025-11-25").await;
+    let harness = McpHarness::open().await;
+    let client = harness.old_client("2025-11-25").await;
     assert!(!names(&client).await.contains(&"late__echo".to_owned()));
     // The session's stream opens after the handshake, so a change may come too early to be heard: there is always another.
     let mut number = 0;
     until("the word about other tools", async || {
         number += 1;
-        house.put(&format!("late{number}"), &house.plain(&[])).await;
+        harness.put(&format!("late{number}"), &harness.plain(&[])).await;
         client.told().iter().any(|told| told["method"] == "notifications/tools/list_changed").then_some(())
     })
     .await;

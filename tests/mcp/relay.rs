@@ -7,20 +7,20 @@ use super::peers::{kit, node, python_sdk, server};
 use super::*;
 
 /// `server-everything` with its resources and prompts passed on.
-async fn house() -> House {
-    let house = House::open().await;
+async fn harness() -> McpHarness {
+    let harness = McpHarness::open().await;
     let permissions = ["node-24", "servers"].map(|part| format!("filesystem:read:{}", kit(part).display()));
     let reach =
         json!({ "type": "stdio", "command": node(), "args": [server("everything")], "permissions": permissions });
-    house.put("everything", &json!({ "reach": reach, "resources": true, "prompts": true })).await;
-    house
+    harness.put("everything", &json!({ "reach": reach, "resources": true, "prompts": true })).await;
+    harness
 }
 
 #[tokio::test]
 async fn the_python_sdks_read_complete_and_watch_what_an_official_server_offers() {
     const PAGE: &str = "gantry://servers/everything/~/demo://resource/dynamic/text/1";
-    let house = house().await;
-    let mut plan = json!({ "http": house.door(), "token": house.agent, "calls": [], "offerings": {
+    let harness = harness().await;
+    let mut plan = json!({ "http": harness.door(), "token": harness.agent, "calls": [], "offerings": {
         "read": [PAGE],
         "prompt": ["everything__resource-prompt", { "resourceType": "Text", "resourceId": "1" }],
         "complete": ["everything__completable-prompt", "department", "E"],

@@ -22,11 +22,11 @@ async fn listed(gantry: &Gantry) -> Vec<String> {
 
 #[tokio::test]
 async fn tools_of_a_removed_server_are_in_no_list_and_a_call_says_why_also_after_a_restart() {
-    let house = House::open().await;
-    house.put("shop", &house.plain(&[])).await;
-    assert!(listed(&house.gantry).await.contains(&"shop.echo".to_owned()));
-    house.gantry.cli(&["server", "remove", "shop", "--yes"]).ok();
-    let House { home, gantry, .. } = house;
+    let harness = McpHarness::open().await;
+    harness.put("shop", &harness.plain(&[])).await;
+    assert!(listed(&harness.gantry).await.contains(&"shop.echo".to_owned()));
+    harness.gantry.cli(&["server", "remove", "shop", "--yes"]).ok();
+    let McpHarness { home, gantry, .. } = harness;
     assert_gone(&gantry).await;
     gantry.shut_down();
     let data = home.path().join("data");

@@ -8,20 +8,20 @@ use super::*;
 const HONEST: &str = "Says what something costs.";
 
 struct Pulled {
-    house: House,
+    harness: McpHarness,
     client: RawClient,
 }
 
 impl Pulled {
     async fn open() -> Self {
-        let house = House::open().await;
-        let switch = house.path("state/switch");
+        let harness = McpHarness::open().await;
+        let switch = harness.path("state/switch");
         std::fs::write(&switch, "").unwrap();
-        house.put("shop", &house.plain(&["--switch", &switch])).await;
-        let client = house.new_client();
-        let pulled = Self { house, client };
+        harness.put("shop", &harness.plain(&["--switch", &switch])).await;
+        let client = harness.new_client();
+        let pulled = Self { harness, client };
         assert_eq!(pulled.shown().await.unwrap()["description"], HONEST);
-        let answer = pulled.house.invoke("shop.price", json!({ "item": "bread" })).await;
+        let answer = pulled.harness.invoke("shop.price", json!({ "item": "bread" })).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         pulled
     }
@@ -33,13 +33,13 @@ impl Pulled {
 
     /// Lets the server say something else, and has Gantry hear it.
     async fn say(&self, word: &str) {
-        std::fs::write(self.house.file("state/switch"), word).unwrap();
-        let answer = self.house.gantry.post("/v1/servers/shop/restart", json!({})).await;
+        std::fs::write(self.harness.file("state/switch"), word).unwrap();
+        let answer = self.harness.gantry.post("/v1/servers/shop/restart", json!({})).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
 
     async fn pin(&self) -> Value {
-        let answer = self.house.gantry.get("/v1/servers/shop/tools").await;
+        let answer = self.harness.gantry.get("/v1/servers/shop/tools").await;
         let tools = answer.body["tools"].as_array().unwrap();
         tools.iter().find(|tool| tool["tool_id"] == "shop.price").cloned().unwrap_or_default()
     }
@@ -66,12 +66,12 @@ async fn a_changed_description_or_schema_is_quarantined_before_any_client_sees_i
         let pin = pulled.becomes("quarantined").await;
         assert!(pin["difference"].to_string().contains(in_difference), "{word}: {pin}");
         assert_eq!(pulled.shown().await, None, "{word}: a tool in quarantine is not offered");
-        let answer = pulled.house.invoke("shop.price", json!({ "item": "bread" })).await;
+        let answer = pulled.harness.invoke("shop.price", json!({ "item": "bread" })).await;
         assert_eq!(answer.code(), "E3108", "{word}: {}", answer.text);
         let called = pulled.client.call("shop__price", &json!({ "item": "bread" })).await.unwrap();
         assert!(!called.text().contains("costs 3"), "{word}: {:?}", called.message);
         // The other tools of that server go on.
-        let answer = pulled.house.invoke("shop.echo", json!({ "text": "still here" })).await;
+        let answer = pulled.harness.invoke("shop.echo", json!({ "text": "still here" })).await;
         assert_eq!(answer.status, 200, "{word}: {}", answer.text);
     }
 }
@@ -81,9 +81,9 @@ async fn what_was_reviewed_and_accepted_becomes_visible_as_a_new_version() {
     let pulled = Pulled::open().await;
     pulled.say("schema").await;
     let before = pulled.becomes("quarantined").await;
-    let review = pulled.house.gantry.cli(&["server", "review", "shop"]).ok().out();
+    let review = pulled.harness.gantry.cli(&["server", "review", "shop"]).ok().out();
     assert!(review.contains("password"), "{review}");
-    pulled.house.gantry.cli(&["server", "accept", "shop", "price", "--json"]).ok();
+    pulled.harness.gantry.cli(&["server", "accept", "shop", "price", "--json"]).ok();
     let after = until("the accepted version", async || {
         let pin = pulled.pin().await;
         (pin["state"] == "accepted").then_some(pin)
@@ -91,7 +91,7 @@ async fn what_was_reviewed_and_accepted_becomes_visible_as_a_new_version() {
     .await;
     assert_ne!(before["version"], after["version"], "{after}");
     assert_eq!(pulled.shown().await.unwrap()["inputSchema"]["required"], json!(["item", "password"]));
-    let answer = pulled.house.invoke("shop.price", json!({ "item": "bread", "password": "x" })).await;
+    let answer = pulled.harness.invoke("shop.price", json!({ "item": "bread", "password": "x" })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
@@ -100,7 +100,7 @@ async fn a_server_that_takes_its_word_back_is_trusted_again() {
     let pulled = Pulled::open().await;
     pulled.say("description").await;
     pulled.becomes("quarantined").await;
-    pulled.house.gantry.cli(&["server", "reject", "shop", "price"]).ok();
+    pulled.harness.gantry.cli(&["server", "reject", "shop", "price"]).ok();
     pulled.say("").await;
     pulled.becomes("accepted").await;
     until("the tool", async || pulled.shown().await).await;
@@ -112,7 +112,7 @@ async fn a_tool_that_is_gone_is_no_longer_offered_and_comes_back_as_it_was() {
     pulled.say("gone").await;
     pulled.becomes("withdrawn").await;
     assert_eq!(pulled.shown().await, None);
-    let answer = pulled.house.invoke("shop.price", json!({ "item": "bread" })).await;
+    let answer = pulled.harness.invoke("shop.price", json!({ "item": "bread" })).await;
     assert_eq!(answer.code(), "E3108", "{}", answer.text);
     pulled.say("").await;
     until("the tool", async || pulled.shown().await).await;

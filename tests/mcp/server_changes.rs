@@ -7,18 +7,18 @@ use super::*;
 
 #[tokio::test]
 async fn a_change_that_does_not_start_is_taken_back_and_recorded_with_what_it_was() {
-    let house = House::open().await;
-    house.put("shop", &house.plain(&[])).await;
-    let before = house.gantry.get("/v1/servers").await.body["servers"][0]["spec"].clone();
-    let gone = house.path("not/there");
-    let ran = house.gantry.cli(&["server", "grant", "shop", "--allow-read", &gone, "--json"]);
+    let harness = McpHarness::open().await;
+    harness.put("shop", &harness.plain(&[])).await;
+    let before = harness.gantry.get("/v1/servers").await.body["servers"][0]["spec"].clone();
+    let gone = harness.path("not/there");
+    let ran = harness.gantry.cli(&["server", "grant", "shop", "--allow-read", &gone, "--json"]);
     let document = ran.json();
     assert_eq!((ran.code(), &document["servers"][0]["trial"]["result"]), (1, &json!("taken_back")), "{document}");
     assert!(document.to_string().contains("the server is as it was"), "{document}");
-    assert_eq!(house.gantry.get("/v1/servers").await.body["servers"][0]["spec"], before);
-    let answer = house.invoke("shop.echo", json!({ "text": "hello" })).await;
+    assert_eq!(harness.gantry.get("/v1/servers").await.body["servers"][0]["spec"], before);
+    let answer = harness.invoke("shop.echo", json!({ "text": "hello" })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
-    let records = house.gantry.get("/v1/audit?action=servers_changed").await.text;
+    let records = harness.gantry.get("/v1/audit?action=servers_changed").await.text;
     for sign in ['+', '-'] {
         assert!(records.contains(&format!("changed `shop`: {sign}filesystem:read:{gone}")), "{sign}: {records}");
     }
@@ -26,12 +26,12 @@ async fn a_change_that_does_not_start_is_taken_back_and_recorded_with_what_it_wa
 
 #[tokio::test]
 async fn a_credential_that_is_given_again_is_used_at_once() {
-    let house = House::open().await;
+    let harness = McpHarness::open().await;
     // It only starts with the second value.
     let script =
-        format!("[ \"$API_TOKEN\" = right-value-1 ] || exit 3; exec python3 {}", house.path("servers/plain.py"));
-    let (readable, writable) = (house.path("servers"), house.path("state"));
-    let added = house.gantry.cli(&[
+        format!("[ \"$API_TOKEN\" = right-value-1 ] || exit 3; exec python3 {}", harness.path("servers/plain.py"));
+    let (readable, writable) = (harness.path("servers"), harness.path("state"));
+    let added = harness.gantry.cli(&[
         "server",
         "add",
         "keyed",
@@ -49,9 +49,9 @@ async fn a_credential_that_is_given_again_is_used_at_once() {
     ]);
     let document = added.json();
     assert_eq!(document["servers"][0]["trial"]["result"], "fails", "{document}");
-    let edited = house.gantry.cli(&["server", "edit", "keyed", "--env", "API_TOKEN=right-value-1", "--json"]);
+    let edited = harness.gantry.cli(&["server", "edit", "keyed", "--env", "API_TOKEN=right-value-1", "--json"]);
     let document = edited.json();
     assert_eq!((edited.code(), &document["servers"][0]["trial"]["result"]), (0, &json!("works")), "{document}");
-    let removed = house.gantry.cli(&["server", "remove", "keyed", "--yes"]).ok();
+    let removed = harness.gantry.cli(&["server", "remove", "keyed", "--yes"]).ok();
     assert!(removed.err().contains("keyed_api_token"), "{}", removed.err());
 }

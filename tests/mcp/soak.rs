@@ -50,12 +50,12 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-async fn one(house: &House, client: &RawClient, number: u64) -> (u64, Told) {
+async fn one(harness: &McpHarness, client: &RawClient, number: u64) -> (u64, Told) {
     let server = number % SERVERS;
     let call = async {
         // Both doors, in turn.
         if number.is_multiple_of(2) {
-            let answer = house.invoke(&format!("s{server}.count"), json!({ "number": number })).await;
+            let answer = harness.invoke(&format!("s{server}.count"), json!({ "number": number })).await;
             return if answer.status == 200 { "done".to_owned() } else { answer.code().to_owned() };
         }
         let reply = client.call(&format!("s{server}__count"), &json!({ "number": number })).await.unwrap();
@@ -78,21 +78,21 @@ async fn one(house: &House, client: &RawClient, number: u64) -> (u64, Told) {
 #[tokio::test]
 async fn calls_over_servers_that_die_are_all_accounted_for() {
     let (calls, seed) = (setting("GANTRY_SOAK_CALLS", CALLS_DEFAULT), setting("GANTRY_SOAK_SEED", 7_300));
-    let (house, word) = (House::open().await, marker());
-    let journal = house.path("state/journal");
+    let (harness, word) = (McpHarness::open().await, marker());
+    let journal = harness.path("state/journal");
     std::fs::write(&journal, "").unwrap();
     std::fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     for number in 0..SERVERS {
-        let mut spec = house.plain(&["--journal", &journal, &word]);
+        let mut spec = harness.plain(&["--journal", &journal, &word]);
         // Deaths are what this is about: they must not count as a server that cannot start.
         spec["upkeep"] = json!({ "min_uptime_seconds": 0, "max_restarts": 100_000 });
-        house.put(&format!("s{number}"), &spec).await;
+        harness.put(&format!("s{number}"), &spec).await;
     }
-    let client = house.new_client();
+    let client = harness.new_client();
     let (mut dice, mut kills) = (Dice(seed.max(1)), 0_u64);
     let mut told: BTreeMap<u64, Told> = BTreeMap::new();
     {
-        let calls = futures_util::stream::iter(0..calls).map(|number| one(&house, &client, number));
+        let calls = futures_util::stream::iter(0..calls).map(|number| one(&harness, &client, number));
         let mut calls = std::pin::pin!(calls.buffer_unordered(AT_ONCE));
         while let Some((number, outcome)) = calls.next().await {
             told.insert(number, outcome);
@@ -126,7 +126,7 @@ async fn calls_over_servers_that_die_are_all_accounted_for() {
         assert!(
             fits,
             "seed {seed}: call {number} was told {outcome:?} and was done {times} times\n{}",
-            house.gantry.log()
+            harness.gantry.log()
         );
     }
     // Most calls never meet a killer: a gateway that refuses everything would pass the account above.
@@ -134,7 +134,7 @@ async fn calls_over_servers_that_die_are_all_accounted_for() {
     assert!(succeeded * 10 >= calls * 8, "seed {seed}: {kinds:?} after {kills} kills");
     println!("{calls} calls, {kills} kills, seed {seed}: {kinds:?}");
 
-    let House { home, gantry, .. } = house;
+    let McpHarness { home, gantry, .. } = harness;
     assert!(gantry.stop().success());
     wait_until_gone(&word);
     drop(home);

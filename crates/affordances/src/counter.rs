@@ -66,7 +66,7 @@ pub struct O200kBase {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EstimatingCounter;
 
-/// The counters of one house and what they have counted. Made once and shared.
+/// The counters of one server and what they have counted. Made once and shared.
 #[derive(Debug, Default)]
 pub struct TokenCounters {
     o200k_base: O200kBase,
@@ -129,7 +129,7 @@ impl TokenCounter for EstimatingCounter {
 // -------------------------------------------------------------------------------------------------------- Counters
 
 impl TokenCounters {
-    /// The counter of this name, with the memory of the house.
+    /// The counter of this name, with the memory of all.
     pub fn counting(&self, name: CounterName) -> MemoizedCounter<'_> {
         let counter: &dyn TokenCounter = match name {
             CounterName::O200kBase => &self.o200k_base,

@@ -23,7 +23,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ports::clock::UnixMillis;
 
-use crate::merkle::Hash;
+use crate::merkle::TreeHash;
 use crate::note::{NoteError, NoteKey, NoteSigner, SignedNote};
 
 /// The file's name.
@@ -42,7 +42,7 @@ const END_LINE: &str = "end";
 pub struct LogCheckpoint {
     pub origin: String,
     pub size: u64,
-    pub root: Hash,
+    pub root: TreeHash,
     /// When it was signed, if it says so.
     pub time: Option<String>,
     /// Whoever signed it writes a code into every record.
@@ -53,7 +53,7 @@ pub struct LogCheckpoint {
 
 impl LogCheckpoint {
     /// The note that says it.
-    pub(crate) fn sign(signer: &NoteSigner, size: u64, root: &Hash, now: UnixMillis, is_end: bool) -> String {
+    pub(crate) fn sign(signer: &NoteSigner, size: u64, root: &TreeHash, now: UnixMillis, is_end: bool) -> String {
         let origin = signer.verifier().name().to_owned();
         let end = if is_end { format!("{END_LINE}\n") } else { String::new() };
         let root = STANDARD.encode(root);

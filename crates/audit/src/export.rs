@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{self, LogCheckpoint};
 use crate::line::KEY_CHANGED;
 use crate::log_mark::LogMark;
-use crate::merkle::{Frontier, Hash, range_tail, root_of};
+use crate::merkle::{TreeFrontier, TreeHash, range_tail, root_of};
 use crate::note::SignedNote;
 use crate::reader::LogReader;
 use crate::tree_file::TreeFile;
@@ -46,12 +46,12 @@ impl ExportHead {
     }
 
     /// The tree before the run.
-    pub(crate) fn left(&self) -> Option<Frontier> {
-        Frontier::from_peaks(self.from, self.left.iter().map(|hash| decode(hash)).collect::<Option<_>>()?)
+    pub(crate) fn left(&self) -> Option<TreeFrontier> {
+        TreeFrontier::from_peaks(self.from, self.left.iter().map(|hash| decode(hash)).collect::<Option<_>>()?)
     }
 
     /// What stands after the run.
-    pub(crate) fn right(&self) -> Option<Vec<(u32, Hash)>> {
+    pub(crate) fn right(&self) -> Option<Vec<(u32, TreeHash)>> {
         self.right.iter().map(|(level, hash)| Some((*level, decode(hash)?))).collect()
     }
 }
@@ -134,7 +134,7 @@ fn keys_of(dir: &Path, mark: &LogMark, reader: &LogReader, whole: bool) -> io::R
     Ok((keys, vouching))
 }
 
-fn decode(hash: &str) -> Option<Hash> {
+fn decode(hash: &str) -> Option<TreeHash> {
     STANDARD.decode(hash).ok()?.try_into().ok()
 }
 

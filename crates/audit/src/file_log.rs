@@ -46,7 +46,7 @@ pub struct FileLog {
     room: AtomicBool,
     /// No record was found to be missing or changed since the log was opened.
     whole: AtomicBool,
-    news: Arc<watch::Sender<u64>>,
+    synced: Arc<watch::Sender<u64>>,
     checkpoint_records: u64,
     checkpoint_every: Duration,
 }
@@ -65,7 +65,7 @@ impl FileLog {
             clock: Arc::clone(&options.clock),
             entropy: Arc::clone(&options.entropy),
             durable: Arc::new(AtomicU64::new(writer.synced())),
-            news: Arc::new(watch::Sender::new(writer.synced())),
+            synced: Arc::new(watch::Sender::new(writer.synced())),
             checkpoint_records: options.checkpoint_records,
             checkpoint_every: options.checkpoint_every,
             writer: Arc::new(Mutex::new(writer)),
@@ -103,7 +103,7 @@ impl FileLog {
 
     /// Tells how many records are durable whenever there are more.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+        self.synced.subscribe()
     }
 
     /// The newest checkpoint, signed now if records came since.
@@ -188,7 +188,7 @@ impl FileLog {
     /// So many records are durable, and perhaps somebody has said more.
     fn tell(&self, size: u64) {
         self.durable.fetch_max(size, Ordering::AcqRel);
-        self.news.send_if_modified(|told| {
+        self.synced.send_if_modified(|told| {
             let is_more = size > *told;
             *told = size.max(*told);
             is_more

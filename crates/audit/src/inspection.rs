@@ -21,7 +21,7 @@ use std::path::Path;
 use crate::checkpoint::LogCheckpoint;
 use crate::line_mac::{MacKey, MacVerdict};
 use crate::log_mark::LogMark;
-use crate::merkle::{Frontier, Hash, Nodes as _, leaf_hash, root_of};
+use crate::merkle::{TreeFrontier, TreeHash, TreeNodes as _, leaf_hash, root_of};
 use crate::recovery::LogOpenError;
 use crate::segments::{self, next_line};
 use crate::tree_file::TreeFile;
@@ -36,11 +36,11 @@ const HASHES_BYTES: usize = 256 * 1024;
 pub(crate) struct InspectedLog {
     pub(crate) tree: TreeFile,
     /// Over all records that are this log's own.
-    pub(crate) frontier: Frontier,
+    pub(crate) frontier: TreeFrontier,
     /// The hash of the last of them.
-    pub(crate) leaf: Hash,
+    pub(crate) leaf: TreeHash,
     /// The edge of the tree before the first line that was read.
-    pub(crate) unread: Frontier,
+    pub(crate) unread: TreeFrontier,
     /// What stands after them, if anything does.
     pub(crate) foreign: Option<ForeignTail>,
 }
@@ -95,7 +95,7 @@ pub(crate) fn inspect(dir: &Path, measure: InspectionBasis<'_>) -> Result<Inspec
     // The tree file is damaged. It is made again beside the former one, which names what was changed if something was.
     tracing::warn!("the tree of the audit log is made again from its records");
     let made = TreeFile::begin_anew(dir).map_err(LogOpenError::File)?;
-    let walked = Walk::new(&made, Frontier::default(), measure, true).run(dir, measure.mark.first_file);
+    let walked = Walk::new(&made, TreeFrontier::default(), measure, true).run(dir, measure.mark.first_file);
     let walked = walked.map_err(LogOpenError::File)?.ok_or(LogOpenError::Tampered)?;
     made.put_in_place(dir).map_err(LogOpenError::File)?;
     Ok(walked.with(made))
@@ -123,9 +123,9 @@ fn first_read(dir: &Path, measure: InspectionBasis<'_>) -> io::Result<(u64, u64)
 /// Line after line.
 struct Walk<'a> {
     measure: InspectionBasis<'a>,
-    frontier: Frontier,
-    leaf: Hash,
-    unread: Frontier,
+    frontier: TreeFrontier,
+    leaf: TreeHash,
+    unread: TreeFrontier,
     /// A line with a code has come, so every one after it has one.
     has_macs: bool,
     tree: &'a TreeFile,
@@ -139,9 +139,9 @@ struct Walk<'a> {
 
 /// An [`InspectedLog`] that has no tree yet.
 struct Walked {
-    frontier: Frontier,
-    leaf: Hash,
-    unread: Frontier,
+    frontier: TreeFrontier,
+    leaf: TreeHash,
+    unread: TreeFrontier,
     foreign: Option<ForeignTail>,
 }
 
@@ -153,7 +153,7 @@ impl Walked {
 }
 
 impl<'a> Walk<'a> {
-    fn new(tree: &'a TreeFile, edge: Frontier, measure: InspectionBasis<'a>, is_new_tree: bool) -> Self {
+    fn new(tree: &'a TreeFile, edge: TreeFrontier, measure: InspectionBasis<'a>, is_new_tree: bool) -> Self {
         // Of a tree that was damaged here another one is read, and then nothing fits.
         let leaf = edge.size().checked_sub(1).and_then(|last| tree.node(0, last).ok()).unwrap_or_default();
         let has_macs = measure.checkpoint.is_some_and(|checkpoint| checkpoint.has_macs);

@@ -12,7 +12,7 @@ use ports::audit_sink::{AuditError, AuditSink as _};
 
 use crate::file_log::{FileLog, blocking};
 use crate::line::OwnWord;
-use crate::merkle::{Frontier, leaf_hash};
+use crate::merkle::{TreeFrontier, leaf_hash};
 use crate::reader::LogReader;
 use crate::tree_file::{LeafReader, TreeFile};
 
@@ -36,8 +36,8 @@ struct Progress {
     tree: Arc<TreeFile>,
     leaves: LeafReader,
     /// Where the lines must lead.
-    due: Frontier,
-    edge: Frontier,
+    due: TreeFrontier,
+    edge: TreeFrontier,
     /// The first line that the tree file knows otherwise.
     suspect: Option<u64>,
 }
@@ -47,7 +47,7 @@ impl FileLog {
     pub async fn check_lines(&self) -> Result<Option<LineFault>, AuditError> {
         let (due, tree) =
             self.with_writer(|writer| Ok((std::mem::take(&mut writer.unread), Arc::clone(&writer.tree)))).await?;
-        let (leaves, edge) = (LeafReader::default(), Frontier::default());
+        let (leaves, edge) = (LeafReader::default(), TreeFrontier::default());
         let mut progress = Progress { reader: self.reader(), tree, leaves, due, edge, suspect: None };
         let mut fault = None;
         while fault.is_none() && progress.edge.size() < progress.due.size() {

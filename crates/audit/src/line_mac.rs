@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
 
-use crate::merkle::Hash;
+use crate::merkle::TreeHash;
 use crate::note::NoteSigner;
 
 /// What the key is derived for.
@@ -48,7 +48,7 @@ impl MacKey {
     }
 
     /// Adds the code to the line that begins at `start` and ends with `}` and a newline.
-    pub(crate) fn add(&self, previous: &Hash, lines: &mut Vec<u8>, start: usize) {
+    pub(crate) fn add(&self, previous: &TreeHash, lines: &mut Vec<u8>, start: usize) {
         let end = lines.len().saturating_sub(b"}\n".len());
         let code = self.code(previous, lines.get(start..end).unwrap_or_default());
         lines.truncate(end);
@@ -64,14 +64,14 @@ impl MacKey {
     }
 
     /// Looks at a line without its newline, which stands after the line with this hash.
-    pub(crate) fn check(&self, previous: &Hash, line: &[u8]) -> MacVerdict {
+    pub(crate) fn check(&self, previous: &TreeHash, line: &[u8]) -> MacVerdict {
         let Some((body, code)) = parts(line) else { return MacVerdict::Missing };
         // Both sides are hashed under the key first, so the time says nothing about where they differ.
         let (made, found) = (hmac::sign(&self.0, &self.code(previous, body)), hmac::sign(&self.0, &code));
         if made.as_ref() == found.as_ref() { MacVerdict::Genuine } else { MacVerdict::Wrong }
     }
 
-    fn code(&self, previous: &Hash, body: &[u8]) -> [u8; MAC_BYTES] {
+    fn code(&self, previous: &TreeHash, body: &[u8]) -> [u8; MAC_BYTES] {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(previous);
         context.update(body);

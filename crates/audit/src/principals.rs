@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::merkle::Hash;
+use crate::merkle::TreeHash;
 
 /// The file's name.
 pub(crate) const NAME: &str = "principals.json";
@@ -50,7 +50,7 @@ struct Undo {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     size: u64,
-    root: Hash,
+    root: TreeHash,
     era: u64,
     next: HashMap<Box<str>, u64>,
 }
@@ -142,7 +142,7 @@ impl PrincipalCounts {
     }
 
     /// Saves the counts after `size` records.
-    pub(crate) fn save(&self, dir: &Path, size: u64, root: &Hash) -> io::Result<()> {
+    pub(crate) fn save(&self, dir: &Path, size: u64, root: &TreeHash) -> io::Result<()> {
         let saved = Saved { size, root: *root, era: self.era, next: self.next.clone() };
         let path = dir.join(NAME);
         let new = path.with_extension("json.new");
@@ -151,7 +151,7 @@ impl PrincipalCounts {
     }
 
     /// The saved counts, and after how many records with which root they were saved. Counts that cannot be read are none.
-    pub(crate) fn load(dir: &Path) -> Option<(Self, u64, Hash)> {
+    pub(crate) fn load(dir: &Path) -> Option<(Self, u64, TreeHash)> {
         let saved: Saved = serde_json::from_slice(&fs::read(dir.join(NAME)).ok()?).ok()?;
         let counts = Self { era: saved.era, next: saved.next, ..Self::default() };
         Some((counts, saved.size, saved.root))

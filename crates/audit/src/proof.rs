@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, LogCheckpoint};
 use crate::log_mark::LogMark;
-use crate::merkle::{Hash, Nodes, inclusion_path, leaf_hash, verify_inclusion};
+use crate::merkle::{TreeHash, TreeNodes, inclusion_path, leaf_hash, verify_inclusion};
 use crate::note::{NoteError, NoteKey, SignedNote};
 use crate::reader::LogReader;
 use crate::tree_file::TreeFile;
@@ -56,7 +56,7 @@ impl InclusionProof {
     /// Holds it against a public key: was this record in the log when the checkpoint was signed?
     pub fn verify(&self, key: &NoteKey) -> Result<LogCheckpoint, ProofError> {
         let checkpoint = LogCheckpoint::verified(&self.checkpoint, key).map_err(ProofError::Checkpoint)?;
-        let path: Option<Vec<Hash>> =
+        let path: Option<Vec<TreeHash>> =
             self.path.iter().map(|step| STANDARD.decode(step).ok()?.try_into().ok()).collect();
         let leaf = leaf_hash(self.record.as_bytes());
         let holds =
@@ -73,7 +73,7 @@ pub(crate) fn sequence_of(id: &str, log: &str) -> Option<u64> {
 }
 
 /// Makes the proof of record `seq` under a checkpoint that covers it.
-pub(crate) fn make(reader: &LogReader, tree: &impl Nodes, seq: u64, note: &str) -> io::Result<InclusionProof> {
+pub(crate) fn make(reader: &LogReader, tree: &impl TreeNodes, seq: u64, note: &str) -> io::Result<InclusionProof> {
     let invalid = |error: NoteError| io::Error::new(io::ErrorKind::InvalidData, error);
     let checkpoint = LogCheckpoint::of(&SignedNote::parse(note).map_err(invalid)?).map_err(invalid)?;
     let path = inclusion_path(tree, seq, checkpoint.size)?;

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::merkle::{Hash, MISSING, Nodes};
+use crate::merkle::{MISSING, TreeHash, TreeNodes};
 use crate::room;
 
 /// The file's name.
@@ -101,13 +101,13 @@ impl TreeFile {
     }
 }
 
-impl Nodes for TreeFile {
-    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
+impl TreeNodes for TreeFile {
+    fn node(&self, level: u32, index: u64) -> io::Result<TreeHash> {
         let last_leaf =
             index.checked_add(1).and_then(|next| next.checked_mul(1_u64.checked_shl(level)?)?.checked_sub(1));
         let last_leaf = last_leaf.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, MISSING))?;
         let place = hashes_of(last_leaf) + u64::from(level);
-        let mut hash = Hash::default();
+        let mut hash = TreeHash::default();
         self.file.read_exact_at(&mut hash, place * HASH_BYTES)?;
         Ok(hash)
     }
@@ -115,7 +115,7 @@ impl Nodes for TreeFile {
 
 impl LeafReader {
     /// The hash of a leaf; none if the file does not have it.
-    pub(crate) fn leaf(&mut self, tree: &TreeFile, index: u64) -> Option<Hash> {
+    pub(crate) fn leaf(&mut self, tree: &TreeFile, index: u64) -> Option<TreeHash> {
         let place = index.checked_mul(2)?.checked_sub(u64::from(index.count_ones()))?.checked_mul(HASH_BYTES)?;
         if let Some(hash) = self.seen(place) {
             return Some(hash);
@@ -138,9 +138,9 @@ impl LeafReader {
         self.seen(place)
     }
 
-    fn seen(&self, place: u64) -> Option<Hash> {
+    fn seen(&self, place: u64) -> Option<TreeHash> {
         let offset = usize::try_from(place.checked_sub(self.start)?).ok()?;
-        self.window.get(offset..offset.checked_add(size_of::<Hash>())?)?.try_into().ok()
+        self.window.get(offset..offset.checked_add(size_of::<TreeHash>())?)?.try_into().ok()
     }
 }
 
@@ -152,13 +152,13 @@ fn hashes_of(leaves: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merkle::{Frontier, inclusion_path, leaf_hash, root_of, verify_inclusion};
+    use crate::merkle::{TreeFrontier, inclusion_path, leaf_hash, root_of, verify_inclusion};
 
     #[test]
     fn what_was_appended_leads_to_the_root_and_proves_every_leaf() {
         let dir = tempfile::tempdir().unwrap();
         let tree = TreeFile::open(dir.path()).unwrap();
-        let mut frontier = Frontier::default();
+        let mut frontier = TreeFrontier::default();
         for n in 0..200_u64 {
             assert_eq!(tree.leaves().unwrap(), n);
             let mut made = Vec::new();

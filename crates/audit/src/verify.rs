@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::checkpoint::{self, LogCheckpoint};
 use crate::export::ExportHead;
 use crate::log_mark::LogMark;
-use crate::merkle::Frontier;
+use crate::merkle::TreeFrontier;
 use crate::note::{NoteKey, SignedNote};
 use crate::segments::{self, next_line};
 use crate::tree_file::TreeFile;
@@ -96,7 +96,7 @@ pub fn verify_dir(dir: &Path, trust: &VerifyTrust) -> io::Result<VerifyReport> {
     signatures.own(&checkpoints_in(dir)?);
     let tree = TreeFile::open_to_read(dir)?;
     let tree_leaves = tree.as_ref().map_or(Ok(0), TreeFile::leaves)?;
-    let mut checker = Checker::new(signatures, tree, Frontier::default(), true);
+    let mut checker = Checker::new(signatures, tree, TreeFrontier::default(), true);
     if let Some(mark) = &mark {
         former_files(dir, mark, &mut checker)?;
     } else {

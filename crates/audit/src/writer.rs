@@ -32,7 +32,7 @@ use crate::key_file;
 use crate::line::{self, OwnWord, RecordStamp};
 use crate::line_mac::MacKey;
 use crate::log_mark::LogMark;
-use crate::merkle::{Frontier, Hash, leaf_hash};
+use crate::merkle::{TreeFrontier, TreeHash, leaf_hash};
 use crate::note::NoteSigner;
 use crate::principals::PrincipalCounts;
 use crate::recovery::open_file;
@@ -59,11 +59,11 @@ pub(crate) struct LogWriter {
     /// Up to here the disk has room for the file.
     pub(crate) room_until: u64,
     pub(crate) tree: Arc<TreeFile>,
-    pub(crate) frontier: Frontier,
+    pub(crate) frontier: TreeFrontier,
     /// The hash of the last line; the next one's code is over it, too.
-    pub(crate) leaf: Hash,
+    pub(crate) leaf: TreeHash,
     /// Lines before this edge have not been held against it yet (`line_check`).
-    pub(crate) unread: Frontier,
+    pub(crate) unread: TreeFrontier,
     pub(crate) unsynced: UnsyncedWrites,
     pub(crate) principals: PrincipalCounts,
     /// After how many records the counts were saved.
@@ -114,7 +114,7 @@ pub(crate) struct PendingSignature {
     lines: LineSync,
     tree: Arc<TreeFile>,
     signer: Arc<NoteSigner>,
-    root: Hash,
+    root: TreeHash,
     at: UnixMillis,
     notes: PathBuf,
     witness: Option<Arc<dyn CheckpointWitness>>,
@@ -125,8 +125,8 @@ pub(crate) struct PendingSignature {
 struct Batch {
     lines: Vec<u8>,
     hashes: Vec<u8>,
-    frontier: Frontier,
-    leaf: Hash,
+    frontier: TreeFrontier,
+    leaf: TreeHash,
 }
 
 impl LogWriter {

@@ -1,6 +1,6 @@
 //! Saturating casts between whole numbers: what is too large becomes the largest number, what is too small the smallest.
 //!
-//! For counts, sizes and times at the edges of the house (columns of a database, headers, metrics), where a number that does not fit
+//! For counts, sizes and times at the edges of the product (columns of a database, headers, metrics), where a number that does not fit
 //! is beyond every bound that is checked later, and wrapping would put it within. Where it is not, `TryFrom` says so.
 
 /// A number that can be had from every `T`, the nearest one if need be.

@@ -2,7 +2,7 @@
 //! log and the redaction by themselves.
 //!
 //! The product cannot be told not to record, and must not be: a call that cannot be recorded does not run. So the server is
-//! put together here, twice, from the product's own rooms ([`house`]): once with the real log on disk, metrics, traces to a
+//! put together here, twice, from the product's own crates ([`harness`]): once with the real log on disk, metrics, traces to a
 //! collector on loopback and redaction, once with ports that do nothing. Both are processes of their own, take turns under the
 //! same load, and the median pair is judged. What the kernel prepares for the ports is done on both sides.
 //!
@@ -10,7 +10,7 @@
 //! (`audit::measure`, `redaction::measure`).
 
 mod comparison;
-pub(crate) mod house;
+pub(crate) mod harness;
 mod page;
 
 use std::path::Path;
@@ -98,7 +98,7 @@ pub(super) async fn all(gantry: &Path, former: Option<&Path>, rounds: &Rounds) -
     let place = gantry.parent().unwrap_or(gantry);
     let folder = tempfile::Builder::new().prefix("bench-audit-").tempdir_in(place).context("no temporary folder")?;
     let busy_before = machine::busy_share(LOOK).await?;
-    let request = load::request("POST", "/v1/tools/invoke", Some(&house::token()?), Some(CALL));
+    let request = load::request("POST", "/v1/tools/invoke", Some(&harness::token()?), Some(CALL));
     let traffic = Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER };
     let calls = calls(folder.path(), &traffic, rounds).await?;
     let waiting = comparison::changes(Other::Unwaited, folder.path(), &traffic, rounds).await?;
@@ -138,8 +138,8 @@ async fn calls(folder: &Path, traffic: &Traffic, scale: &Rounds) -> Result<Vec<P
     let data = data.to_str().context("the path of the build is no text")?;
     // It takes whatever it is sent and says that it is fine, as a collector does.
     let collector = echo::start()?;
-    let bare = Neighbour::start(&[house::NAME])?;
-    let observed = Neighbour::start(&[house::NAME, data, &format!("http://{}", collector.address)])?;
+    let bare = Neighbour::start(&[harness::NAME])?;
+    let observed = Neighbour::start(&[harness::NAME, data, &format!("http://{}", collector.address)])?;
     let mut table = Vec::new();
     for connections in CONNECTIONS {
         progress(&format!("calls on and off the record, {connections} connections"));

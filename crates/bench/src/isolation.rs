@@ -83,13 +83,13 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     progress("WASM components");
     let components = wasm::measure(scale).await?;
     progress("a Python tool through the gateway");
-    let house = ToolServer::open(gantry).await?;
-    let hello = hello::measure(&house, scale.hellos).await?;
+    let tool_server = ToolServer::open(gantry).await?;
+    let hello = hello::measure(&tool_server, scale.hellos).await?;
     progress("interpreters that wait");
-    let memory = memory::measure(&house).await?;
+    let memory = memory::measure(&tool_server).await?;
     progress("many sandboxed calls at once");
-    let burst = burst::measure(&house, scale.burst_calls).await?;
-    house.close().await?;
+    let burst = burst::measure(&tool_server, scale.burst_calls).await?;
+    tool_server.close().await?;
     let busy_share = busy_before.max(machine::busy_share(LOOK).await?);
     Ok(Results { machine: machine::description(), busy_share, starts, hello, components, burst, memory })
 }

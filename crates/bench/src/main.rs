@@ -9,7 +9,7 @@
 //! xtask (dev) ── builds ──▶ gantry-bench measure ──┬──▶ gantry-bench echo-server
 //!                              load, report        ├──▶ gantry serve ──▶ gantry-bench mcp-echo-server
 //!                              isolation, mcp      ├──▶ gantry sandbox-launcher, bwrap, runc, runsc
-//!                              durable, audit      ├──▶ gantry-bench bench-house, on and off the record
+//!                              durable, audit      ├──▶ gantry-bench bench-harness, on and off the record
 //!                              stores              └──▶ gantry serve, one and three ──▶ PostgreSQL, Redis
 //! ```
 //!
@@ -45,7 +45,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
 
-/// The product's, because servers that are put together here from its crates are measured (`audit/house.rs`), and so are those they
+/// The product's, because servers that are put together here from its crates are measured (`audit/harness.rs`), and so are those they
 /// are compared with.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -158,7 +158,7 @@ fn main() -> ExitCode {
         "echo-server" => echo::run(),
         "mcp-echo-server" => mcp::upstream::run(&rest),
         // And how it starts this program as another commit has it (`--former`): the name stays.
-        audit::house::NAME => audit::house::run(&rest),
+        audit::harness::NAME => audit::harness::run(&rest),
         _ => Err(anyhow!("this program is started by `cargo xtask bench`")),
     };
     match outcome {

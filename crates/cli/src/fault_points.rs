@@ -101,8 +101,8 @@ impl Observer for FaultPoint {
     fn ledger(&self, event: LedgerEvent) {
         self.behind.ledger(event);
     }
-    fn ledger_owed(&self, ends: usize) {
-        self.behind.ledger_owed(ends);
+    fn ledger_unwritten(&self, ends: usize) {
+        self.behind.ledger_unwritten(ends);
     }
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {
         self.behind.tool_spoke(event);

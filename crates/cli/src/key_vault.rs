@@ -18,11 +18,8 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use base::MutexExt as _;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use policy::{SigningKey, VerifyingKey};
 use ports::key_vault::{KeyVault, KeyVaultError};
-use serde_json::Value;
 
 use crate::data_dir::DataDir;
 use crate::failure::CommandFailure;
@@ -30,8 +27,6 @@ use crate::{public_key_file, secret_file};
 
 /// Former keys that are kept: a rotation every two weeks, and tokens that live a year.
 pub(crate) const RETIRED_MAX: usize = 32;
-/// RFC 8410: how the DER of every Ed25519 public key begins.
-const ED25519_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Keeps keys in the data directory.
 #[derive(Debug, Clone)]
@@ -54,7 +49,7 @@ impl DataDirVault {
         // The oldest first, because the age of the files is their order.
         for key in keys.iter().rev() {
             let path = self.file_of(key);
-            if let Some(text) = public_pem(key).filter(|_| !path.try_exists().unwrap_or(false)) {
+            if let Some(text) = key.to_public_pem().filter(|_| !path.try_exists().unwrap_or(false)) {
                 secret_file::write(&path, &text).map_err(|error| CommandFailure::new(error.to_string()))?;
             }
         }
@@ -68,7 +63,7 @@ impl DataDirVault {
         if let Some(former) = self.data_dir.signing_key()?.filter(|former| former.value.id() != new_id) {
             let key = former.value.verifying_key();
             self.data_dir.create_retired()?;
-            let text = public_pem(&key).ok_or_else(|| CommandFailure::new("the former key has no public half"))?;
+            let text = key.to_public_pem().ok_or_else(|| CommandFailure::new("the former key has no public half"))?;
             secret_file::write(&self.file_of(&key), &text).map_err(broken)?;
         }
         secret_file::write(&self.data_dir.signing_key_file(), pem).map_err(broken)?;
@@ -120,17 +115,6 @@ pub(crate) fn retired_keys(data_dir: &DataDir) -> Result<Vec<VerifyingKey>, Comm
 pub(crate) fn own_keys(data_dir: &DataDir, present: &SigningKey) -> Result<Vec<VerifyingKey>, CommandFailure> {
     let former = retired_keys(data_dir)?.into_iter().filter(|key| key.id() != present.id());
     Ok(std::iter::once(present.verifying_key()).chain(former).collect())
-}
-
-/// An Ed25519 public key as PEM; `None` for keys of other kinds, which never sign here.
-pub(crate) fn public_pem(key: &VerifyingKey) -> Option<String> {
-    let jwk = key.to_jwk();
-    let point = URL_SAFE_NO_PAD.decode(jwk.get("x").and_then(Value::as_str)?).ok()?;
-    if jwk.get("crv").and_then(Value::as_str) != Some("Ed25519") || point.len() != 32 {
-        return None;
-    }
-    let der = STANDARD.encode([&ED25519_HEAD[..], &point].concat());
-    Some(format!("-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n"))
 }
 
 /// The key files of a folder, newest first; of one age in the order of their names.

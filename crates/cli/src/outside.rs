@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_key_is_known_by_its_file_and_by_its_thumbprint() {
         let dir = tempfile::tempdir().unwrap();
-        let pem = crate::key_vault::public_pem(&SigningKey::from_seed(&[1; 32]).verifying_key()).unwrap();
-        let other = crate::key_vault::public_pem(&SigningKey::from_seed(&[2; 32]).verifying_key()).unwrap();
+        let pem = SigningKey::from_seed(&[1; 32]).verifying_key().to_public_pem().unwrap();
+        let other = SigningKey::from_seed(&[2; 32]).verifying_key().to_public_pem().unwrap();
         let path = dir.path().join("issuer-2026.pem");
         std::fs::write(&path, pem).unwrap();
         let keys = trusted_keys(&trusted(vec![path.clone(), path.clone()], None)).unwrap();

@@ -30,7 +30,7 @@ use crate::config::redaction::RedactionSection;
 #[derive(Debug, Clone)]
 pub(crate) struct ConfiguredRedactor {
     engine: RedactionEngine,
-    house: Arc<Rules>,
+    rule_set: Arc<Rules>,
 }
 
 /// What the engines of all calls come from.
@@ -56,12 +56,12 @@ impl ConfiguredRedactor {
             })
             .collect::<Result<_, AdditionsError>>()?;
         let all = built_in.with(&section.additions(|_| true))?;
-        Ok(Self { engine, house: Arc::new(Rules { built_in, tenants, all, secrets }) })
+        Ok(Self { engine, rule_set: Arc::new(Rules { built_in, tenants, all, secrets }) })
     }
 
     /// For what belongs to no tenant: the log, and traces.
     pub(crate) fn of_all(&self) -> impl for<'a> Fn(&'a str) -> Cow<'a, str> + Send + Sync + 'static {
-        let engine = self.house.all.clone();
+        let engine = self.rule_set.all.clone();
         move |text| engine.text(text)
     }
 }
@@ -106,7 +106,7 @@ impl Redactor for ConfiguredRedactor {
     }
 
     fn finds(&self, text: &str) -> bool {
-        !self.house.built_in.findings(text).is_empty()
+        !self.rule_set.built_in.findings(text).is_empty()
     }
 
     fn is_secret(&self, name: &str, text: &str) -> bool {
@@ -118,14 +118,14 @@ impl Redactor for ConfiguredRedactor {
     }
 
     fn of_tenant(&self, tenant: &TenantId) -> Option<Arc<dyn Redactor>> {
-        let engine = self.house.tenants.get(tenant)?.clone();
-        Some(Arc::new(Self { engine, house: Arc::clone(&self.house) }))
+        let engine = self.rule_set.tenants.get(tenant)?.clone();
+        Some(Arc::new(Self { engine, rule_set: Arc::clone(&self.rule_set) }))
     }
 
     async fn knowing(&self, given: &GivenCredentials) -> Result<Option<Arc<dyn Redactor>>, RedactError> {
         let mut found = Vec::new();
         for name in &given.names {
-            match self.house.secrets.secret(&given.tenant, name).await {
+            match self.rule_set.secrets.secret(&given.tenant, name).await {
                 Ok(secret) => found.push((name, secret)),
                 // What is not there cannot be shown.
                 Err(SecretError::Missing) => {}

@@ -27,7 +27,7 @@ use ports::installation_store::InstallationStore;
 use ports::key_vault::{KeyVault, KeyVaultError};
 use serde::{Deserialize, Serialize};
 
-use crate::key_vault::{DataDirVault, RETIRED_MAX, public_pem};
+use crate::key_vault::{DataDirVault, RETIRED_MAX};
 
 /// The name of the keys in the store.
 pub(crate) const SIGNING_KEYS: &str = "signing_keys";
@@ -69,7 +69,8 @@ impl KeyRing {
     pub(crate) fn new(present: &SigningKey, former: &[VerifyingKey]) -> Result<Self, KeyRingError> {
         let pem = present.to_pem().map_err(|error| KeyRingError(error.to_string()))?;
         let former = former.iter().filter(|key| key.id() != present.id());
-        let retired = former.filter_map(|key| Some(RetiredKey { kid: key.id().to_owned(), public: public_pem(key)? }));
+        let retired =
+            former.filter_map(|key| Some(RetiredKey { kid: key.id().to_owned(), public: key.to_public_pem()? }));
         Ok(Self { present: pem, retired: retired.take(RETIRED_MAX).collect() })
     }
 
@@ -282,11 +283,11 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_two_that_rotate_at_once_one_does_and_the_former_key_stays_known() {
-        let house = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let shelf: Arc<dyn InstallationStore> = Arc::new(KeyShelf::default());
         shelf.keep(SIGNING_KEYS, &KeyRing::new(&key(0), &[]).unwrap().text()).await.unwrap();
         let instance = |name: &str| {
-            let data = DataDir::at(house.path().join(name));
+            let data = DataDir::at(folder.path().join(name));
             data.create().unwrap();
             let local = DataDirVault::new(data.clone());
             write_copy(&local, &KeyRing::new(&key(0), &[]).unwrap()).unwrap();

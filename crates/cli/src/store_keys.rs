@@ -138,7 +138,7 @@ mod tests {
         Arc::new(OsEntropy::open().unwrap())
     }
 
-    fn house(folder: &tempfile::TempDir, name: &str) -> DataDir {
+    fn data_dir(folder: &tempfile::TempDir, name: &str) -> DataDir {
         let data = DataDir::at(folder.path().join(name));
         data.create().unwrap();
         data
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn who_begins_a_database_makes_its_key_and_others_need_that_one() {
         let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
-        let (first, second) = (house(&folder, "first"), house(&folder, "second"));
+        let (first, second) = (data_dir(&folder, "first"), data_dir(&folder, "second"));
         let made = keys(&shelf, &first).await.unwrap().key.unwrap();
         assert_eq!(first.store_key().unwrap().unwrap(), made);
         assert_eq!(keys(&shelf, &first).await.unwrap().key.unwrap(), made, "and at the next start");
@@ -165,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn of_two_that_begin_together_one_has_the_key() {
         let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
-        let (first, second) = (house(&folder, "first"), house(&folder, "second"));
+        let (first, second) = (data_dir(&folder, "first"), data_dir(&folder, "second"));
         // Both have seen that nothing was there.
         begun(&shelf, &first, &entropy()).await.unwrap();
         let refused = begun(&shelf, &second, &entropy()).await.unwrap_err();
@@ -177,7 +177,7 @@ mod tests {
     async fn a_database_from_before_stays_as_it_is_until_a_key_is_given() {
         let (folder, shelf) = (tempfile::tempdir().unwrap(), KeyShelf::default());
         shelf.keep("admin_token", "as it is").await.unwrap();
-        let data = house(&folder, "first");
+        let data = data_dir(&folder, "first");
         assert!(keys(&shelf, &data).await.unwrap().key.is_none());
         assert!(data.store_key().unwrap().is_none());
     }

@@ -41,7 +41,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::defaults::Defaults;
+use self::defaults::SchemaDefaults;
 pub use self::dialect::modern;
 use self::document::SchemaDocument;
 use self::effort::Effort;
@@ -215,7 +215,7 @@ pub struct CompiledSchema {
     written: Option<Value>,
     /// What of a value may be quoted; made ready when the first value is refused.
     marks: OnceLock<Option<SchemaMarks>>,
-    defaults: Defaults,
+    defaults: SchemaDefaults,
     coercion: Coercion,
     /// What a check may cost, and how deep a value may be for its faults to be listed.
     effort: Effort,
@@ -232,7 +232,7 @@ impl CompiledSchema {
         let ReadableSchema { schema, mut unchecked, written } = readable(schema, limits, &[], true)?;
         let schema = strict::closed(&schema);
         let validator = place_validator(&schema, limits)?;
-        let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
+        let defaults = SchemaDefaults::plan(&schema, place_validators(&schema, limits).as_ref());
         unchecked.extend(defaults.unfit().map(|path| UncheckedPart {
             path: path.to_owned(),
             message: "the default does not satisfy the schema beside it: it is not filled in".to_owned(),
@@ -287,7 +287,7 @@ impl CompiledSchema {
             unchecked: readable.unchecked,
             written: readable.written,
             marks: OnceLock::new(),
-            defaults: Defaults::default(),
+            defaults: SchemaDefaults::default(),
             coercion: Coercion::Off,
             effort,
             quotes: false,

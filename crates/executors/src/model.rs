@@ -41,7 +41,7 @@ const RETRY_AFTER_MAX_SECONDS: u64 = 3600;
 
 /// One question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
+pub struct ModelPrompt {
     pub text: String,
     /// Tokens of the answer at most.
     pub tokens_max: u32,
@@ -119,7 +119,7 @@ impl ModelClient {
     ///
     /// # Errors
     /// Unreachable or failing server E3502, no answer in time E3503, rate limit of the server E3504.
-    pub async fn complete(&self, prompt: &Prompt, time_left: Duration) -> Result<ModelCompletion, ExecutorError> {
+    pub async fn complete(&self, prompt: &ModelPrompt, time_left: Duration) -> Result<ModelCompletion, ExecutorError> {
         let model = self.model_for(prompt.reasoning);
         let body = wire::request(self.config.provider, model, prompt);
         let bytes_sent = body.len() as u64;

@@ -17,17 +17,21 @@
 //! Not here: who is next (`fair_places`), which calls need a place (`phases/execute`), how many sandboxes live at once,
 //! warm ones included (`sandbox`), and jobs, which wait in their queue (`jobs::worker_permits`).
 
+mod bounded_computation;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use fair_places::{ComputationPermits, FairPermit, FairPlaces, NotComputed, PlaceBounds, PlaceUsage};
+use fair_places::{ComputationPermits, FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use policy::Caller;
 use ports::clock::Clock;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use bounded_computation::{Uncomputed, computed_within};
 
 /// Calls that wait for a place in a process or guest, as a multiple of the places.
 const SANDBOXED_WAITING: usize = 4;
@@ -102,15 +106,13 @@ impl CallConcurrency {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let refused = |why: &str| NoPlace::Refused(unchecked(why));
+        let agent = (caller.tenant(), caller.root_subject().as_str());
         tokio::select! {
             biased;
-            done = self.checks.run(caller.tenant(), caller.root_subject().as_str(), check) => done.map_err(|why| match why {
-                NotComputed::Full => refused("too many wait for it"),
-                NotComputed::Stopped => refused("the check ended unexpectedly"),
-            }),
+            done = computed_within(within, clock, &self.checks, agent, check) => {
+                done.map_err(|why| NoPlace::Refused(unchecked(why)))
+            }
             () = cancellation.cancelled() => Err(NoPlace::Cancelled),
-            () = clock.sleep(within) => Err(refused("the time was over first")),
         }
     }
 
@@ -142,14 +144,8 @@ impl CallConcurrency {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        tokio::select! {
-            biased;
-            done = self.checks.run(tenant, subject, comparing) => done.map_err(|why| match why {
-                NotComputed::Full => uncompared("too many wait for theirs"),
-                NotComputed::Stopped => uncompared("it ended unexpectedly"),
-            }),
-            () = clock.sleep(COMPARISON_WAIT) => Err(uncompared("its turn did not come in time")),
-        }
+        let done = computed_within(COMPARISON_WAIT, clock, &self.checks, (tenant, subject), comparing).await;
+        done.map_err(uncompared)
     }
 
     /// A place among the calls of this server.
@@ -225,16 +221,21 @@ async fn waited(
 }
 
 /// Parameters that are large, for a schema that is large, whose turn did not come.
-fn unchecked(why: &str) -> Refusal {
+fn unchecked(why: Uncomputed) -> Refusal {
+    let why = match why {
+        Uncomputed::Full => "too many wait for it",
+        Uncomputed::Stopped => "the check ended unexpectedly",
+        Uncomputed::Late => "the time was over first",
+    };
     let refusal =
         Refusal::new(ErrorCode::E3001, format!("the parameters take long to be held against their schema, and {why}"))
             .hint("nothing was run; send less at once, or try again in a second");
     Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }
 
-fn uncompared(why: &str) -> Refusal {
-    let refusal =
-        Refusal::new(ErrorCode::E3001, format!("there is no comparison: {why}")).hint("try again in a second");
+fn uncompared(why: Uncomputed) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::E3001, format!("there is no comparison: {}", why.reason()))
+        .hint("try again in a second");
     Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }
 

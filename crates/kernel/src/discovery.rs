@@ -77,8 +77,8 @@ impl Kernel {
         let caller = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
         may_look_at(&access, &caller, tenant)?;
-        let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
-        let views: Vec<AgentAccess<'_>> = hands.map(|hand| access.view(tenant, hand)).collect();
+        let subjects = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
+        let views: Vec<AgentAccess<'_>> = subjects.map(|subject| access.view(tenant, subject)).collect();
         let has = |tool: &RegisteredTool| views.iter().all(|view| view.has(&tool.tenant, &tool.id));
         let registry = self.registry().snapshot();
         let found = registry.find(tenant, name).filter(|tool| has(tool) && !self.availability().is_history(tool));
@@ -184,8 +184,8 @@ impl Kernel {
         if caller.subject() == agent {
             // What one of those does not reach who handed the token on cannot be called with it.
             let delegators = caller.chain().iter().map(|link| link.sub.clone());
-            let hands = std::iter::once(agent.clone()).chain(delegators).collect();
-            return Ok(LookedAt { access, tenant: caller.tenant().clone(), hands });
+            let subjects = std::iter::once(agent.clone()).chain(delegators).collect();
+            return Ok(LookedAt { access, tenant: caller.tenant().clone(), subjects });
         }
         if !caller.may(Action::SeeAccess) {
             return Err(nobody("agent", agent.as_str()));
@@ -197,7 +197,7 @@ impl Kernel {
         }
         let tenant = tenants.into_iter().find(|tenant| access.knows(tenant, agent));
         tenant
-            .map(|tenant| LookedAt { access, tenant, hands: vec![agent.clone()] })
+            .map(|tenant| LookedAt { access, tenant, subjects: vec![agent.clone()] })
             .ok_or_else(|| nobody("agent", agent.as_str()))
     }
 
@@ -253,12 +253,12 @@ struct LookedAt {
     access: Arc<AccessSnapshot>,
     tenant: TenantId,
     /// The agent, and whoever handed on the token with which it looks at itself.
-    hands: Vec<Subject>,
+    subjects: Vec<Subject>,
 }
 
 impl LookedAt {
     fn views(&self) -> Vec<AgentAccess<'_>> {
-        self.hands.iter().map(|hand| self.access.view(&self.tenant, hand)).collect()
+        self.subjects.iter().map(|subject| self.access.view(&self.tenant, subject)).collect()
     }
 }
 

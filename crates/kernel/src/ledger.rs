@@ -86,7 +86,7 @@ pub struct LedgerService {
     owner: OwnerId,
     waiting: DuplicateWaiters,
     brief: Brief,
-    owed: Arc<UnwrittenEnds>,
+    unwritten: Arc<UnwrittenEnds>,
     /// Claims whose callers went away before they were answered.
     abandoned: TaskTracker,
     /// When this process last could not say that it lives, by the monotonic clock.
@@ -139,7 +139,7 @@ pub(crate) struct FirstCall {
 }
 
 /// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides; unless
-/// nothing of it has left for its tool: then it is owed that this is written (`unwritten_ends`).
+/// nothing of it has left for its tool: then its end is written later (`unwritten_ends`).
 #[derive(Debug)]
 pub(crate) struct HeldClaim {
     pub(crate) invocation: InvocationId,
@@ -148,7 +148,7 @@ pub(crate) struct HeldClaim {
     pub(crate) dispatch: Arc<CallDispatch>,
     /// There until it is settled.
     seat: Option<WaiterSlot>,
-    owed: Arc<UnwrittenEnds>,
+    unwritten: Arc<UnwrittenEnds>,
 }
 
 impl Drop for HeldClaim {
@@ -158,7 +158,7 @@ impl Drop for HeldClaim {
             let refusal = Refusal::new(ErrorCode::E3703, "the call was given up before anything of it was sent");
             let settlement =
                 Settlement { state: EntryState::FailedClean, outcome: KeptOutcome::failure(&refusal).write() };
-            self.owed.keep(self.invocation, self.fence, seat, settlement);
+            self.unwritten.keep(self.invocation, self.fence, seat, settlement);
         }
     }
 }
@@ -177,7 +177,7 @@ impl LedgerService {
             owner,
             waiting: DuplicateWaiters::default(),
             brief: Brief::default(),
-            owed: Arc::new(UnwrittenEnds::new(Arc::clone(&observer))),
+            unwritten: Arc::new(UnwrittenEnds::new(Arc::clone(&observer))),
             abandoned: TaskTracker::new(),
             missed: Mutex::default(),
             clock,
@@ -326,11 +326,11 @@ impl LedgerService {
             match self.brief.look(&intent, self.clock.monotonic()) {
                 None => return Ok(LedgerClaim::RunLightly(None)),
                 Some(Look::New(noted)) => return Ok(LedgerClaim::RunLightly(Some(noted))),
-                Some(Look::Runs(first, mut news)) if wait => {
+                Some(Look::Runs(first, mut changes)) if wait => {
                     self.observer.ledger(LedgerEvent::Waited);
                     waits.set(Some(first.invocation));
                     // Nobody sends: it closes when the call has ended.
-                    let _closed = news.changed().await;
+                    let _closed = changes.changed().await;
                     waits.set(None);
                 }
                 Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
@@ -358,7 +358,7 @@ impl LedgerService {
     async fn begin(&self, intent: Intent) -> ClaimAnswer {
         let claim = |intent| {
             let tasks = self.abandoned.clone();
-            PendingClaim::new(Arc::clone(&self.ledger), intent, &self.waiting, &self.owed, tasks)
+            PendingClaim::new(Arc::clone(&self.ledger), intent, &self.waiting, &self.unwritten, tasks)
         };
         let answer = claim(intent.clone()).await?;
         if answer.0 != BeginOutcome::OwnerLapsed {
@@ -368,11 +368,11 @@ impl LedgerService {
         claim(intent).await
     }
 
-    /// Returns when there may be news of the call. True if the next look must be a later one.
+    /// Returns when there may be changes of the call. True if the next look must be a later one.
     async fn wait_for(&self, entry: &LedgerEntry, has_looked: bool) -> bool {
         match self.waiting.seat(entry.intent.invocation) {
             Some(mut seat) => {
-                // Both ends of a seat are news: nobody sends, and it closes when the call has been settled.
+                // Both ends of a seat tell of a change: nobody sends, and it closes when the call has been settled.
                 let _closed = seat.changed().await;
                 false
             }
@@ -406,8 +406,10 @@ impl LedgerService {
                 }
                 Err(error) if tries >= SETTLE_TRIES => {
                     let invocation = held.invocation;
-                    let kept =
-                        held.seat.take().is_some_and(|seat| self.owed.keep(invocation, held.fence, seat, settlement));
+                    let kept = held
+                        .seat
+                        .take()
+                        .is_some_and(|seat| self.unwritten.keep(invocation, held.fence, seat, settlement));
                     tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
                     return Err(UnwrittenReason::Store);
                 }

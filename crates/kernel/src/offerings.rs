@@ -173,8 +173,8 @@ impl Kernel {
     }
 
     /// What changes on any server from now on. Whoever follows holds it against what its own caller may see.
-    pub fn offering_news(&self) -> broadcast::Receiver<OfferingNotice> {
-        self.parts.offerings.news()
+    pub fn offering_notices(&self) -> broadcast::Receiver<OfferingNotice> {
+        self.parts.offerings.notices()
     }
 
     /// Comes back when the server has done nothing for [`PATIENCE`]. `moves` is odd while its caller is asked.
@@ -220,10 +220,10 @@ impl Kernel {
     fn may_ask(&self, caller: &Caller, server: &OfferingServer, what: OfferingKind) -> bool {
         let Some(id) = offering_id(&server.namespace, what) else { return false };
         let access = self.access().snapshot().clone();
-        let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
+        let subjects = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
         caller.names(&id)
-            && hands
-                .map(|hand| access.view(caller.tenant(), hand))
+            && subjects
+                .map(|subject| access.view(caller.tenant(), subject))
                 .all(|view| view.has(&server.owner, &id) && view.reach(&id, &[], || SideEffectPolicy::Pure).is_ok())
     }
 }
@@ -286,7 +286,7 @@ fn too_slow(server: &str) -> Refusal {
         .hint(format!("`gantry server logs {server}` may tell why"))
 }
 
-/// Passes on what a server asks, within the bounds of every tool; what it says besides is nobody's news.
+/// Passes on what a server asks, within the bounds of every tool; what it says besides is not passed on.
 #[derive(Debug)]
 struct Questioner {
     audience: Arc<dyn CallListener>,

@@ -2,7 +2,7 @@
 //!
 //! The machines that an adapter steps, too, are in [`ports::resilience`]. Here is who asks them:
 //!
-//! - [`outcome`]: what a result says about the service;
+//! - `outcome`: what a result says about the service;
 //! - [`retry`]: attempts at one thing;
 //! - `guard`: what stands around which tool;
 //! - `service`: asking on behalf of a call;
@@ -13,7 +13,7 @@
 mod follow;
 pub(crate) mod guard;
 pub(crate) mod last_results;
-pub mod outcome;
+mod outcome;
 pub mod retry;
 pub(crate) mod service;
 

@@ -33,7 +33,7 @@ pub use compile::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX};
 pub use expectations::{CaseOutcome, ExpectationProblem, ExpectedDecision, PolicyCase, PolicyExpectations};
 pub(crate) use obligation::is_member_name;
 pub use obligation::{Obligation, ObligationError};
-pub use policies::{PERMIT_ALL, Policies};
+pub use policies::Policies;
 pub use problem::PolicyProblem;
 pub use source::SourcePosition;
 pub use vocabulary::SCHEMA;

@@ -16,8 +16,8 @@
 mod compact;
 mod jwk;
 mod key_set;
+mod public_key_info;
 mod signing_key;
-mod spki;
 mod verifying_key;
 
 pub use compact::{JwsError, TOKEN_BYTES_MAX, decode_part, header_object, key_id, verified_payload};
@@ -27,7 +27,7 @@ pub use verifying_key::VerifyingKey;
 
 pub(crate) use compact::{CompactToken, is_printable_name, write};
 pub(crate) use jwk::{JwkProblem, read as read_jwk};
-pub(crate) use spki::rsa_public_key;
+pub(crate) use public_key_info::rsa_public_key;
 pub(crate) use verifying_key::KeyMaterial;
 
 /// How a signature is made.

@@ -20,9 +20,9 @@ mod visibility;
 
 pub use abac::{
     ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX, CaseOutcome, ContextNeeds, DENIED, ExpectationProblem, ExpectedDecision,
-    Obligation, ObligationError, OutputSchema, PERMIT_ALL, POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX,
-    Policies, PolicyCase, PolicyExpectations, PolicyProblem, PolicyQuestion, PolicyUpstream, PolicyVerdict, Risk,
-    SCHEMA, SourcePosition, ToolFacts, ToolReach, UNDECIDED,
+    Obligation, ObligationError, OutputSchema, POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies,
+    PolicyCase, PolicyExpectations, PolicyProblem, PolicyQuestion, PolicyUpstream, PolicyVerdict, Risk, SCHEMA,
+    SourcePosition, ToolFacts, ToolReach, UNDECIDED,
 };
 pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};

@@ -5,8 +5,8 @@ use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use gantry_policy::{
-    ContextNeeds, Obligation, OutputSchema, PERMIT_ALL, PermissionScope, Policies, PolicyQuestion, PolicyUpstream,
-    PolicyVerdict, Role, ToolFacts, ToolReach,
+    ContextNeeds, Obligation, OutputSchema, PermissionScope, Policies, PolicyQuestion, PolicyUpstream, PolicyVerdict,
+    Role, ToolFacts, ToolReach,
 };
 use serde_json::{Value, json};
 
@@ -281,12 +281,7 @@ fn a_time_beyond_the_calendar_denies_where_time_is_read() {
 }
 
 #[test]
-fn the_default_permits_everything_and_no_policies_permit_nothing() {
-    let default = Policies::permit_all();
-    assert_eq!((default.len(), default.names()), (1, [PERMIT_ALL.to_owned()].as_slice()));
-    let verdict = Asked::new().of(&default);
-    assert_eq!((verdict.allowed, verdict.reason.as_str()), (true, "permitted by `permit-all`"));
-    assert_eq!(default.needs(), ContextNeeds::default());
+fn no_policies_permit_nothing() {
     assert!(Policies::none().is_empty() && !Asked::new().of(&Policies::none()).allowed);
 }
 

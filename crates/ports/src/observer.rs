@@ -221,7 +221,7 @@ pub trait Observer: Send + Sync + fmt::Debug {
         let _ = event;
     }
     /// So many calls have ended whose end could not be written yet.
-    fn ledger_owed(&self, ends: usize) {
+    fn ledger_unwritten(&self, ends: usize) {
         let _ = ends;
     }
     /// A breaker has changed its state, here or at another replica.

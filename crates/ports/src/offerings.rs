@@ -163,12 +163,12 @@ pub trait Offerings: Send + Sync + fmt::Debug {
         companion: &Arc<dyn ToolCompanion>,
     ) -> Result<Value, Refusal>;
 
-    /// Watches one resource of a server: its changes are among the [`news`](Self::news) until the watch is dropped, also
+    /// Watches one resource of a server: its changes are among the [`notices`](Self::notices) until the watch is dropped, also
     /// over restarts of the server.
     async fn watch(&self, caller: &OfferingCaller, server: &str, uri: &str) -> Result<ResourceWatch, Refusal>;
 
     /// What changes from now on, in a bounded buffer. Whoever does not keep up hears that it missed something.
-    fn news(&self) -> broadcast::Receiver<OfferingNotice>;
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice>;
 }
 
 /// No servers, nothing offered.
@@ -196,7 +196,7 @@ impl Offerings for NothingOffered {
     async fn watch(&self, _: &OfferingCaller, server: &str, _: &str) -> Result<ResourceWatch, Refusal> {
         Err(unknown_server(server))
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice> {
         broadcast::channel(1).1
     }
 }

@@ -5,7 +5,7 @@
 //! - PRES-2: the newest word counts; a `ttl` of zero is a farewell.
 //! - PRES-3: nothing depends on it but what people are shown: it proves nobody and may be lost.
 //!
-//! Not here: what the word says (`crew`), leases of calls and jobs (`ledger`, `job_store`).
+//! Not here: what the word says (`membership`), leases of calls and jobs (`ledger`, `job_store`).
 
 use std::fmt;
 use std::time::Duration;

@@ -273,7 +273,7 @@ pub trait SharedBreakers: Send + Sync + fmt::Debug {
 
 /// One limit to take from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit<'a> {
+pub struct KeyedQuota<'a> {
     /// What is limited, for example `tool_rate:acme:did:key:…:demo.search:hour`. At most [`KEY_BYTES_MAX`].
     pub key: &'a str,
     pub quota: RateQuota,
@@ -293,10 +293,10 @@ pub enum AllTaken {
 pub trait RateLimits: Send + Sync + fmt::Debug {
     /// Takes `count` from every limit, or from none: one step, whatever their number. No limits: allowed. The same key twice
     /// is taken from twice.
-    async fn take(&self, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError>;
+    async fn take(&self, limits: &[KeyedQuota<'_>], count: u32) -> Result<AllTaken, SharedStateError>;
 
     /// What `take` of one would answer, taking nothing.
-    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError>;
+    async fn peek(&self, limit: KeyedQuota<'_>) -> Result<QuotaOutcome, SharedStateError>;
 }
 
 // ------------------------------------------------------------------------------------- counters, values and presence

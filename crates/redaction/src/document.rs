@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Number, Value};
 
 use crate::description::{ValueDescription, ValuePart};
-use crate::embedded::Embedded;
+use crate::embedded::EmbeddedText;
 use crate::engine::{RedactionEngine, ScanBuffers};
 use crate::findings::REDACTED;
 use crate::normalised_name::normalised;
@@ -105,11 +105,11 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
             masked.count() > 0
         }
         Value::String(text) => {
-            let inner = match Embedded::of(text, nested) {
-                Embedded::Documents(inner) => inner,
-                Embedded::Nothing => return false,
+            let inner = match EmbeddedText::of(text, nested) {
+                EmbeddedText::Documents(inner) => inner,
+                EmbeddedText::Nothing => return false,
                 // Whether one of the members stands there cannot be told.
-                Embedded::Unreadable => {
+                EmbeddedText::Unreadable => {
                     REDACTED.clone_into(text);
                     return true;
                 }
@@ -267,10 +267,10 @@ impl Walk<'_> {
         if is_marked(content) {
             return Ok(Some(REDACTED.to_owned()));
         }
-        let inner = match Embedded::of(text, place.nested) {
-            Embedded::Documents(inner) => Some(inner),
-            Embedded::Nothing => None,
-            Embedded::Unreadable => return Ok(Some(REDACTED.to_owned())),
+        let inner = match EmbeddedText::of(text, place.nested) {
+            EmbeddedText::Documents(inner) => Some(inner),
+            EmbeddedText::Nothing => None,
+            EmbeddedText::Unreadable => return Ok(Some(REDACTED.to_owned())),
         };
         if let Some(inner) = inner {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };

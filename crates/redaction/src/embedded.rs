@@ -2,7 +2,7 @@
 //! documents anywhere in prose, or members of what is almost one (`loose_members`).
 //!
 //! What stands around them stays as it is, and so does a document in which nothing changes. Invariant: no bound lets a document pass
-//! without being looked into. A text with one past a bound is [`Embedded::Unreadable`], and its reader hides all of it.
+//! without being looked into. A text with one past a bound is [`EmbeddedText::Unreadable`], and its reader hides all of it.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// What stands in a text.
 #[derive(Debug)]
-pub(crate) enum Embedded<'t> {
+pub(crate) enum EmbeddedText<'t> {
     /// No document.
     Nothing,
     Documents(EmbeddedJson<'t>),
@@ -59,7 +59,7 @@ enum Reading {
     Unreadable,
 }
 
-impl<'t> Embedded<'t> {
+impl<'t> EmbeddedText<'t> {
     /// What stands in a text that stands in so many others.
     pub(crate) fn of(text: &'t str, nested: usize) -> Self {
         let bare = text.trim_start_matches(BYTE_ORDER_MARK);
@@ -257,9 +257,9 @@ mod tests {
     use super::*;
 
     fn opened(text: &str) -> Option<EmbeddedJson<'_>> {
-        match Embedded::of(text, 0) {
-            Embedded::Documents(found) => Some(found),
-            Embedded::Nothing | Embedded::Unreadable => None,
+        match EmbeddedText::of(text, 0) {
+            EmbeddedText::Documents(found) => Some(found),
+            EmbeddedText::Nothing | EmbeddedText::Unreadable => None,
         }
     }
 
@@ -302,13 +302,13 @@ mod tests {
             long.clone(),
             format!("first\n{long}"),
         ] {
-            assert!(matches!(Embedded::of(&text, 0), Embedded::Unreadable), "{} bytes", text.len());
+            assert!(matches!(EmbeddedText::of(&text, 0), EmbeddedText::Unreadable), "{} bytes", text.len());
         }
         for text in ["{}", "words\n[\"a\"]\n", "words {\"a\":1}", "\"[]\""] {
-            assert!(matches!(Embedded::of(text, NESTED_MAX), Embedded::Unreadable), "{text}");
+            assert!(matches!(EmbeddedText::of(text, NESTED_MAX), EmbeddedText::Unreadable), "{text}");
         }
         for text in ["words".to_owned(), "{broken".to_owned(), "x".repeat(EMBEDDED_BYTES_MAX + 1)] {
-            assert!(matches!(Embedded::of(&text, NESTED_MAX), Embedded::Nothing), "{} bytes", text.len());
+            assert!(matches!(EmbeddedText::of(&text, NESTED_MAX), EmbeddedText::Nothing), "{} bytes", text.len());
         }
     }
 

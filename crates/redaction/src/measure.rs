@@ -18,7 +18,7 @@ pub type RedactionMeasureError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How fast one kind of document goes through, in megabytes of JSON text a second of one core.
 #[derive(Debug, Clone)]
-pub struct Speed {
+pub struct RedactionSpeed {
     pub what: &'static str,
     /// As a text: a line of a log.
     pub text_mb_per_second: f64,
@@ -29,7 +29,7 @@ pub struct Speed {
 }
 
 /// Looks `rounds` times at `bytes` of each kind of document; the best round counts.
-pub fn speeds(bytes: usize, rounds: u32) -> Result<Vec<Speed>, RedactionMeasureError> {
+pub fn speeds(bytes: usize, rounds: u32) -> Result<Vec<RedactionSpeed>, RedactionMeasureError> {
     let engine = RedactionEngine::new(&RedactionAdditions::default())?;
     Ok(vec![
         speed(&engine, "ordinary", ordinary, bytes, rounds)?,
@@ -43,7 +43,7 @@ fn speed(
     make: fn(usize) -> Value,
     bytes: usize,
     rounds: u32,
-) -> Result<Speed, RedactionMeasureError> {
+) -> Result<RedactionSpeed, RedactionMeasureError> {
     let (mut values, mut texts, mut made) = (Vec::new(), Vec::new(), 0);
     while made < bytes {
         let value = make(values.len());
@@ -64,7 +64,12 @@ fn speed(
         }
         value_best = value_best.min(on_cpu()? - before);
     }
-    Ok(Speed { what, text_mb_per_second: megabytes / text_best, value_mb_per_second: megabytes / value_best, findings })
+    Ok(RedactionSpeed {
+        what,
+        text_mb_per_second: megabytes / text_best,
+        value_mb_per_second: megabytes / value_best,
+        findings,
+    })
 }
 
 /// Seconds that this thread has been on a core.

@@ -143,6 +143,7 @@ impl FindingList {
     }
 
     /// The highest score of a text so far.
+    #[cfg(feature = "fit")]
     pub(crate) fn loudest(&self) -> u32 {
         self.loudest
     }

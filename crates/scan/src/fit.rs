@@ -1,7 +1,7 @@
 //! What the fit of the model needs from this crate: the features of a definition, window by window.
 //!
-//! For `examples/scan_fit.rs`, which writes `src/model/weights.txt`. Nothing here is part of a scan; it is public because
-//! the fit has to see exactly what the scan sees, or the weights would be of something else.
+//! For `examples/scan_fit.rs`, which writes `src/model/weights.txt`. Nothing here is part of a scan, nor of a release (feature
+//! `fit`); it is in this crate because the fit has to see exactly what the scan sees, or the weights would be of something else.
 
 use std::collections::BTreeSet;
 

@@ -22,6 +22,7 @@ mod decode;
 mod definition;
 mod features;
 mod findings;
+#[cfg(feature = "fit")]
 pub mod fit;
 mod lexicon;
 mod model;

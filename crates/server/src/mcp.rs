@@ -7,7 +7,7 @@
 //! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ tool_list, resources, lazy
 //!                                                                                       ├▶ tools_call, offering_rounds ─▶ rounds ─▶ running_call ─▶ kernel
 //!                                                                                       ├▶ earlier_tasks ─▶ tasks ─▶ jobs
-//!                                                                                       └▶ subscriptions ─▶ news of the catalogue and of servers
+//!                                                                                       └▶ subscriptions ─▶ changes of the catalogue and of servers
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
@@ -92,7 +92,7 @@ pub(crate) struct McpDoor {
     waiting: Arc<WaitingCalls>,
     task_questions: Arc<TaskQuestions>,
     results: ParkedResults,
-    news: Arc<ChangeNotifier>,
+    changes: Arc<ChangeNotifier>,
     seal: StateSeal,
     /// There if sessions may go on at other instances.
     session_ids: Option<SessionIds>,
@@ -166,7 +166,7 @@ impl McpDoor {
             waiting: Arc::default(),
             task_questions: Arc::default(),
             results: ParkedResults::default(),
-            news: Arc::default(),
+            changes: Arc::default(),
             seal: StateSeal::new(kernel.entropy()),
             session_ids: key.map(SessionIds::new),
             listeners: McpQuota::new(config.listeners_max, config.listeners_per_principal_max),
@@ -188,7 +188,7 @@ impl McpDoor {
         let (parked_results, parked_bytes) = self.results.held();
         McpState {
             sessions: self.sessions.count().await,
-            listeners: self.news.listeners(),
+            listeners: self.changes.listeners(),
             waiting_calls: self.waiting.count(),
             parked_results,
             parked_bytes,

@@ -173,7 +173,7 @@ impl Serving {
                 if watched {
                     let until_idle = UntilIdle::new(&progress, open);
                     let answer = Box::pin(converse(answering, Arc::clone(&progress), until_idle)).await;
-                    return answer.map(|answer| parting(answer, &leaving));
+                    return answer.map(|answer| closing(answer, &leaving));
                 }
                 let answer = answering.await;
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
@@ -181,7 +181,7 @@ impl Serving {
                 }
                 let answering = UntilIdle::new(&progress, open);
                 answer.map(|response| {
-                    let response = parting(response, &leaving);
+                    let response = closing(response, &leaving);
                     if is_stream(&response) { lasting(response, answering, pending()) } else { response }
                 })
             }
@@ -274,7 +274,7 @@ async fn converse(
 }
 
 /// The last answer on its connection, if the door is closing: whoever asks again connects anew, to somebody who stays.
-fn parting(mut response: Response<Body>, door: &Door) -> Response<Body> {
+fn closing(mut response: Response<Body>, door: &Door) -> Response<Body> {
     if door.is_draining() {
         response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
     }

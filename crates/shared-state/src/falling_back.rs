@@ -32,7 +32,7 @@ use ports::resilience::{
     ManualMove, PermittedOutcome, QuotaOutcome, RateQuota,
 };
 use ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, Limit, PastTransition,
+    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, KeyedQuota, PastTransition,
     PresentReplica, RateLimits, ReplaceMode, ReserveOutcome, SharedBreakers, SharedHealth, SharedState,
     SharedStateError, SharedValues,
 };
@@ -235,12 +235,12 @@ impl SharedBreakers for FallingBack {
 
 #[async_trait]
 impl RateLimits for FallingBack {
-    async fn take(&self, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
+    async fn take(&self, limits: &[KeyedQuota<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
         match self.shared.take(limits, count).await {
             Err(error) if self.falls_back(&error, "limit") => {
-                let shares: Vec<Limit<'_>> = limits
+                let shares: Vec<KeyedQuota<'_>> = limits
                     .iter()
-                    .map(|limit| Limit { key: limit.key, quota: self.share(limit.quota, count) })
+                    .map(|limit| KeyedQuota { key: limit.key, quota: self.share(limit.quota, count) })
                     .collect();
                 self.own.take(&shares, count).await
             }
@@ -248,10 +248,10 @@ impl RateLimits for FallingBack {
         }
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
+    async fn peek(&self, limit: KeyedQuota<'_>) -> Result<QuotaOutcome, SharedStateError> {
         match self.shared.peek(limit).await {
             Err(error) if self.falls_back(&error, "limit") => {
-                self.own.peek(Limit { key: limit.key, quota: self.share(limit.quota, 1) }).await
+                self.own.peek(KeyedQuota { key: limit.key, quota: self.share(limit.quota, 1) }).await
             }
             peeked => peeked,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ports::resilience::{BreakerAdmission, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota};
-use ports::shared_state::{BreakerKey, Limit, SharedState, SharedStateError};
+use ports::shared_state::{BreakerKey, KeyedQuota, SharedState, SharedStateError};
 use tokio::time::Instant;
 
 /// How long a guarded call spends with the shared state: leave, a limit, and the result.
@@ -34,7 +34,7 @@ pub async fn cost(state: &dyn SharedState, calls: usize) -> Result<StateCost, Me
     let mut took = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
-        state.take(&[Limit { key: "measured", quota }], 1).await?;
+        state.take(&[KeyedQuota { key: "measured", quota }], 1).await?;
         let BreakerAdmission::Permitted(permit) = state.acquire(&key, &settings, Duration::from_secs(30)).await? else {
             return Err(MeasureError::Refused);
         };

@@ -13,7 +13,7 @@ use ports::clock::{Clock, UnixMillis};
 use ports::observer::{FinishedCall, Observer, ToolSpeech};
 use ports::resilience::{BreakerSettings, ManualMove, RateQuota};
 use ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedState,
+    AllTaken, BreakerKey, BreakerQuery, KeyedQuota, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedState,
     SharedStateError, SharedValues as _,
 };
 
@@ -119,7 +119,7 @@ async fn limits_that_are_used_are_never_forgotten_for_want_of_room() -> Result<(
     let mut full = false;
     for number in 0..200_000 {
         let key = format!("user-{number}");
-        match state.take(&[Limit { key: &key, quota }], 1).await {
+        match state.take(&[KeyedQuota { key: &key, quota }], 1).await {
             Ok(_) => {}
             Err(SharedStateError::Full) => {
                 full = true;
@@ -130,12 +130,12 @@ async fn limits_that_are_used_are_never_forgotten_for_want_of_room() -> Result<(
     }
     assert!(full, "there is a most");
     assert_eq!(forgotten.0.load(Ordering::SeqCst), 0);
-    assert!(matches!(state.take(&[Limit { key: "user-0", quota }], 1).await?, AllTaken::Refused { .. }));
+    assert!(matches!(state.take(&[KeyedQuota { key: "user-0", quota }], 1).await?, AllTaken::Refused { .. }));
     // When everything is there again, they are as good as none.
     clock.0.fetch_add(3_600_000, Ordering::SeqCst);
     for number in 0..1_000 {
         let key = format!("another-{number}");
-        assert!(matches!(state.take(&[Limit { key: &key, quota }], 1).await?, AllTaken::Allowed { .. }));
+        assert!(matches!(state.take(&[KeyedQuota { key: &key, quota }], 1).await?, AllTaken::Allowed { .. }));
     }
     assert!(forgotten.0.load(Ordering::SeqCst) > 0);
     Ok(())

@@ -105,7 +105,7 @@ pub struct Metrics {
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
     ledger: Family<LedgerLabel, Counter>,
-    ledger_owed: Gauge,
+    ledger_unwritten: Gauge,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
     archive: ArchiveMetrics,
@@ -157,7 +157,7 @@ impl Metrics {
             key_fetches: registry.made(&instruments::ISSUER_KEY_FETCHES),
             tool_messages: registry.made(&instruments::TOOL_MESSAGES),
             ledger: registry.made(&instruments::LEDGER_EVENTS),
-            ledger_owed: registry.made(&instruments::LEDGER_ENDS_UNWRITTEN),
+            ledger_unwritten: registry.made(&instruments::LEDGER_ENDS_UNWRITTEN),
             upstreams: UpstreamMetrics::new(registry),
             sinks: SinkMetrics::new(registry),
             archive: ArchiveMetrics::new(registry),
@@ -315,8 +315,8 @@ impl Observer for Metrics {
         self.ledger.get_or_create(&LedgerLabel { event }).inc();
     }
 
-    fn ledger_owed(&self, ends: usize) {
-        self.ledger_owed.set(i64::saturating_from(ends));
+    fn ledger_unwritten(&self, ends: usize) {
+        self.ledger_unwritten.set(i64::saturating_from(ends));
     }
 
     fn tool_spoke(&self, event: &ToolSpeech<'_>) {

@@ -133,7 +133,7 @@ pub struct ImportedServer {
     /// What it is given and could not use as the one it runs as.
     pub closed: Vec<ClosedPath>,
     /// Values that go into the secrets folder.
-    pub secrets: Vec<KeptSecret>,
+    pub secrets: Vec<ImportedSecret>,
     /// Why it is taken over without being started, if it is.
     pub switched_off: Option<SwitchedOff>,
     /// The package that has to be installed before it can be added, if one has to.
@@ -159,7 +159,7 @@ pub struct SwitchedOff {
 
 /// A value that the specification only names.
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeptSecret {
+pub struct ImportedSecret {
     /// The name of the credential.
     pub name: String,
     /// None if the block does not have it and somebody has to provide it.
@@ -168,9 +168,9 @@ pub struct KeptSecret {
     pub place: String,
 }
 
-impl std::fmt::Debug for KeptSecret {
+impl std::fmt::Debug for ImportedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeptSecret({} of {})", self.name, self.place)
+        write!(f, "ImportedSecret({} of {})", self.name, self.place)
     }
 }
 

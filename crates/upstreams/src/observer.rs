@@ -92,14 +92,6 @@ pub trait UpstreamObserver: Send + Sync + fmt::Debug {
     fn happened(&self, server: Option<&str>, event: UpstreamEvent);
 }
 
-/// Hears everything and keeps nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoUpstreamObserver;
-
-impl UpstreamObserver for NoUpstreamObserver {
-    fn happened(&self, _: Option<&str>, _: UpstreamEvent) {}
-}
-
 /// Tells of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerTeller {

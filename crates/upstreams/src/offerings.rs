@@ -103,8 +103,8 @@ impl Offerings for UpstreamServers {
         self.watch_resource((owner, server.to_owned(), serves), uri)
     }
 
-    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
-        self.house.news.follow()
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice> {
+        self.context.notices.follow()
     }
 }
 

@@ -268,8 +268,15 @@ mod tests {
         }
     }
 
+    #[derive(Debug)]
+    struct NoUpstreamObserver;
+
+    impl crate::observer::UpstreamObserver for NoUpstreamObserver {
+        fn happened(&self, _: Option<&str>, _: crate::observer::UpstreamEvent) {}
+    }
+
     fn untold() -> ServerTeller {
-        ServerTeller::new(Arc::new(crate::observer::NoUpstreamObserver), &contract::ids::TenantId::home(), "files")
+        ServerTeller::new(Arc::new(NoUpstreamObserver), &contract::ids::TenantId::home(), "files")
     }
 
     async fn until_last(log: &ServerLog, word: &str) -> Vec<String> {

@@ -135,7 +135,7 @@ pub(crate) struct SupervisorContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) watchers: WatcherSet,
-    pub(crate) news: WatchNotifier,
+    pub(crate) notices: WatchNotifier,
     pub(crate) tasks: TaskTracker,
     pub(crate) observer: Arc<dyn UpstreamObserver>,
 }
@@ -157,7 +157,7 @@ pub(crate) struct ServerUnit {
     /// Are there others that can be asked in its place?
     has_stand_in: AtomicBool,
     pub(crate) teller: ServerTeller,
-    house: Arc<SupervisorContext>,
+    context: Arc<SupervisorContext>,
     log: Arc<ServerLog>,
     phase: watch::Sender<Phase>,
     wanted: Notify,
@@ -234,7 +234,7 @@ impl UnitFacts {
 impl ServerUnit {
     /// A server that nobody has wanted yet. Its keeper lives until it is told to stop.
     pub(crate) fn new(
-        house: &Arc<SupervisorContext>,
+        context: &Arc<SupervisorContext>,
         UnitName { owner, tenant, server: name, endpoint, meeting, has_stand_in }: UnitName,
         spec: Arc<ServerSpec>,
         log: Arc<ServerLog>,
@@ -242,14 +242,14 @@ impl ServerUnit {
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let facts = UnitFacts {
-            since: house.clock.now(),
+            since: context.clock.now(),
             restarts: 0,
             era: None,
             lets_watch: None,
             last_error: None,
             last_hint: None,
         };
-        let teller = ServerTeller::new(Arc::clone(&house.observer), &owner, &name);
+        let teller = ServerTeller::new(Arc::clone(&context.observer), &owner, &name);
         teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {
             teller,
@@ -260,7 +260,7 @@ impl ServerUnit {
             meeting,
             not_in_legacy: Mutex::default(),
             has_stand_in: AtomicBool::new(has_stand_in),
-            house: Arc::clone(house),
+            context: Arc::clone(context),
             log,
             phase: watch::Sender::new(Phase::Stopped),
             wanted: Notify::new(),
@@ -270,11 +270,11 @@ impl ServerUnit {
             changes: UnitChanges::new(watched),
             shared: AtomicBool::new(spec.shareable),
             orders,
-            room: FairPlaces::new(places(&house.bounds)),
+            room: FairPlaces::new(places(&context.bounds)),
             calls: AtomicU64::new(0),
             facts: Mutex::new(facts),
         });
-        house.tasks.spawn(UnitKeeper::new(Arc::clone(&unit), spec, inbox).run());
+        context.tasks.spawn(UnitKeeper::new(Arc::clone(&unit), spec, inbox).run());
         unit
     }
 
@@ -286,12 +286,12 @@ impl ServerUnit {
     /// May it be met in the older protocol as well, as far as is known?
     pub(crate) fn may_speak_legacy(&self) -> bool {
         let until = *self.not_in_legacy.lock_unpoisoned();
-        until.is_none_or(|until| until <= self.house.clock.monotonic())
+        until.is_none_or(|until| until <= self.context.clock.monotonic())
     }
 
     /// It could not be, and is not tried again for a while.
     pub(crate) fn does_not_speak_legacy(&self) {
-        let until = self.house.clock.monotonic().saturating_add(LEGACY_AGAIN);
+        let until = self.context.clock.monotonic().saturating_add(LEGACY_AGAIN);
         *self.not_in_legacy.lock_unpoisoned() = Some(until);
     }
 
@@ -344,7 +344,7 @@ impl ServerUnit {
                 Phase::Draining => {}
                 // SUP-2.
                 Phase::Backoff { until, why } => {
-                    let left = until.saturating_sub(self.house.clock.monotonic());
+                    let left = until.saturating_sub(self.context.clock.monotonic());
                     if waited || left > BACKOFF_WAIT_MAX {
                         let mut refusal = Refusal::clone(&why);
                         refusal.retry_after_ms = u64::try_from(left.as_millis()).ok();
@@ -373,7 +373,7 @@ impl ServerUnit {
         self.shared.store(spec.shareable, Ordering::Release);
         let (reply, answer) = oneshot::channel();
         let unit = Arc::clone(self);
-        self.house.tasks.spawn(async move {
+        self.context.tasks.spawn(async move {
             // A keeper that has ended has nothing to change.
             let _ = unit.orders.send(Order::Change(spec, reply)).await;
         });
@@ -403,7 +403,7 @@ impl ServerUnit {
         }
     }
 
-    /// Whom its news concern; `None` is everybody.
+    /// Whom its notices concern; `None` is everybody.
     pub(crate) fn concerns(&self) -> Option<&TenantId> {
         (!self.shared.load(Ordering::Acquire)).then_some(&self.tenant)
     }
@@ -415,8 +415,8 @@ impl ServerUnit {
         let _ = self.phase.subscribe().wait_for(is_other).await;
     }
 
-    pub(crate) fn house(&self) -> &SupervisorContext {
-        &self.house
+    pub(crate) fn context(&self) -> &SupervisorContext {
+        &self.context
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -428,7 +428,7 @@ impl ServerUnit {
     }
 
     fn publish(&self, phase: Phase) {
-        self.facts().since = self.house.clock.now();
+        self.facts().since = self.context.clock.now();
         let to = phase.kept();
         let from = self.phase.send_replace(phase).kept();
         if from != to {

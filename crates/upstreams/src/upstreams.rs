@@ -171,7 +171,7 @@ type Place = (UnitKey, usize, EraMeeting);
 /// The servers behind Gantry.
 #[derive(Debug)]
 pub struct UpstreamServers {
-    pub(crate) house: Arc<SupervisorContext>,
+    pub(crate) context: Arc<SupervisorContext>,
     redactor: Arc<dyn Redactor>,
     log_dir: PathBuf,
     definitions: ArcSwap<HashMap<Key, Arc<ActiveDefinition>>>,
@@ -217,18 +217,18 @@ impl UpstreamServers {
             packages,
         };
         let (watchers, tasks) = (WatcherSet::default(), TaskTracker::new());
-        let house = Arc::new(SupervisorContext {
+        let context = Arc::new(SupervisorContext {
             starter,
             bounds,
             clock,
             entropy,
             watchers,
-            news: WatchNotifier::default(),
+            notices: WatchNotifier::default(),
             tasks,
             observer,
         });
         Arc::new_cyclic(|me| Self {
-            house,
+            context,
             redactor,
             log_dir,
             definitions: ArcSwap::default(),
@@ -240,7 +240,7 @@ impl UpstreamServers {
 
     /// Who may put what behind Gantry.
     pub fn admission(&self) -> &Arc<ServerAdmission> {
-        &self.house.starter.admission
+        &self.context.starter.admission
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
@@ -291,7 +291,7 @@ impl UpstreamServers {
                         let was_alone = unit.has_stand_in(new.has_fallbacks() || *meeting == EraMeeting::Legacy);
                         if was_alone && new.has_fallbacks() {
                             // Whatever became of this one, there is another to ask now.
-                            self.house.watchers.availability(unit, true);
+                            self.context.watchers.availability(unit, true);
                         }
                         if old.addresses.get(*endpoint) != Some(spec) {
                             changes.0.push(unit.change(Arc::clone(spec)));
@@ -305,7 +305,7 @@ impl UpstreamServers {
         self.definitions.store(Arc::new(after));
         drop(units);
         for unit in stopped {
-            self.house.tasks.spawn(async move { unit.stop().await });
+            self.context.tasks.spawn(async move { unit.stop().await });
         }
         changes
     }
@@ -329,7 +329,7 @@ impl UpstreamServers {
                     name: definition.name.clone(),
                     serves: None,
                     state: ServerState::Stopped,
-                    since: self.house.clock.now(),
+                    since: self.context.clock.now(),
                     restarts: 0,
                     era: None,
                     pid: None,
@@ -380,7 +380,7 @@ impl UpstreamServers {
 
     /// Somebody else wants to hear of changes.
     pub fn watch(&self, watcher: Arc<dyn UpstreamWatcher>) {
-        self.house.watchers.add(watcher);
+        self.context.watchers.add(watcher);
     }
 
     /// Ends everything, calls that run first, and comes back when nothing is left.
@@ -392,8 +392,8 @@ impl UpstreamServers {
         };
         self.definitions.store(Arc::default());
         futures_util::future::join_all(units.iter().map(|unit| unit.stop())).await;
-        self.house.tasks.close();
-        self.house.tasks.wait().await;
+        self.context.tasks.close();
+        self.context.tasks.wait().await;
     }
 
     /// Every definition in force, in no order.
@@ -433,7 +433,7 @@ impl UpstreamServers {
         if units.closed {
             return Err(Refusal::new(ErrorCode::E3001, "the server is being shut down"));
         }
-        if units.all.len() >= self.house.bounds.units_max {
+        if units.all.len() >= self.context.bounds.units_max {
             return Err(Refusal::new(ErrorCode::E3701, "too many servers are kept at once"));
         }
         // The definition may have changed since it was looked up.
@@ -442,7 +442,7 @@ impl UpstreamServers {
         // Resources are watched at the first address only.
         let watched = if endpoint == 0 { self.watches.of(&key.0) } else { Arc::default() };
         let unit = ServerUnit::new(
-            &self.house,
+            &self.context,
             UnitName {
                 owner: current.tenant.clone(),
                 tenant: tenant.clone(),
@@ -463,14 +463,21 @@ impl UpstreamServers {
     fn forget(&self, unit: &Arc<ServerUnit>) {
         self.units().all.retain(|_, known| !Arc::ptr_eq(known, unit));
         let unit = Arc::clone(unit);
-        self.house.tasks.spawn(async move { unit.stop().await });
+        self.context.tasks.spawn(async move { unit.stop().await });
     }
 
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
-        let teller = ServerTeller::new(Arc::clone(&self.house.observer), tenant, name);
+        let teller = ServerTeller::new(Arc::clone(&self.context.observer), tenant, name);
         let redactor = self.redactor.of_tenant(tenant).unwrap_or_else(|| Arc::clone(&self.redactor));
-        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller, redactor)
+        ServerLog::open(
+            &self.log_dir,
+            &file,
+            self.context.bounds.log,
+            Arc::clone(&self.context.clock),
+            teller,
+            redactor,
+        )
     }
 
     /// How many calls are on servers and wait for their turn there, of all servers together.
@@ -494,7 +501,7 @@ impl UpstreamServers {
 
     /// How many servers run as programs of this machine.
     pub(crate) fn programs(&self) -> PlaceUsage {
-        self.house.starter.programs.usage()
+        self.context.starter.programs.usage()
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

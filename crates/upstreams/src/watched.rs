@@ -36,7 +36,7 @@ const WATCHED_MAX: usize = 1_024;
 /// Before a server that could not be asked to tell of changes is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-// ----------------------------------------------------------------------------------------------------------------- news
+// ----------------------------------------------------------------------------------------------------------------- notices
 
 /// Tells everybody who follows.
 #[derive(Debug)]
@@ -53,9 +53,9 @@ impl WatchNotifier {
         self.0.subscribe()
     }
 
-    fn tell(&self, news: OfferingNotice) {
+    fn tell(&self, notice: OfferingNotice) {
         // Nobody may follow.
-        let _ = self.0.send(news);
+        let _ = self.0.send(notice);
     }
 }
 
@@ -117,9 +117,9 @@ pub(crate) async fn tell_offerings(unit: Arc<ServerUnit>) {
         let lists = lists.into_iter().filter(|(changed, _)| *changed).map(|(_, change)| change);
         for change in lists.chain(updated.into_iter().map(OfferingChange::Resource)) {
             let (tenant, server) = (unit.concerns().cloned(), unit.name.clone());
-            unit.house().news.tell(OfferingNotice { tenant, server, change });
+            unit.context().notices.tell(OfferingNotice { tenant, server, change });
         }
-        unit.house().clock.sleep(NEWS_EVERY).await;
+        unit.context().clock.sleep(NEWS_EVERY).await;
     }
 }
 
@@ -244,7 +244,7 @@ async fn follow(upstreams: Weak<UpstreamServers>, key: UnitKey, watched: Arc<Wat
             }
         }
         tokio::select! {
-            () = unit.house().clock.sleep(ASK_AGAIN) => {}
+            () = unit.context().clock.sleep(ASK_AGAIN) => {}
             changed = wanted.changed() => if changed.is_err() { return },
         }
     }
@@ -252,7 +252,7 @@ async fn follow(upstreams: Weak<UpstreamServers>, key: UnitKey, watched: Arc<Wat
 
 /// As servers before 2026-07-28 are asked. Comes back when nothing is wanted any more.
 async fn one_by_one(unit: &ServerUnit, live: &LiveConnection, wanted: &mut watch::Receiver<BTreeMap<String, usize>>) {
-    let patience = unit.house().bounds.list_patience;
+    let patience = unit.context().bounds.list_patience;
     let mut asked: BTreeSet<String> = BTreeSet::new();
     loop {
         let now: BTreeSet<String> = wanted.borrow_and_update().keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: the rules of the house that no compiler knows.
+//! `cargo xtask check`: the rules of the project that no compiler knows.
 //!
 //! Each rule is a function from the workspace to findings, with its own file and its own tests. Findings are sentences
 //! that name the file and the remedy; all rules are run before the verdict, because whoever broke two wants to hear both.

@@ -34,7 +34,7 @@ usage: cargo xtask <command>
 
   test                      start what the tests need, run all of them, print `N passed, N failed`
   ci                        what .ci/run does: format, lints, check, test
-  check                     the rules of the house: layers, headers, names, dependencies, generated files, error codes
+  check                     the rules of the project: layers, headers, names, dependencies, generated files, error codes
   generate                  write the generated files that `check` compares
   services start|stop|status
                             the servers the tests need

@@ -146,8 +146,8 @@ fn a_hundred_tools_cost_a_fraction_as_an_index() {
     // LAZY-006, with the tokenizer that counts.
     let tools: Vec<Tool> = (0..100).map(|n| Tool::wide(&format!("crm.find_record_{n}"), 1.0, 10)).collect();
     let tools = offered(&tools);
-    let house = TokenCounters::default();
-    let counting = house.counting(CounterName::O200kBase);
+    let fresh = TokenCounters::default();
+    let counting = fresh.counting(CounterName::O200kBase);
     let eager: usize = tools.iter().map(|tool| counting.count(&json(&entries(tool, wish(0))[0]))).sum();
     let index = compile(IndexSource::of(&tools), &[], wish(100_000), counting);
     assert!(eager > 15_000, "{eager}");

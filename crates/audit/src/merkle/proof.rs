@@ -1,34 +1,34 @@
 //! Proofs: that a leaf is in a tree, that a tree is the beginning of another, and the checks of both.
 //!
-//! Making a proof asks [`Nodes`] for complete subtrees only; the ragged right edge is put together from them. The checks
+//! Making a proof asks [`TreeNodes`] for complete subtrees only; the ragged right edge is put together from them. The checks
 //! follow RFC 9162 §2.1.3.2 and §2.1.4.2, which say the same as RFC 6962 in a form that can be read as a program.
 
 use std::io;
 
-use super::{Frontier, Hash, node_hash};
+use super::{TreeFrontier, TreeHash, node_hash};
 
-/// What [`Nodes`] says of a subtree it does not have.
+/// What [`TreeNodes`] says of a subtree it does not have.
 pub const MISSING: &str = "the tree has no such subtree";
 
 /// Complete subtrees of a tree.
-pub trait Nodes {
+pub trait TreeNodes {
     /// The hash of the `index`-th complete subtree of 2^`level` leaves.
-    fn node(&self, level: u32, index: u64) -> io::Result<Hash>;
+    fn node(&self, level: u32, index: u64) -> io::Result<TreeHash>;
 }
 
 /// The edge of the tree of the first `size` leaves.
-fn frontier(nodes: &impl Nodes, size: u64) -> io::Result<Frontier> {
+fn frontier(nodes: &impl TreeNodes, size: u64) -> io::Result<TreeFrontier> {
     let peaks = subtrees(0, size).map(|(level, index)| nodes.node(level, index)).collect::<io::Result<Vec<_>>>()?;
-    Frontier::from_peaks(size, peaks).ok_or_else(missing)
+    TreeFrontier::from_peaks(size, peaks).ok_or_else(missing)
 }
 
 /// The edge, and with it the root, of the tree of the first `size` leaves.
-pub fn root_of(nodes: &impl Nodes, size: u64) -> io::Result<Frontier> {
+pub fn root_of(nodes: &impl TreeNodes, size: u64) -> io::Result<TreeFrontier> {
     frontier(nodes, size)
 }
 
 /// The hashes that prove leaf `index` to be in the tree of the first `size` leaves, from the leaf upwards.
-pub fn inclusion_path(nodes: &impl Nodes, index: u64, size: u64) -> io::Result<Vec<Hash>> {
+pub fn inclusion_path(nodes: &impl TreeNodes, index: u64, size: u64) -> io::Result<Vec<TreeHash>> {
     if index >= size {
         return Err(missing());
     }
@@ -50,7 +50,7 @@ pub fn inclusion_path(nodes: &impl Nodes, index: u64, size: u64) -> io::Result<V
 }
 
 /// The hashes that prove the tree of the first `old` leaves to be the beginning of that of the first `new` ones.
-pub fn consistency_path(nodes: &impl Nodes, old: u64, new: u64) -> io::Result<Vec<Hash>> {
+pub fn consistency_path(nodes: &impl TreeNodes, old: u64, new: u64) -> io::Result<Vec<TreeHash>> {
     if old > new {
         return Err(missing());
     }
@@ -79,12 +79,12 @@ pub fn consistency_path(nodes: &impl Nodes, old: u64, new: u64) -> io::Result<Ve
 
 /// The complete subtrees that stand after leaf `from` in the tree of the first `size` leaves, in order, with their levels:
 /// who has the edge at `from` can go on with them to the root.
-pub fn range_tail(nodes: &impl Nodes, from: u64, size: u64) -> io::Result<Vec<(u32, Hash)>> {
+pub fn range_tail(nodes: &impl TreeNodes, from: u64, size: u64) -> io::Result<Vec<(u32, TreeHash)>> {
     subtrees(from, size).map(|(level, index)| Ok((level, nodes.node(level, index)?))).collect()
 }
 
 /// Is `leaf` the leaf `index` of the tree of `size` leaves with this root?
-pub fn verify_inclusion(index: u64, size: u64, leaf: &Hash, path: &[Hash], root: &Hash) -> bool {
+pub fn verify_inclusion(index: u64, size: u64, leaf: &TreeHash, path: &[TreeHash], root: &TreeHash) -> bool {
     if index >= size {
         return false;
     }
@@ -108,7 +108,7 @@ pub fn verify_inclusion(index: u64, size: u64, leaf: &Hash, path: &[Hash], root:
 }
 
 /// Is the tree of `old` leaves the beginning of that of `new` leaves? Every tree begins with the empty one.
-pub fn verify_consistency(old: u64, new: u64, old_root: &Hash, new_root: &Hash, path: &[Hash]) -> bool {
+pub fn verify_consistency(old: u64, new: u64, old_root: &TreeHash, new_root: &TreeHash, path: &[TreeHash]) -> bool {
     if old == new {
         return path.is_empty() && old_root == new_root;
     }
@@ -151,7 +151,7 @@ fn split(length: u64) -> u64 {
 }
 
 /// The hash over leaves `start..end`, which are a subtree of RFC 6962's recursion.
-fn hash_of(nodes: &impl Nodes, start: u64, end: u64) -> io::Result<Hash> {
+fn hash_of(nodes: &impl TreeNodes, start: u64, end: u64) -> io::Result<TreeHash> {
     let parts = subtrees(start, end).map(|(level, index)| nodes.node(level, index)).collect::<io::Result<Vec<_>>>()?;
     let mut parts = parts.iter().rev();
     let last = parts.next().ok_or_else(missing)?;

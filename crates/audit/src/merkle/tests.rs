@@ -12,7 +12,7 @@ use super::*;
 const ROWS: &str = include_str!("../../testdata/merkle_dev.jsonl");
 
 /// All leaves, hashed anew for every question: slow, and without a doubt.
-struct Naive(Vec<Hash>);
+struct Naive(Vec<TreeHash>);
 
 impl Naive {
     fn of(size: u64) -> Self {
@@ -20,15 +20,15 @@ impl Naive {
     }
 }
 
-impl Nodes for Naive {
-    fn node(&self, level: u32, index: u64) -> io::Result<Hash> {
+impl TreeNodes for Naive {
+    fn node(&self, level: u32, index: u64) -> io::Result<TreeHash> {
         let start = usize::try_from(index << level).unwrap();
         Ok(by_the_book(&self.0[start..start + (1 << level)]))
     }
 }
 
 /// MTH of RFC 6962 §2.1.
-fn by_the_book(leaves: &[Hash]) -> Hash {
+fn by_the_book(leaves: &[TreeHash]) -> TreeHash {
     match leaves {
         [] => empty_root(),
         [one] => *one,
@@ -39,7 +39,7 @@ fn by_the_book(leaves: &[Hash]) -> Hash {
     }
 }
 
-fn hash(value: &Value) -> Option<Hash> {
+fn hash(value: &Value) -> Option<TreeHash> {
     STANDARD.decode(value.as_str()?).ok()?.try_into().ok()
 }
 
@@ -50,7 +50,7 @@ fn the_public_vectors_are_judged_as_their_authors_say() {
         let row: Value = serde_json::from_str(row).unwrap();
         let number = |name: &str| row[name].as_u64().unwrap();
         // A hash of another length is no hash.
-        let path: Option<Vec<Hash>> =
+        let path: Option<Vec<TreeHash>> =
             row["proof"].as_array().map_or(Some(Vec::new()), |path| path.iter().map(hash).collect());
         let holds = match row["kind"].as_str().unwrap() {
             "inclusion" => match (path, hash(&row["leafHash"]), hash(&row["root"])) {
@@ -74,7 +74,7 @@ fn the_public_vectors_are_judged_as_their_authors_say() {
 
 #[test]
 fn known_hashes_are_met() {
-    let hex = |hash: Hash| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |hash: TreeHash| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(hex(empty_root()), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     assert_eq!(hex(leaf_hash(b"")), "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d");
     assert_ne!(leaf_hash(&[[7; 32], [8; 32]].concat()), node_hash(&[7; 32], &[8; 32]), "a leaf is never a node");
@@ -82,7 +82,7 @@ fn known_hashes_are_met() {
 
 #[test]
 fn a_growing_tree_has_the_root_of_the_book_at_every_size() {
-    let mut frontier = Frontier::default();
+    let mut frontier = TreeFrontier::default();
     let mut made = 0;
     let all = Naive::of(130);
     for size in 0..=130 {
@@ -111,7 +111,7 @@ fn a_range_goes_on_to_the_root_with_what_stands_after_it() {
     let mut edge = root_of(&all, 3).unwrap();
     assert!(!edge.push_subtree(1, [0; 32]), "three leaves are no place for a pair");
     assert!(!edge.push_subtree(64, [0; 32]));
-    assert_eq!(Frontier::from_peaks(3, vec![[0; 32]]), None);
+    assert_eq!(TreeFrontier::from_peaks(3, vec![[0; 32]]), None);
 }
 
 proptest! {
@@ -128,7 +128,7 @@ proptest! {
         let root = root_of(&all, size).unwrap().root();
         let path = inclusion_path(&all, index, size).unwrap();
         prop_assert!(verify_inclusion(index, size, &leaf, &path, &root));
-        let flipped = |hash: &Hash| { let mut hash = *hash; hash[bit / 8] ^= 1 << (bit % 8); hash };
+        let flipped = |hash: &TreeHash| { let mut hash = *hash; hash[bit / 8] ^= 1 << (bit % 8); hash };
         prop_assert!(!verify_inclusion(index, size, &flipped(&leaf), &path, &root));
         prop_assert!(!verify_inclusion(index, size, &leaf, &path, &flipped(&root)));
         prop_assert!(other == index || !verify_inclusion(other, size, &leaf, &path, &root));
@@ -160,7 +160,7 @@ proptest! {
         let (old_root, new_root) = (root_of(&all, old).unwrap().root(), root_of(&all, new).unwrap().root());
         let path = consistency_path(&all, old, new).unwrap();
         prop_assert!(verify_consistency(old, new, &old_root, &new_root, &path));
-        let flipped = |hash: &Hash| { let mut hash = *hash; hash[bit / 8] ^= 1 << (bit % 8); hash };
+        let flipped = |hash: &TreeHash| { let mut hash = *hash; hash[bit / 8] ^= 1 << (bit % 8); hash };
         prop_assert!(!verify_consistency(old, new, &flipped(&old_root), &new_root, &path));
         prop_assert!(!verify_consistency(old, new, &old_root, &flipped(&new_root), &path));
         prop_assert!(!verify_consistency(new + 1, new, &old_root, &new_root, &path));

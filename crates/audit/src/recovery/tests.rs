@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::checkpoint::notes_in;
-use crate::merkle::{Frontier, leaf_hash};
+use crate::merkle::{TreeFrontier, leaf_hash};
 use crate::segments::file_name;
 use crate::stage::{LogPlace, lines, record};
 use crate::{LogFault, VerifyTrust, quarantine, verify_dir};
@@ -162,7 +162,7 @@ fn the_tail_of_a_version_without_codes_is_taken_once_and_nothing_without_one_aft
     // As that version left it: no codes in the lines, none promised by the checkpoint.
     let strip = |line: &str| format!("{}}}\n", line.split(",\"mac\"").next().unwrap());
     let first = strip(text(&place).lines().next().unwrap());
-    let mut frontier = Frontier::default();
+    let mut frontier = TreeFrontier::default();
     frontier.push(leaf_hash(first.trim_end().as_bytes()), |_| ());
     let signer = key_file::read(&place.options.key_file).unwrap().unwrap();
     let (origin, root) = (signer.verifier().name().to_owned(), STANDARD.encode(frontier.root()));

@@ -10,7 +10,7 @@ use super::signatures::{Due, Signatures, forged};
 use super::{FAULTS_MAX, LogFault, RecoveredRange, VerifyReport};
 use crate::export::ExportHead;
 use crate::line::{FAULT_FOUND, KEY_CHANGED, RECOVERED, SET_ASIDE};
-use crate::merkle::{Frontier, Hash, root_of};
+use crate::merkle::{TreeFrontier, TreeHash, root_of};
 use crate::note::NoteError;
 use crate::principals::{PrincipalCounts, PrincipalTurn};
 use crate::tree_file::{LeafReader, TreeFile};
@@ -20,7 +20,7 @@ pub(super) struct Checker {
     signatures: Signatures,
     tree: Option<TreeFile>,
     leaves: LeafReader,
-    edge: Frontier,
+    edge: TreeFrontier,
     principals: PrincipalCounts,
     /// The log is read from its first record, so everybody's count is known.
     from_start: bool,
@@ -47,7 +47,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    pub(super) fn new(signatures: Signatures, tree: Option<TreeFile>, edge: Frontier, from_start: bool) -> Self {
+    pub(super) fn new(signatures: Signatures, tree: Option<TreeFile>, edge: TreeFrontier, from_start: bool) -> Self {
         let mut made = Self {
             next: edge.size(),
             good: edge.size(),
@@ -198,7 +198,7 @@ impl Checker {
     }
 
     /// The line's hash.
-    fn take_in(&mut self, leaf: Hash, seq: u64) {
+    fn take_in(&mut self, leaf: TreeHash, seq: u64) {
         if let Some(tree) = &self.tree
             && self.leaves.leaf(tree, seq).is_some_and(|stored| stored != leaf)
             && self.suspects.len() < FAULTS_MAX

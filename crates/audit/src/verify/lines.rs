@@ -7,7 +7,7 @@ use std::thread;
 
 use serde::Deserialize;
 
-use crate::merkle::{Hash, leaf_hash};
+use crate::merkle::{TreeHash, leaf_hash};
 use crate::segments;
 
 /// A batch ends with the line that passes this many bytes.
@@ -43,7 +43,7 @@ pub(super) struct Facts<'a> {
 pub(super) struct Looked<'a> {
     /// Its number and what it says; nothing if it is no record.
     pub(super) record: Option<(u64, Facts<'a>)>,
-    pub(super) leaf: Hash,
+    pub(super) leaf: TreeHash,
 }
 
 impl<'a> Looked<'a> {

@@ -82,7 +82,7 @@ async fn a_change_that_was_carried_into_the_tree_file_is_found_between_checkpoin
     let mut changed = lines(&place);
     changed[9] = changed[9].replace("\"note\":\"n8\"", "\"note\":\"n9\"");
     put(&place, &changed);
-    let mut edge = Frontier::default();
+    let mut edge = TreeFrontier::default();
     let mut hashes = Vec::new();
     for line in &changed {
         edge.push(leaf_hash(line.as_bytes()), |hash| hashes.extend_from_slice(hash));

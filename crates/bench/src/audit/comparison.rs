@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::house;
+use super::harness;
 use crate::goal::{Bound, Goal};
 use crate::load::{self, Measured, Traffic};
 use crate::neighbour::Neighbour;
@@ -47,8 +47,8 @@ pub(super) enum Other<'p> {
 impl Other<'_> {
     fn start(self, data: &str, collector: &str) -> Result<Neighbour> {
         match self {
-            Self::Unwaited => Neighbour::start(&[house::NAME, data, collector, house::QUEUED]),
-            Self::Build(program) => Neighbour::start_build(program, &[house::NAME, data, collector]),
+            Self::Unwaited => Neighbour::start(&[harness::NAME, data, collector, harness::QUEUED]),
+            Self::Build(program) => Neighbour::start_build(program, &[harness::NAME, data, collector]),
         }
     }
 
@@ -70,7 +70,7 @@ pub(super) async fn changes(other: Other<'_>, folder: &Path, traffic: &Traffic, 
         Ok(path.to_str().context("the path of the build is no text")?.to_owned())
     };
     let then = other.start(&data("then")?, &collector)?;
-    let now = Neighbour::start(&[house::NAME, &data("now")?, &collector])?;
+    let now = Neighbour::start(&[harness::NAME, &data("now")?, &collector])?;
     let mut table = Vec::new();
     for connections in CONNECTIONS {
         progress(&format!("calls against {}, {connections} connections", other.name()));

@@ -32,9 +32,9 @@ pub(super) struct Burst {
 }
 
 /// `each` calls on every connection.
-pub(super) async fn measure(house: &ToolServer, each: usize) -> Result<Burst> {
-    let traffic = house.traffic(SHELL_TOOL, &json!({}));
-    let address = house.server.address;
+pub(super) async fn measure(tool_server: &ToolServer, each: usize) -> Result<Burst> {
+    let traffic = tool_server.traffic(SHELL_TOOL, &json!({}));
+    let address = tool_server.server.address;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..AT_ONCE {
@@ -54,7 +54,7 @@ pub(super) async fn measure(house: &ToolServer, each: usize) -> Result<Burst> {
         errors.append(&mut part.context("a connection's task died")?);
     }
     let taken = start.elapsed().as_secs_f64();
-    let script = house.script(SHELL_TOOL, "main.sh");
+    let script = tool_server.script(SHELL_TOOL, "main.sh");
     let bare_per_second =
         tokio::task::spawn_blocking(move || bare(&script, each)).await.context("the threads died")??;
     let calls = AT_ONCE * each;

@@ -32,11 +32,11 @@ pub(super) struct Hello {
 }
 
 /// All rounds.
-pub(super) async fn measure(house: &ToolServer, rounds: usize) -> Result<Hello> {
+pub(super) async fn measure(tool_server: &ToolServer, rounds: usize) -> Result<Hello> {
     let python = interpreter()?;
     let parameters = json!({ "name": NAME });
-    let (cold, warm) = (house.traffic(COLD_TOOL, &parameters), house.traffic(WARM_TOOLS[0], &parameters));
-    let mut connection = Connection::open(house.server.address).await?;
+    let (cold, warm) = (tool_server.traffic(COLD_TOOL, &parameters), tool_server.traffic(WARM_TOOLS[0], &parameters));
+    let mut connection = Connection::open(tool_server.server.address).await?;
     let mut times = [const { Vec::new() }; 3];
     for number in 0..WARM_UP + rounds {
         let round = [greeted(&python)?, connection.timed(&cold).await?, connection.timed(&warm).await?];

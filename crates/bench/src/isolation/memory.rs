@@ -48,12 +48,12 @@ pub(super) struct Memory {
 }
 
 /// Lets all warm tools be called at once and looks at what stays.
-pub(super) async fn measure(house: &ToolServer) -> Result<Memory> {
+pub(super) async fn measure(tool_server: &ToolServer) -> Result<Memory> {
     let mut found = Found::default();
     for _ in 0..ATTEMPTS_MAX {
-        call_all(house).await?;
+        call_all(tool_server).await?;
         tokio::time::sleep(SETTLE).await;
-        found = Found::below(house.server.pid())?;
+        found = Found::below(tool_server.server.pid())?;
         if found.sandboxes.len() >= WARM_TOOLS.len() * OF_ONE_TOOL {
             break;
         }
@@ -74,7 +74,7 @@ pub(super) async fn measure(house: &ToolServer) -> Result<Memory> {
         interpreters,
         each_mib: first_process_mib + share(others.iter().sum(), interpreters),
         first_process_mib,
-        bare_mib: bare(&house.script(WARM_TOOLS[0], "main.py"), interpreters).await?,
+        bare_mib: bare(&tool_server.script(WARM_TOOLS[0], "main.py"), interpreters).await?,
         launcher_resident_mib: machine::resident_mib(launcher)?,
         launcher_mib: machine::proportional_mib(launcher)?,
         spares: found.spares.len(),
@@ -83,12 +83,12 @@ pub(super) async fn measure(house: &ToolServer) -> Result<Memory> {
     })
 }
 
-async fn call_all(house: &ToolServer) -> Result<()> {
+async fn call_all(tool_server: &ToolServer) -> Result<()> {
     let parameters = json!({ "name": "memory", "wait_ms": WAIT_MS });
     let mut tasks = JoinSet::new();
     for tool in WARM_TOOLS {
         for _ in 0..OF_ONE_TOOL {
-            let (traffic, address) = (house.traffic(tool, &parameters), house.server.address);
+            let (traffic, address) = (tool_server.traffic(tool, &parameters), tool_server.server.address);
             tasks.spawn(async move { Connection::open(address).await?.timed(&traffic).await });
         }
     }

@@ -65,19 +65,19 @@ impl Store {
 /// All stores in turns, for each kind of call and each number of callers.
 pub(super) async fn measure(gantry: &Path, folder: &Path, services: &Services, scale: &Scale) -> Result<Vec<Row>> {
     progress("starting the embedded store, PostgreSQL, Redis and six instances");
-    let mut crews = Vec::with_capacity(Store::ALL.len());
+    let mut groups = Vec::with_capacity(Store::ALL.len());
     for store in Store::ALL {
-        crews.push((store, store.start(gantry, folder, services).await?));
+        groups.push((store, store.start(gantry, folder, services).await?));
     }
     let mut table = Vec::new();
     for (effects, tool) in [(false, PURE), (true, EFFECTFUL)] {
         for connections in CONNECTIONS {
             progress(&format!("calls of `{tool}` on each store, {connections} connections"));
-            let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); crews.len()];
+            let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); groups.len()];
             for turn in 0..scale.rounds {
                 let mut embedded = None;
-                for ((store, crew), rows) in crews.iter().zip(&mut rounds) {
-                    let targets = crew.targets(tool, &format!("{connections}-{turn}"));
+                for ((store, group), rows) in groups.iter().zip(&mut rounds) {
+                    let targets = group.targets(tool, &format!("{connections}-{turn}"));
                     let measured = spread::round(&targets, connections, scale).await?;
                     let ratio = measured.per_second / *embedded.get_or_insert(measured.per_second);
                     let ratio_range = (ratio, ratio);
@@ -89,8 +89,8 @@ pub(super) async fn measure(gantry: &Path, folder: &Path, services: &Services, s
             }
         }
     }
-    for (_, crew) in crews {
-        crew.stop().await?;
+    for (_, group) in groups {
+        group.stop().await?;
     }
     Ok(table)
 }

@@ -33,8 +33,8 @@ pub(super) async fn measure(gantry: &Path, folder: &Path, services: &Services, p
     let redis = InstanceGroup::start(gantry, folder, "guarded-redis", in_redis, 1).await?;
     let (mut times, mut added) = ([Vec::new(), Vec::new()], Vec::new());
     let mut lines = Vec::new();
-    for crew in [&memory, &redis] {
-        let target = crew.targets(GUARDED, "pair").pop().context("a crew without instances")?;
+    for group in [&memory, &redis] {
+        let target = group.targets(GUARDED, "pair").pop().context("a group without instances")?;
         lines.push((Connection::open(target.address).await?, target.fresh));
     }
     let [(on_memory, to_memory), (on_redis, to_redis)] = lines.as_mut_slice() else {

@@ -69,8 +69,8 @@ async fn start(gantry: &Path, folder: &Path, name: &str, store: Option<&str>) ->
     InstanceGroup::start(gantry, folder, name, Place { store, shared: None }, 1).await
 }
 
-async fn register_tools(crew: &InstanceGroup, tools: usize) -> Result<()> {
-    let (catalogue, (address, admin)) = (Catalogue::read()?, crew.first()?);
+async fn register_tools(group: &InstanceGroup, tools: usize) -> Result<()> {
+    let (catalogue, (address, admin)) = (Catalogue::read()?, group.first()?);
     let register =
         |manifest: Value| load::request("POST", "/v1/tools/register", Some(admin), Some(&manifest.to_string()));
     let requests: Vec<Vec<u8>> = (0..tools).filter_map(|number| catalogue.manifest(number)).map(register).collect();

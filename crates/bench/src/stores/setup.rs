@@ -66,7 +66,7 @@ impl Services {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------ Crew
+// ------------------------------------------------------------------------------------------------------------ InstanceGroup
 
 impl InstanceGroup {
     /// Starts so many instances in one place and publishes the tools. `name` becomes a folder and the name in Redis.
@@ -102,7 +102,7 @@ impl InstanceGroup {
 
     /// The address of the first instance and its administrator's token.
     pub(super) fn first(&self) -> Result<(SocketAddr, &str)> {
-        let first = self.instances.first().context("a crew without instances")?;
+        let first = self.instances.first().context("a group without instances")?;
         Ok((first.product.address, &first.admin))
     }
 

@@ -158,7 +158,6 @@ pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProble
         canary_percent: settings.integer_if_set(&CANARY_PERCENT).and_then(|percent| i64::try_from(percent).ok()),
         canary_step_percent: number(&CANARY_STEP_PERCENT),
         half_open_max_ms: number(&HALF_OPEN_MAX_MS),
-        ..SettingsDraft::default()
     };
     let breaker = draft.checked().unwrap_or_else(|error| {
         problems.push(ConfigProblem::new("[resilience]", error.to_string()));

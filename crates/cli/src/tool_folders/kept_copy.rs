@@ -60,7 +60,7 @@ pub(crate) enum KeepOutcome {
 
 /// What a kept folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum CopyState {
     /// What was put there.
     AsAdded,
     /// Something else, or what cannot be read.
@@ -120,11 +120,11 @@ pub(crate) fn take_back(place: &Path) {
 }
 
 /// Does a kept folder hold what was put there? Reads all of it.
-pub(crate) fn content(place: &Path) -> Content {
-    let Some(recorded) = recorded(place) else { return Content::Unrecorded };
+pub(crate) fn content(place: &Path) -> CopyState {
+    let Some(recorded) = recorded(place) else { return CopyState::Unrecorded };
     match listed(place).ok().and_then(|files| digest(place, &files).ok()) {
-        Some(digest) if digest == recorded => Content::AsAdded,
-        _ => Content::Altered,
+        Some(digest) if digest == recorded => CopyState::AsAdded,
+        _ => CopyState::Altered,
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn record(place: &Path) -> Result<(), CommandFailure> {
 /// The folders that are kept and do not hold what was put there, by their names, and how many there are in all.
 pub(crate) fn altered(data_dir: &DataDir) -> (Vec<String>, usize) {
     let folders = super::find(&[data_dir.path().join(FOLDER)]).tools;
-    let altered = folders.iter().filter(|tool| content(&tool.folder) == Content::Altered);
+    let altered = folders.iter().filter(|tool| content(&tool.folder) == CopyState::Altered);
     let names = altered.map(|tool| tool.folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
     (names.collect(), folders.len())
 }
@@ -343,22 +343,22 @@ mod tests {
             ("a link out of it", |place| symlink("/etc/passwd", place.join("out")).unwrap()),
         ];
         for (what, change) in changes {
-            assert_eq!(content(&place), Content::AsAdded, "{what}");
+            assert_eq!(content(&place), CopyState::AsAdded, "{what}");
             assert_eq!(altered(&data), (vec![], 1), "{what}");
             change(&place);
-            assert_eq!(content(&place), Content::Altered, "{what}");
+            assert_eq!(content(&place), CopyState::Altered, "{what}");
             assert_eq!(altered(&data), (vec!["demo.greet-1.0.0".to_owned()], 1), "{what}");
             assert_eq!(keep_it(&data, &tool).unwrap(), KeepOutcome::Restored, "{what}");
             assert_eq!(fs::read_dir(data.tools_dir().unwrap()).unwrap().count(), 2, "{what}");
         }
         // What tools make for themselves is not theirs.
         fs::create_dir_all(place.join("lib/__pycache__")).unwrap();
-        assert_eq!(content(&place), Content::AsAdded);
+        assert_eq!(content(&place), CopyState::AsAdded);
         // Other files than those that were added put nothing back.
         fs::write(place.join("lib/run.sh"), "rm").unwrap();
         fs::write(tool.join("lib/run.sh"), "echo twice").unwrap();
         assert!(keep_it(&data, &tool).unwrap_err().hint.unwrap().contains("raise `version`"));
-        assert_eq!(content(&place), Content::Altered);
+        assert_eq!(content(&place), CopyState::Altered);
     }
 
     #[test]
@@ -366,9 +366,9 @@ mod tests {
         let (_dir, data, tool) = stage();
         let Ok(KeepOutcome::New(place)) = keep_it(&data, &tool) else { panic!("not kept") };
         fs::remove_file(record_of(&place)).unwrap();
-        assert_eq!(content(&place), Content::Unrecorded);
+        assert_eq!(content(&place), CopyState::Unrecorded);
         record(&place).unwrap();
-        assert_eq!(content(&place), Content::AsAdded);
+        assert_eq!(content(&place), CopyState::AsAdded);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::document::{ReferenceTarget, SchemaDocument, SubschemaKey, join, refer
 
 /// The way to all defaults of one schema.
 #[derive(Debug, Default)]
-pub(crate) struct Defaults {
+pub(crate) struct SchemaDefaults {
     nodes: Vec<Node>,
     /// Pointers into the schema to the defaults that are not filled in (DEF-2).
     unfit: BTreeSet<String>,
@@ -42,7 +42,7 @@ struct Property {
     node: Option<usize>,
 }
 
-impl Defaults {
+impl SchemaDefaults {
     /// Plans the filling for `schema`. `validators` has one validator for each place of the same schema.
     pub(crate) fn plan(schema: &Value, validators: Option<&ValidatorMap>) -> Self {
         let document = SchemaDocument::new(schema);

@@ -13,7 +13,7 @@ use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::ToolArguments;
-use crate::model::{ModelClient, Prompt, not_configured};
+use crate::model::{ModelClient, ModelPrompt, not_configured};
 
 /// Tokens of the answer at most (LOCAL-008).
 const TOKENS_MAX: u32 = 8000;
@@ -29,7 +29,7 @@ pub(super) async fn run(
     let problem = arguments.required_text("problem").map_err(ExecutorError::answered)?;
     let context = arguments.text("context").map_err(ExecutorError::answered)?;
     let model = model.ok_or_else(|| ExecutorError::not_sent(not_configured("`deep_reasoning`")))?;
-    let prompt = Prompt { text: prompt(problem, context), tokens_max: TOKENS_MAX, reasoning: true };
+    let prompt = ModelPrompt { text: prompt(problem, context), tokens_max: TOKENS_MAX, reasoning: true };
     let started = clock.monotonic();
     let answer = model.complete(&prompt, time_left).await?;
     let duration = clock.monotonic().saturating_sub(started);

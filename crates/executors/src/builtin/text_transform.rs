@@ -13,7 +13,7 @@ use ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::{ToolArguments, invalid};
-use crate::model::{ModelClient, Prompt, not_configured};
+use crate::model::{ModelClient, ModelPrompt, not_configured};
 use contract::nearest::nearest;
 
 mod counts;
@@ -114,7 +114,7 @@ pub(super) async fn by_model(
         | Operation::Entities
         | Operation::Extract { .. } => (String::new(), None),
     };
-    let prompt = Prompt {
+    let prompt = ModelPrompt {
         text: format!("{instruction}\n\n<<<TEXT\n{text}\nTEXT>>>"),
         tokens_max: ANSWER_TOKENS_MAX,
         reasoning: false,

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ModelProvider, Prompt};
+use super::{ModelPrompt, ModelProvider};
 
 /// What could be read from an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct Answer {
 }
 
 /// The body of a request.
-pub(super) fn request(provider: ModelProvider, model: &str, prompt: &Prompt) -> Vec<u8> {
+pub(super) fn request(provider: ModelProvider, model: &str, prompt: &ModelPrompt) -> Vec<u8> {
     let messages = json!([{ "role": "user", "content": prompt.text }]);
     let body = match provider {
         ModelProvider::Openai => json!({

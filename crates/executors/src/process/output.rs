@@ -1,6 +1,6 @@
 //! What the end of a process and its output mean for the caller: a value, or a row of the error table (EXEC-010…012).
 //!
-//! A tool is hostile until shown otherwise: its output goes through the one strict reader of the house
+//! A tool is hostile until shown otherwise: its output goes through the one strict reader of the product
 //! ([`contract::json`]), which bounds size, depth and number of values and refuses what two parsers could read
 //! differently. What is wrong is said with its place, because the author of the tool needs it; the output itself is not
 //! quoted beyond a key.

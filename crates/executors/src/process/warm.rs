@@ -96,13 +96,6 @@ pub struct WarmCounts {
     pub forgotten: u64,
 }
 
-impl WarmCounts {
-    /// Processes let go, whatever the reason.
-    pub fn evictions(&self) -> u64 {
-        self.expired + self.worn_out + self.crowded_out + self.forgotten
-    }
-}
-
 /// A process with its key, in the hands of one call. To end it, drop it.
 #[derive(Debug)]
 pub struct WarmProcess<P> {

@@ -11,7 +11,7 @@ use axum::routing::post;
 use contract::error::ErrorCode;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
-use gantry_executors::model::{ModelClient, ModelConfig, ModelProvider, ModelSecret, Prompt};
+use gantry_executors::model::{ModelClient, ModelConfig, ModelPrompt, ModelProvider, ModelSecret};
 use ports::executor::{ExecutionReach, Executor, ToolOutput};
 use serde_json::{Value, json};
 
@@ -50,8 +50,8 @@ fn client(provider: ModelProvider, base_url: &str) -> ModelClient {
     ModelClient::from_config(&config).unwrap().unwrap()
 }
 
-fn prompt(reasoning: bool) -> Prompt {
-    Prompt { text: "why?".into(), tokens_max: 8000, reasoning }
+fn prompt(reasoning: bool) -> ModelPrompt {
+    ModelPrompt { text: "why?".into(), tokens_max: 8000, reasoning }
 }
 
 fn openai(content: &str) -> Value {

@@ -30,7 +30,7 @@ mod text;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
 
 /// An executor and the folders it looks into.
-struct House {
+struct WasmHarness {
     homes: ToolDirectories,
     executor: WasmExecutor,
 }
@@ -47,7 +47,7 @@ impl SecretSource for OneSecret {
     }
 }
 
-impl House {
+impl WasmHarness {
     fn new(config: WasmConfig) -> Self {
         Self::within(OperatorReach::default(), config)
     }
@@ -83,7 +83,7 @@ impl House {
 }
 
 /// One engine for all tests that do not look at the engine: components are compiled once.
-static HOUSE: LazyLock<House> = LazyLock::new(|| House::new(WasmConfig::default()));
+static HARNESS: LazyLock<WasmHarness> = LazyLock::new(|| WasmHarness::new(WasmConfig::default()));
 
 fn example(name: &str) -> Manifest {
     let text = std::fs::read_to_string(Path::new(EXAMPLES).join(name).join("tool.toml")).unwrap();
@@ -93,16 +93,16 @@ fn example(name: &str) -> Manifest {
 #[tokio::test]
 async fn the_javascript_example_makes_slugs() {
     let tool = version_of(example("slug"));
-    HOUSE.homes.set(&tool.id, &tool.version, tool.digest, Path::new(EXAMPLES).join("slug"));
-    HOUSE.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
+    HARNESS.homes.set(&tool.id, &tool.version, tool.digest, Path::new(EXAMPLES).join("slug"));
+    HARNESS.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
     // The first call may have to wait for the compiler, which this test does not measure.
-    HOUSE.executor.load(&Path::new(EXAMPLES).join("slug"), "slug.wasm").await.unwrap();
-    let output = HOUSE.call(&tool, json!({ "text": "Crème brûlée, twice!" })).await.unwrap();
+    HARNESS.executor.load(&Path::new(EXAMPLES).join("slug"), "slug.wasm").await.unwrap();
+    let output = HARNESS.call(&tool, json!({ "text": "Crème brûlée, twice!" })).await.unwrap();
     assert_eq!(output.value, json!({ "slug": "creme-brulee-twice" }));
     assert!(output.usage.memory_peak_mb > 0);
-    let short = HOUSE.call(&tool, json!({ "text": "Crème brûlée, twice!", "length_max": 6 })).await.unwrap();
+    let short = HARNESS.call(&tool, json!({ "text": "Crème brûlée, twice!", "length_max": 6 })).await.unwrap();
     assert_eq!(short.value, json!({ "slug": "creme" }));
-    let refusal = HOUSE.call(&tool, json!({ "text": "…" })).await.unwrap_err();
+    let refusal = HARNESS.call(&tool, json!({ "text": "…" })).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3301, "{refusal}");
     assert!(refusal.message.contains("no letter or digit"), "{}", refusal.message);
 }
@@ -112,10 +112,10 @@ async fn the_rust_example_reads_what_it_declares() {
     let (folder, data) = (Path::new(EXAMPLES).join("checksum"), tempfile::tempdir().unwrap());
     std::fs::write(data.path().join("file"), "123456789").unwrap();
     let path = data.path().to_str().unwrap();
-    let tool = HOUSE.tool(&folder, "checksum.wasm", &[format!("filesystem:read:{path}")]);
-    let output = HOUSE.call(&tool, json!({ "path": format!("{path}/file") })).await.unwrap();
+    let tool = HARNESS.tool(&folder, "checksum.wasm", &[format!("filesystem:read:{path}")]);
+    let output = HARNESS.call(&tool, json!({ "path": format!("{path}/file") })).await.unwrap();
     assert_eq!(output.value, json!({ "crc32": "cbf43926", "bytes": 9 }));
-    let refusal = HOUSE.call(&tool, json!({ "path": "/etc/passwd" })).await.unwrap_err();
+    let refusal = HARNESS.call(&tool, json!({ "path": "/etc/passwd" })).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3401);
     assert!(!format!("{refusal:?}").contains("passwd"), "what a tool says on stderr is not for callers");
     assert_eq!(example("checksum").required_permissions, ["filesystem:read:/usr/share/doc"]);
@@ -123,14 +123,14 @@ async fn the_rust_example_reads_what_it_declares() {
 
 #[tokio::test]
 async fn another_tenants_tool_of_the_same_name_does_not_run_what_is_in_the_folder() {
-    let ours = HOUSE.tool(&Path::new(EXAMPLES).join("checksum"), "checksum.wasm", &[]);
+    let ours = HARNESS.tool(&Path::new(EXAMPLES).join("checksum"), "checksum.wasm", &[]);
     let theirs = version_of_tenant("acme".parse().unwrap(), (*ours.manifest).clone());
     assert_eq!((&ours.id, &ours.version), (&theirs.id, &theirs.version));
-    assert_eq!(HOUSE.call(&theirs, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(HARNESS.call(&theirs, json!({})).await.unwrap_err().code, ErrorCode::E3108);
     let binding = theirs.manifest.execution.as_ref().unwrap();
-    assert_eq!(HOUSE.executor.ready(&theirs, binding, Isolation::Process).unwrap_err().code, ErrorCode::E3108);
-    let refusal = HOUSE.executor.ready(&ours, binding, Isolation::Gvisor).unwrap_err();
+    assert_eq!(HARNESS.executor.ready(&theirs, binding, Isolation::Process).unwrap_err().code, ErrorCode::E3108);
+    let refusal = HARNESS.executor.ready(&ours, binding, Isolation::Gvisor).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3405, "less isolation than demanded is never given");
-    HOUSE.homes.forget(&ours.id, &ours.version);
-    assert_eq!(HOUSE.call(&ours, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    HARNESS.homes.forget(&ours.id, &ours.version);
+    assert_eq!(HARNESS.call(&ours, json!({})).await.unwrap_err().code, ErrorCode::E3108);
 }

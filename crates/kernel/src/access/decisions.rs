@@ -8,9 +8,9 @@
 //! beyond a second it is not made, and the call is refused. (decision 0117)
 //!
 //! Invariants
-//! - DEC-1: every layer, the external engine included, is asked about every hand of the delegation chain. All must allow, and
+//! - DEC-1: every layer, the external engine included, is asked about every delegate of the delegation chain. All must allow, and
 //!   the obligations of all hold: a name that was chosen in a token exchange sheds nothing (decision 0042).
-//! - DEC-2: one call asks a layer at most once for each hand, and a chain has a bounded number of hands.
+//! - DEC-2: one call asks a layer at most once for each delegate, and a chain has a bounded number of delegates.
 //! - DEC-3: no thread of the event loop evaluates for longer than [`COST_INLINE_MAX`], nor any other for longer than [`COST_MAX`].
 
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{Subject, TenantId};
-use fair_places::NotComputed;
 use futures_util::future::try_join_all;
 use policy::{
     Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, PolicyQuestion, PolicyVerdict, ToolFacts,
@@ -35,6 +34,7 @@ use super::service::AccessControl;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
 use super::subject_invalidation::{InvalidationMark, SubjectInvalidations};
 use super::tool_reach::ReachFacts;
+use crate::concurrency::computed_within;
 
 /// Remembered decisions; the least used make room.
 const REMEMBERED_MAX: usize = 50_000;
@@ -177,14 +177,14 @@ impl AccessControl {
         outcome.map_err(|denial| denied(&denial))
     }
 
-    /// Asks every layer about every hand. An error is not remembered: the next call asks again.
+    /// Asks every layer about every delegate. An error is not remembered: the next call asks again.
     async fn ask<'l>(
         &self,
         layers: impl Iterator<Item = (&'static str, &'l Arc<PolicyLayer>)>,
         call: DecisionRequest<'_>,
     ) -> Result<Result<Arc<PolicyDecision>, Denial>, Refusal> {
         let facts = ReachFacts::of(call.tool, call.origin)?;
-        let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());
+        let delegates = delegates(&question(call, &facts, self.environment()), call.caller.chain());
         let layers: Layers = layers
             .filter(|(_, layer)| layer.record.is_some())
             .map(|(name, layer)| match layer.policies {
@@ -192,8 +192,8 @@ impl AccessControl {
                 None => Err(unusable(name)),
             })
             .collect::<Result<_, _>>()?;
-        let judged = if cost(&layers, &hands, Policies::cost_at_most) <= COST_INLINE_MAX {
-            judged(&layers, &hands)
+        let judged = if cost(&layers, &delegates, Policies::cost_at_most) <= COST_INLINE_MAX {
+            judged(&layers, &delegates)
         } else {
             self.judged_aside(layers, call).await?
         };
@@ -203,9 +203,9 @@ impl AccessControl {
         };
         if let Some(engine) = self.engine() {
             // At once, so that a long chain waits no longer for the engine than a short one.
-            let verdicts = try_join_all(hands.iter().map(|hand| engine.decide(&hand.question)));
+            let verdicts = try_join_all(delegates.iter().map(|delegate| engine.decide(&delegate.question)));
             let verdicts = verdicts.await.map_err(no_decision)?;
-            if let Err(denial) = decision.add("engine", hands.iter().zip(verdicts)) {
+            if let Err(denial) = decision.add("engine", delegates.iter().zip(verdicts)) {
                 return Ok(Err(denial));
             }
         }
@@ -224,22 +224,15 @@ impl AccessControl {
         let judging = move || {
             let call = kept.call();
             let facts = ReachFacts::of(call.tool, call.origin)?;
-            let hands = hands(&question(call, &facts, &environment), call.caller.chain());
-            if cost(&layers, &hands, Policies::cost) > COST_MAX {
+            let delegates = delegates(&question(call, &facts, &environment), call.caller.chain());
+            if cost(&layers, &delegates, Policies::cost) > COST_MAX {
                 return Err(too_long());
             }
-            Ok(judged(&layers, &hands))
+            Ok(judged(&layers, &delegates))
         };
-        let (tenant, agent) = (call.caller.tenant(), call.caller.root_subject().as_str());
-        tokio::select! {
-            biased;
-            done = self.long_decisions().run(tenant, agent, judging) => match done {
-                Ok(judged) => judged,
-                Err(NotComputed::Full) => Err(not_in_time("too many wait for theirs")),
-                Err(NotComputed::Stopped) => Err(not_in_time("it ended unexpectedly")),
-            },
-            () = self.clock().sleep(LONG_DECISION_WAIT) => Err(not_in_time("its turn did not come in time")),
-        }
+        let agent = (call.caller.tenant(), call.caller.root_subject().as_str());
+        let done = computed_within(LONG_DECISION_WAIT, self.clock(), self.long_decisions(), agent, judging).await;
+        done.map_err(|why| not_in_time(why.reason()))?
     }
 }
 
@@ -280,21 +273,21 @@ impl KeptCall {
     }
 }
 
-/// What the layers say about every hand.
-fn judged(layers: &Layers, hands: &[Delegate<'_>]) -> Result<PolicyDecision, Denial> {
+/// What the layers say about every delegate.
+fn judged(layers: &Layers, delegates: &[Delegate<'_>]) -> Result<PolicyDecision, Denial> {
     let mut decision = PolicyDecision::default();
     for (name, layer) in layers {
         if let Some(policies) = &layer.policies {
-            decision.add_layer(name, policies, hands)?;
+            decision.add_layer(name, policies, delegates)?;
         }
     }
     Ok(decision)
 }
 
 /// What asking all of them costs.
-fn cost(layers: &Layers, hands: &[Delegate<'_>], of: impl Fn(&Policies, &PolicyQuestion<'_>) -> u64) -> u64 {
+fn cost(layers: &Layers, delegates: &[Delegate<'_>], of: impl Fn(&Policies, &PolicyQuestion<'_>) -> u64) -> u64 {
     let policies = layers.iter().filter_map(|(_, layer)| layer.policies.as_ref());
-    let costs = policies.flat_map(|policies| hands.iter().map(|hand| of(policies, &hand.question)));
+    let costs = policies.flat_map(|policies| delegates.iter().map(|delegate| of(policies, &delegate.question)));
     costs.fold(0, u64::saturating_add)
 }
 
@@ -335,21 +328,26 @@ fn no_decision(error: EngineError) -> Refusal {
 }
 
 impl PolicyDecision {
-    fn add_layer(&mut self, layer: &'static str, policies: &Policies, hands: &[Delegate<'_>]) -> Result<(), Denial> {
+    fn add_layer(
+        &mut self,
+        layer: &'static str,
+        policies: &Policies,
+        delegates: &[Delegate<'_>],
+    ) -> Result<(), Denial> {
         // Lazily: the first denial ends the question.
-        self.add(layer, hands.iter().map(|hand| (hand, policies.decide(&hand.question))))
+        self.add(layer, delegates.iter().map(|delegate| (delegate, policies.decide(&delegate.question))))
     }
 
-    /// Joins what one layer says about each hand.
+    /// Joins what one layer says about each delegate.
     fn add<'h>(
         &mut self,
         layer: &'static str,
         verdicts: impl Iterator<Item = (&'h Delegate<'h>, PolicyVerdict)>,
     ) -> Result<(), Denial> {
         let mut determining: Vec<String> = Vec::new();
-        for (hand, verdict) in verdicts {
+        for (delegate, verdict) in verdicts {
             if !verdict.allowed {
-                return Err(Denial { layer, verdict: Arc::new(hand.denied(verdict)) });
+                return Err(Denial { layer, verdict: Arc::new(delegate.denied(verdict)) });
             }
             for name in verdict.determining {
                 if !determining.contains(&name) {
@@ -385,10 +383,10 @@ impl Delegate<'_> {
     }
 }
 
-/// Everybody in whose name the call is made, the caller first, each once. Nobody hands on what it may not do itself, whatever
+/// Everybody in whose name the call is made, the caller first, each once. Nobody delegates on what it may not do itself, whatever
 /// the name it is handed on to; what a link does not say is taken from the token.
-pub(super) fn hands<'a>(caller: &PolicyQuestion<'a>, chain: &'a [Delegator]) -> Vec<Delegate<'a>> {
-    let mut hands = vec![Delegate { question: *caller, is_delegator: false }];
+pub(super) fn delegates<'a>(caller: &PolicyQuestion<'a>, chain: &'a [Delegator]) -> Vec<Delegate<'a>> {
+    let mut delegates = vec![Delegate { question: *caller, is_delegator: false }];
     for link in chain {
         let question = PolicyQuestion {
             agent: &link.sub,
@@ -396,16 +394,16 @@ pub(super) fn hands<'a>(caller: &PolicyQuestion<'a>, chain: &'a [Delegator]) -> 
             scopes: link.scopes.as_deref().unwrap_or(caller.scopes),
             ..*caller
         };
-        // An agent that narrowed its own token for one purpose is the same hand, unless its rights were others.
+        // An agent that narrowed its own token for one purpose is the same delegate, unless its rights were others.
         let same = |other: &Delegate<'_>| {
             let other = &other.question;
             (other.agent, other.roles, other.scopes) == (question.agent, question.roles, question.scopes)
         };
-        if !hands.iter().any(same) {
-            hands.push(Delegate { question, is_delegator: true });
+        if !delegates.iter().any(same) {
+            delegates.push(Delegate { question, is_delegator: true });
         }
     }
-    hands
+    delegates
 }
 
 pub(super) fn question<'a>(

@@ -11,7 +11,7 @@
 use contract::error::{ErrorCode, Refusal};
 use policy::Obligation;
 
-use super::decisions::{DecisionRequest, hands, question, unusable};
+use super::decisions::{DecisionRequest, delegates, question, unusable};
 use super::service::AccessControl;
 use super::snapshot::AccessSnapshot;
 use super::tool_reach::ReachFacts;
@@ -39,7 +39,7 @@ impl AccessControl {
         call: DecisionRequest<'_>,
     ) -> Result<Option<Vec<Obligation>>, Refusal> {
         let facts = ReachFacts::of(call.tool, call.origin)?;
-        let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());
+        let delegates = delegates(&question(call, &facts, self.environment()), call.caller.chain());
         let tenant = snapshot.tenant_policies(call.caller.tenant()).map(|layer| ("tenant", layer));
         let mut demanded = Vec::new();
         for (name, layer) in std::iter::once(("platform", snapshot.platform())).chain(tenant) {
@@ -47,8 +47,8 @@ impl AccessControl {
                 continue;
             }
             let policies = layer.policies.as_ref().ok_or_else(|| unusable(name))?;
-            for hand in &hands {
-                let verdict = policies.decide(&hand.question);
+            for delegate in &delegates {
+                let verdict = policies.decide(&delegate.question);
                 if verdict.allowed {
                     demanded.extend(verdict.obligations);
                 } else if policies.may_lack_arguments(&verdict) {

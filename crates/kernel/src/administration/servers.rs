@@ -2,7 +2,7 @@
 //! offer becomes a tool of the tenant whose server it is.
 //!
 //! What a server offers changes without anybody at the keyboard, so there are two ways in: an act of somebody
-//! ([`Kernel::server_act`]), and news from a server ([`Kernel::server_news`]), which only ever takes away.
+//! ([`Kernel::server_act`]), and news from a server ([`Kernel::server_changes`]), which only ever takes away.
 //!
 //! Not here: what is accepted and what is quarantined (`upstreams`).
 
@@ -123,7 +123,7 @@ impl Kernel {
     }
 
     /// Records what became of a tool because of what its server says. `by` is who put the server there.
-    pub async fn server_news(
+    pub async fn server_changes(
         &self,
         tenant: &TenantId,
         by: &Subject,

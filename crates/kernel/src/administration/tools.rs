@@ -19,10 +19,19 @@ use serde_json::{Value, json};
 
 use crate::identity::Principal;
 use crate::invoke::Kernel;
+use crate::recorder::RecordSlot;
 use crate::registry::{RegisteredTool, RegistrationOutcome, not_admitted};
 
 /// Longest reason of a quarantine or release.
 const REASON_CHARS_MAX: usize = 500;
+
+/// What a quarantine and a release have in common: who does it, for whose tool, why, and the place of its record.
+struct QuarantineAct {
+    caller: Arc<Principal>,
+    tenant: TenantId,
+    reason: String,
+    slot: RecordSlot,
+}
 
 /// Why a manifest that wants its state saved is not admitted.
 const NO_WAY_TO_SAVE: &str = "a tool of this kind has no way to save checkpoints: programs that speak `gantry/1` and WASM \
@@ -131,18 +140,14 @@ impl Kernel {
         tool: &str,
         reason: &str,
     ) -> Result<ToolQuarantine, Refusal> {
-        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
-        let tenant = self.tenant_for(actor, &caller, tenant).await?;
-        let reason = self.reason(reason)?;
-        let slot = self.parts.recorder.reserve().await?;
+        let QuarantineAct { caller, tenant, reason, slot } = self.quarantine_act(actor, tenant, reason).await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
         let may_know = |tool: &RegisteredTool| tool.tenant == tenant || sight.knows(tool);
         let by = (reason, caller.subject(), caller.tenant());
         let held = self.registry().quarantine(&tenant, tool, by, may_know).await?;
         let note = format!("quarantine {}{}: {}", held.tool, of_tenant(&caller, &tenant), held.reason);
-        let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
-        slot.record_durably(AuditRecord { tool: Some(held.tool.clone()), ..record }).await?;
+        slot.record_durably(self.about_quarantine(actor, &caller, &held.tool, note)).await?;
         Ok(held)
     }
 
@@ -155,18 +160,32 @@ impl Kernel {
         tool: &str,
         reason: &str,
     ) -> Result<ToolId, Refusal> {
-        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
-        let tenant = self.tenant_for(actor, &caller, tenant).await?;
-        let reason = self.reason(reason)?;
-        let slot = self.parts.recorder.reserve().await?;
+        let QuarantineAct { caller, tenant, reason, slot } = self.quarantine_act(actor, tenant, reason).await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
         let may_know = |tool: &RegisteredTool| tool.tenant == tenant || sight.knows(tool);
         let released = self.registry().release(&tenant, tool, caller.tenant(), may_know).await?;
         let note = format!("release {released}{}: {reason}", of_tenant(&caller, &tenant));
-        let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
-        slot.record_durably(AuditRecord { tool: Some(released.clone()), ..record }).await?;
+        slot.record_durably(self.about_quarantine(actor, &caller, &released, note)).await?;
         Ok(released)
+    }
+
+    /// A quarantine or release that may be made and has room for its record.
+    async fn quarantine_act(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        reason: &str,
+    ) -> Result<QuarantineAct, Refusal> {
+        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
+        let reason = self.reason(reason)?;
+        Ok(QuarantineAct { caller, tenant, reason, slot: self.parts.recorder.reserve().await? })
+    }
+
+    fn about_quarantine(&self, actor: Actor<'_>, caller: &Principal, tool: &ToolId, note: String) -> AuditRecord {
+        let record = self.act(actor, caller, AuditAction::ToolLifecycleChanged, None, Some(note));
+        AuditRecord { tool: Some(tool.clone()), ..record }
     }
 
     /// A reason as it is kept: what must not be seen is taken out.

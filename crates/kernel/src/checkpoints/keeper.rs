@@ -73,7 +73,7 @@ pub(crate) struct CheckpointKeeper {
     progress: Mutex<(Option<f64>, Option<String>)>,
     line: tokio::sync::Mutex<Line>,
     /// Something waits to be written.
-    news: Notify,
+    changed: Notify,
     /// Did an earlier attempt of this very call leave something behind?
     continues: bool,
     _underway: RunningResume,
@@ -120,7 +120,7 @@ pub(crate) async fn tend(keeper: Option<&CheckpointKeeper>) {
     let writing = async {
         loop {
             match keeper.due_in().await {
-                None => keeper.news.notified().await,
+                None => keeper.changed.notified().await,
                 Some(left) => {
                     keeper.clock.sleep(left).await;
                     keeper.write_waiting(&mut *keeper.line.lock().await).await;
@@ -163,7 +163,7 @@ impl CheckpointKeeper {
             entropy,
             progress: Mutex::default(),
             line: tokio::sync::Mutex::new(line),
-            news: Notify::new(),
+            changed: Notify::new(),
             _underway: underway,
         }
     }
@@ -220,7 +220,7 @@ impl CheckpointKeeper {
             if self.left(&line).is_zero() {
                 self.write_waiting(&mut line).await;
             } else {
-                self.news.notify_one();
+                self.changed.notify_one();
             }
             return Ok(id);
         }

@@ -90,7 +90,7 @@ impl Brief {
             let first = line.first.clone();
             return Some(match &line.state {
                 _ if line.parameters != intent.parameters => Look::OtherParameters(first),
-                State::Running(news) => Look::Runs(first, news.subscribe()),
+                State::Running(changes) => Look::Runs(first, changes.subscribe()),
                 State::Done { kept, .. } => Look::Done(first, kept.clone()),
             });
         }

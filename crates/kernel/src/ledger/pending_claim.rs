@@ -38,10 +38,10 @@ impl PendingClaim {
         ledger: Arc<dyn Ledger>,
         intent: Intent,
         waiting: &DuplicateWaiters,
-        owed: &Arc<UnwrittenEnds>,
+        unwritten: &Arc<UnwrittenEnds>,
         tasks: TaskTracker,
     ) -> Self {
-        let (waiting, owed) = (waiting.clone(), Arc::clone(owed));
+        let (waiting, unwritten) = (waiting.clone(), Arc::clone(unwritten));
         let work = async move {
             let invocation = intent.invocation;
             let begun = ledger.begin(intent).await?;
@@ -49,7 +49,7 @@ impl PendingClaim {
             let dispatch = Arc::new(CallDispatch::default());
             dispatch.hold();
             let seat = Some(waiting.take_seat(invocation));
-            Ok((begun, Some(HeldClaim { invocation, fence, dispatch, seat, owed })))
+            Ok((begun, Some(HeldClaim { invocation, fence, dispatch, seat, unwritten })))
         };
         Self { work: Some(Box::pin(work)), is_asked: false, tasks }
     }

@@ -9,9 +9,9 @@
 //! answered with it. Until then the call stays in flight, and duplicates in this process wait on its seat.
 //!
 //! Invariants
-//! - OWED-1: at most [`OWED_MAX`] ends and [`OWED_BYTES_MAX`] bytes of them are kept. What does not fit is left in flight, as
+//! - UNWRITTEN-1: at most [`UNWRITTEN_MAX`] ends and [`UNWRITTEN_BYTES_MAX`] bytes of them are kept. What does not fit is left in flight, as
 //!   it is when the process ends: recovery decides.
-//! - OWED-2: an end that somebody else has settled meanwhile is dropped; what the ledger says stands.
+//! - UNWRITTEN-2: an end that somebody else has settled meanwhile is dropped; what the ledger says stands.
 //!
 //! Not here: how often it is tried before the caller hears of it (`LedgerService::settle`).
 
@@ -31,8 +31,8 @@ use super::duplicate_waiters::WaiterSlot;
 
 /// Most ends that are kept, and the most room they take. No call with effects begins while the store is away, so there are
 /// never more than ran when it went.
-const OWED_MAX: usize = 1_000;
-const OWED_BYTES_MAX: usize = 64 * 1024 * 1024;
+const UNWRITTEN_MAX: usize = 1_000;
+const UNWRITTEN_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Pauses between two tries.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 /// Tries for an end that the store answers with a failure which is not its being away: one such must not stay for ever.
@@ -79,7 +79,7 @@ impl UnwrittenEnds {
     ) -> bool {
         let bytes = settlement.outcome.to_string().len();
         let mut ends = self.ends();
-        if ends.waiting.len() >= OWED_MAX || ends.bytes.saturating_add(bytes) > OWED_BYTES_MAX {
+        if ends.waiting.len() >= UNWRITTEN_MAX || ends.bytes.saturating_add(bytes) > UNWRITTEN_BYTES_MAX {
             drop(ends);
             self.observer.ledger(LedgerEvent::GivenUp);
             return false;
@@ -88,7 +88,7 @@ impl UnwrittenEnds {
         ends.waiting.push(End { invocation, fence, _seat: seat, settlement, bytes, tries: 0 });
         let number = ends.waiting.len();
         drop(ends);
-        self.observer.ledger_owed(number);
+        self.observer.ledger_unwritten(number);
         self.more.notify_one();
         true
     }
@@ -113,12 +113,12 @@ impl UnwrittenEnds {
 }
 
 impl LedgerService {
-    /// Writes what is owed, again and again. Never ends by itself.
+    /// Writes what is unwritten, again and again. Never ends by itself.
     pub(super) async fn pay(&self) {
         let mut pause = GrowingPause::doubling(PAUSE.0, PAUSE.1);
         loop {
-            if self.owed.ends().waiting.is_empty() {
-                self.owed.more.notified().await;
+            if self.unwritten.ends().waiting.is_empty() {
+                self.unwritten.more.notified().await;
                 pause.reset();
             }
             self.clock.sleep(pause.next_pause()).await;
@@ -130,7 +130,7 @@ impl LedgerService {
 
     /// Tries each end once, until the store turns out to be away. True if something was written.
     pub(super) async fn pay_once(&self) -> bool {
-        let mut waiting = Unpaid { owed: &self.owed, left: self.owed.take(), kept: Vec::new() };
+        let mut waiting = TakenEnds { unwritten: &self.unwritten, left: self.unwritten.take(), kept: Vec::new() };
         let mut wrote = false;
         while let Some(end) = waiting.left.pop() {
             let (invocation, fence) = (end.invocation, end.fence);
@@ -157,24 +157,24 @@ impl LedgerService {
             }
         }
         drop(waiting);
-        let number = self.owed.ends().waiting.len();
-        self.observer.ledger_owed(number);
+        let number = self.unwritten.ends().waiting.len();
+        self.observer.ledger_unwritten(number);
         wrote
     }
 }
 
 /// What a round has in hand. Put back when the round ends, also if whoever made it stops half way.
-struct Unpaid<'a> {
-    owed: &'a UnwrittenEnds,
+struct TakenEnds<'a> {
+    unwritten: &'a UnwrittenEnds,
     left: Vec<End>,
     kept: Vec<End>,
 }
 
-impl Drop for Unpaid<'_> {
+impl Drop for TakenEnds<'_> {
     fn drop(&mut self) {
         // What was tried goes behind what was not, so that one the store never takes holds up no other.
         let mut all = std::mem::take(&mut self.kept);
         all.append(&mut self.left);
-        self.owed.put_back(all);
+        self.unwritten.put_back(all);
     }
 }

@@ -87,7 +87,7 @@ impl CachedList {
 #[derive(Debug)]
 struct CachedLists {
     lists: HashMap<ListKey, CachedList>,
-    news: broadcast::Receiver<OfferingNotice>,
+    notices: broadcast::Receiver<OfferingNotice>,
 }
 
 /// The lists of all servers.
@@ -101,7 +101,7 @@ pub(crate) struct OfferedLists {
 
 impl OfferedLists {
     pub(crate) fn new(offerings: Arc<dyn Offerings>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
-        let kept = CachedLists { lists: HashMap::new(), news: offerings.news() };
+        let kept = CachedLists { lists: HashMap::new(), notices: offerings.notices() };
         Arc::new(Self { offerings, clock, observer, kept: Mutex::new(kept) })
     }
 
@@ -169,8 +169,8 @@ impl CachedLists {
     /// Forgets what is said to have changed.
     fn hear(&mut self) {
         loop {
-            match self.news.try_recv() {
-                Ok(news) => self.lists.retain(|key, _| !news_is_of(&news, key)),
+            match self.notices.try_recv() {
+                Ok(notice) => self.lists.retain(|key, _| !notice_is_of(&notice, key)),
                 // Whatever it was.
                 Err(TryRecvError::Lagged(_)) => self.lists.clear(),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
@@ -192,13 +192,13 @@ impl CachedLists {
     }
 }
 
-fn news_is_of(news: &OfferingNotice, key: &ListKey) -> bool {
-    let of_kind = match news.change {
+fn notice_is_of(notice: &OfferingNotice, key: &ListKey) -> bool {
+    let of_kind = match notice.change {
         OfferingChange::Resources => matches!(key.what, OfferingKind::Resources | OfferingKind::ResourceTemplates),
         OfferingChange::Prompts => key.what == OfferingKind::Prompts,
         OfferingChange::Resource(_) => false,
     };
-    of_kind && news.server == key.server && news.tenant.as_ref().is_none_or(|tenant| *tenant == key.tenant)
+    of_kind && notice.server == key.server && notice.tenant.as_ref().is_none_or(|tenant| *tenant == key.tenant)
 }
 
 fn not_asked(server: &str) -> Refusal {

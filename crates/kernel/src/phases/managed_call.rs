@@ -33,8 +33,8 @@ pub(crate) async fn may_manage(
     let access = kernel.access().snapshot().clone();
     let mut conditions = Conditions::default();
     conditions.approval = needs_approval;
-    for hand in hands(manager) {
-        let view = access.view(manager.tenant(), hand);
+    for subject in subjects(manager) {
+        let view = access.view(manager.tenant(), subject);
         // A tool of another tenant's own is in nobody's reach here; whether it may be called is for token and policies to say.
         if !view.has(&tool.tenant, &tool.id) {
             continue;
@@ -62,6 +62,6 @@ pub(crate) async fn may_manage(
 }
 
 /// Everybody in whose name the token acts.
-fn hands(caller: &Caller) -> impl Iterator<Item = &contract::ids::Subject> {
+fn subjects(caller: &Caller) -> impl Iterator<Item = &contract::ids::Subject> {
     std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub))
 }

@@ -142,9 +142,9 @@ async fn admit(
     let OfferedTool { tool, origin, access } = found;
     facts.tool = Some(Arc::clone(&tool));
     let mut conditions = Conditions::default();
-    let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
-    for hand in hands {
-        let view = access.view(caller.tenant(), hand);
+    let subjects = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
+    for subject in subjects {
+        let view = access.view(caller.tenant(), subject);
         let overrides = view.reach(&tool.id, &tool.aliases, || tool.manifest.side_effect_policy);
         let overrides = overrides.map_err(|_| not_enabled(&tool.id))?;
         overrides.into_iter().for_each(|overrides| conditions.add_overrides(overrides));

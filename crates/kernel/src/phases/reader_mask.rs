@@ -192,9 +192,9 @@ async fn conditions_of(
     // A version that was taken away still says what the tool is.
     let version = newest.or_else(|| found?.versions().last());
     let mut conditions = Conditions::default();
-    let hands = std::iter::once(reader.subject()).chain(reader.chain().iter().map(|link| &link.sub));
-    for hand in hands {
-        let view = access.view(reader.tenant(), hand);
+    let subjects = std::iter::once(reader.subject()).chain(reader.chain().iter().map(|link| &link.sub));
+    for subject in subjects {
+        let view = access.view(reader.tenant(), subject);
         let effects = || version.map_or(SideEffectPolicy::Irreversible, |version| version.manifest.side_effect_policy);
         // Whoever may look at all jobs need not have been given their tools.
         let given = reader.may(Action::SeeJobs) || version.is_none_or(|version| view.has(&version.tenant, tool));

@@ -26,7 +26,9 @@ use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerPermit, BreakerSettings, BreakerVerdict, GuestTag, PermittedOutcome,
     QuotaOutcome, RateQuota,
 };
-use ports::shared_state::{AllTaken, BreakerKey, Limit, RateLimits, SharedBreakers, SharedState, SharedStateError};
+use ports::shared_state::{
+    AllTaken, BreakerKey, KeyedQuota, RateLimits, SharedBreakers, SharedState, SharedStateError,
+};
 use ports::tool_version::ToolVersion;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -131,7 +133,7 @@ impl Resilience {
         if counted.is_empty() {
             return Ok(());
         }
-        let limits: Vec<Limit<'_>> = counted.iter().map(Counted::limit).collect();
+        let limits: Vec<KeyedQuota<'_>> = counted.iter().map(Counted::limit).collect();
         match self.limits.take(&limits, 1).await.map_err(lost)? {
             AllTaken::Allowed { .. } => Ok(()),
             AllTaken::Refused { which, retry_after } => {
@@ -221,7 +223,7 @@ impl Resilience {
         };
         let quota = service.quota.filter(|_| !counted);
         if let Some(quota) = quota {
-            let limit = Limit { key: &service.rate_key, quota };
+            let limit = KeyedQuota { key: &service.rate_key, quota };
             let taken = self.limits.take(&[limit], 1).await;
             if !matches!(taken, Ok(AllTaken::Allowed { .. })) {
                 self.give_back(&entered).await;
@@ -317,7 +319,7 @@ impl Resilience {
     /// One repetition out of the budget that everybody shares. `false`: it is used up, or nobody can say.
     pub(crate) async fn may_repeat(&self, retries: &RetryGuard) -> bool {
         let Some(quota) = retries.budget else { return true };
-        let taken = self.limits.take(&[Limit { key: &retries.budget_key, quota }], 1).await;
+        let taken = self.limits.take(&[KeyedQuota { key: &retries.budget_key, quota }], 1).await;
         let granted = matches!(taken, Ok(AllTaken::Allowed { .. }));
         self.observer.retried(granted);
         granted
@@ -333,8 +335,8 @@ struct Counted<'g> {
 }
 
 impl Counted<'_> {
-    fn limit(&self) -> Limit<'_> {
-        Limit { key: &self.key, quota: self.quota }
+    fn limit(&self) -> KeyedQuota<'_> {
+        KeyedQuota { key: &self.key, quota: self.quota }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::InvocationId;
+use futures_util::future::join_all;
 use gantry_kernel::RecoveryReport;
 use ports::executor::{ExecutionReach, ExecutorError};
 use ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
@@ -80,31 +81,12 @@ async fn a_hundred_at_once_run_once() {
         }
         go.notify_waiters();
     };
-    let (answers, ()) = tokio::join!(futures(calls), release);
+    let (answers, ()) = tokio::join!(join_all(calls), release);
     assert_eq!(stage.runs(), 1);
     let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers.iter().filter(|answer| answer.cached).count(), 99);
     assert!(answers.iter().all(|answer| answer.result == json!({ "paid": 5 })));
     assert!(answers.iter().all(|answer| answer.invocation_id == answers[0].invocation_id));
-}
-
-/// Runs them all at once, on one task.
-async fn futures<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = all.map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
-            if let std::task::Poll::Ready(done) = future.as_mut().poll(context) {
-                *output = Some(done);
-            }
-        }
-        if running.iter().all(|(_, output)| output.is_some()) {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
-    running.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 #[tokio::test]
@@ -610,7 +592,7 @@ async fn many_calls_of_a_pure_tool_with_one_key_at_once_run_once() {
         assert_eq!(stage.refusal(impatient).await, ErrorCode::E3409);
         go.notify_waiters();
     };
-    let (answers, ()) = tokio::join!(futures(calls), release);
+    let (answers, ()) = tokio::join!(join_all(calls), release);
     assert_eq!(stage.runs(), 1);
     assert_eq!(answers.into_iter().filter(|answer| answer.as_ref().unwrap().cached).count(), 99);
 }

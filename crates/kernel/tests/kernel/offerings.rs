@@ -52,8 +52,8 @@ impl Offerings for Shelf {
     async fn watch(&self, _: &OfferingCaller, _: &str, _: &str) -> Result<ResourceWatch, Refusal> {
         Ok(ResourceWatch::until(|| {}))
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
-        NothingOffered.news()
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice> {
+        NothingOffered.notices()
     }
 }
 
@@ -141,13 +141,13 @@ struct Counted {
     listed: AtomicUsize,
     askers: Mutex<Vec<(String, String)>>,
     gate: Semaphore,
-    news: broadcast::Sender<OfferingNotice>,
+    notices: broadcast::Sender<OfferingNotice>,
 }
 
 impl Counted {
     fn new(open: usize) -> Arc<Self> {
-        let (listed, askers, news) = (AtomicUsize::new(0), Mutex::default(), broadcast::channel(4).0);
-        Arc::new(Self { listed, askers, gate: Semaphore::new(open), news })
+        let (listed, askers, notices) = (AtomicUsize::new(0), Mutex::default(), broadcast::channel(4).0);
+        Arc::new(Self { listed, askers, gate: Semaphore::new(open), notices })
     }
 
     fn listed(&self) -> usize {
@@ -185,8 +185,8 @@ impl Offerings for Counted {
         self.askers.lock().unwrap().push((caller.tenant.to_string(), caller.agent.to_string()));
         Shelf.watch(caller, server, uri).await
     }
-    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
-        self.news.subscribe()
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice> {
+        self.notices.subscribe()
     }
 }
 
@@ -221,11 +221,11 @@ async fn however_often_lists_are_wanted_a_server_is_asked_once_in_a_while() {
     stage.kernel.offered(as_holder(&poor), OfferingKind::Prompts, |_| true).await.unwrap();
     assert_eq!(server.listed(), 2, "and of one kind");
     let change = |change| OfferingNotice { tenant: None, server: "notes".into(), change };
-    server.news.send(change(OfferingChange::Resources)).unwrap();
+    server.notices.send(change(OfferingChange::Resources)).unwrap();
     list(&poor).await;
     list(&poor).await;
     assert_eq!(server.listed(), 3, "what has changed is asked again");
-    server.news.send(change(OfferingChange::Prompts)).unwrap();
+    server.notices.send(change(OfferingChange::Prompts)).unwrap();
     list(&poor).await;
     assert_eq!(server.listed(), 3, "something else has changed");
     stage.step(5);

@@ -58,14 +58,10 @@ fn drafts() -> impl Strategy<Value = SettingsDraft> {
         any::<bool>(),
         1_i64..6,
     );
-    let half_open = (1_i64..5, 0_i64..4, prop_oneof![Just(0_i64), 500_i64..4_000], any::<bool>(), any::<bool>());
+    let half_open = (1_i64..5, 0_i64..4, prop_oneof![Just(0_i64), 500_i64..4_000], any::<bool>());
     let canary = prop_oneof![Just(None), (1_i64..=100).prop_map(Some)];
     (trips, half_open, (canary, 1_i64..50)).prop_map(
-        |(
-            (failures, failed, slow, minimum, by_time, size),
-            (places, successes, bound, auto, backoff),
-            (share, step),
-        )| {
+        |((failures, failed, slow, minimum, by_time, size), (places, successes, bound, backoff), (share, step))| {
             // Something has to open it.
             let failures = if failures == Some(0) && failed.is_none() && slow.is_none() { Some(2) } else { failures };
             SettingsDraft {
@@ -85,7 +81,6 @@ fn drafts() -> impl Strategy<Value = SettingsDraft> {
                 half_open_max_ms: Some(bound),
                 canary_percent: share,
                 canary_step_percent: Some(step),
-                automatic_half_open: auto,
                 ..SettingsDraft::default()
             }
         },
@@ -174,9 +169,6 @@ impl Model {
         let bound = self.settings.half_open_max_ms;
         if self.mode == BreakerMode::HalfOpen && bound.is_some_and(|bound| now - self.since >= bound) {
             self.open(now, None);
-        }
-        if self.mode == BreakerMode::Open && self.settings.automatic_half_open && now >= self.open_until {
-            self.go(BreakerMode::HalfOpen, now);
         }
     }
 
@@ -340,7 +332,7 @@ proptest! {
     #[test]
     fn the_breaker_does_what_the_model_does(draft in drafts(), acts in acts()) {
         let settings = draft.checked().unwrap();
-        let (mut breaker, mut model) = (Breaker::new(&settings, START), Model::new(settings.clone()));
+        let (mut breaker, mut model) = (Breaker::new(START), Model::new(settings.clone()));
         let mut under_way: Vec<(BreakerPermit, Ticket)> = Vec::new();
         let mut now = START;
         for act in acts {

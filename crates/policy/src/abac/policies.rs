@@ -24,9 +24,6 @@ use super::{ContextNeeds, Obligation, PolicyQuestion, PolicyVerdict, ToolFacts};
 /// Parts of arguments that are looked through at once, where others wait.
 const PARTS_MAX: usize = 5_000;
 
-/// The name of the built-in policy that permits everything.
-pub const PERMIT_ALL: &str = "permit-all";
-
 /// Policies that passed every check, ready to decide.
 #[derive(Debug)]
 pub struct Policies {
@@ -41,8 +38,6 @@ pub struct Policies {
     warnings: Vec<PolicyProblem>,
     /// The policies that name a tool, by its name.
     by_tool: BTreeMap<String, Slice>,
-    /// The answer, when it is the same to every question.
-    constant: Option<PolicyVerdict>,
 }
 
 impl Policies {
@@ -69,17 +64,6 @@ impl Policies {
         compile(text, DeadWords::Warned).map(Self::from)
     }
 
-    /// The default of an installation without policies: tokens and activations alone decide.
-    pub fn permit_all() -> Self {
-        let verdict = PolicyVerdict {
-            allowed: true,
-            determining: vec![PERMIT_ALL.to_owned()],
-            obligations: Vec::new(),
-            reason: permitted_by(&[PERMIT_ALL.to_owned()]),
-        };
-        Self { names: vec![PERMIT_ALL.to_owned()], constant: Some(verdict), ..Self::none() }
-    }
-
     /// No policies: denies everything.
     pub fn none() -> Self {
         Self {
@@ -90,7 +74,6 @@ impl Policies {
             readers: HashMap::new(),
             warnings: Vec::new(),
             by_tool: BTreeMap::new(),
-            constant: None,
         }
     }
 
@@ -150,7 +133,7 @@ impl Policies {
 
     /// What deciding this takes at the most, in steps of about a nanosecond; a quick look, which may say too much.
     pub fn cost_at_most(&self, question: &PolicyQuestion<'_>) -> u64 {
-        if self.constant.is_none() && self.needs().arguments && has_more_parts_than(question.arguments, PARTS_MAX) {
+        if self.needs().arguments && has_more_parts_than(question.arguments, PARTS_MAX) {
             return u64::MAX;
         }
         self.cost_by(question, Demands::cost_at_most)
@@ -162,9 +145,6 @@ impl Policies {
     }
 
     fn cost_by(&self, question: &PolicyQuestion<'_>, cost: fn(&Demands, &Sizes) -> u64) -> u64 {
-        if self.constant.is_some() {
-            return 0;
-        }
         let sizes = Sizes::of(question.arguments, &self.reads);
         let named = Named::of(question, vocabulary()).all();
         let own = self.slices.relevant(&named).map(|slice| cost(&slice.demands, &sizes));
@@ -175,9 +155,6 @@ impl Policies {
 
     /// Decides one question.
     pub fn decide(&self, question: &PolicyQuestion<'_>) -> PolicyVerdict {
-        if let Some(verdict) = &self.constant {
-            return verdict.clone();
-        }
         let permits = match self.permits(question, |facts| self.slices.ask(facts)) {
             Ok(permits) => permits,
             Err(denial) => return denial,
@@ -266,7 +243,7 @@ impl Policies {
 impl From<Compiled> for Policies {
     fn from(compiled: Compiled) -> Self {
         let Compiled { slices, reads, names, obligations, readers, warnings, by_tool } = compiled;
-        Self { slices, reads, names, obligations, readers, warnings, by_tool, constant: None }
+        Self { slices, reads, names, obligations, readers, warnings, by_tool }
     }
 }
 

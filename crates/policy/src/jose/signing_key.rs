@@ -6,8 +6,9 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::Signer as _;
-use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes, spki::der::pem::LineEnding};
+use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};
 use sha2::{Digest as _, Sha256};
+use spki::der::pem::LineEnding;
 
 use super::verifying_key::KeyMaterial;
 use super::{KeyError, VerifyingKey};

@@ -5,13 +5,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::pkcs8::EncodePublicKey as _;
 use p256::elliptic_curve::sec1::ToEncodedPoint as _;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use ring::signature::{UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use spki::der::pem::LineEnding;
 
-use super::{KeyError, SignatureAlgorithm, is_printable_name, spki};
+use super::{KeyError, SignatureAlgorithm, is_printable_name, public_key_info};
 
 /// What RSA keys may have, in bits.
 const MODULUS_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
@@ -43,7 +45,7 @@ pub(crate) enum KeyMaterial {
 impl VerifyingKey {
     /// From a public key in PEM (`BEGIN PUBLIC KEY`): RSA, P-256 or Ed25519. The kind decides the algorithm.
     pub fn from_public_pem(pem: &str, id: &str) -> Result<Self, KeyError> {
-        Self::new(id, spki::from_pem(pem)?)
+        Self::new(id, public_key_info::from_pem(pem)?)
     }
 
     pub(crate) fn new(id: &str, material: KeyMaterial) -> Result<Self, KeyError> {
@@ -78,6 +80,13 @@ impl VerifyingKey {
             members.insert("kid".into(), self.id.as_str().into());
         }
         jwk
+    }
+
+    /// The key in PEM, as [`from_public_pem`](Self::from_public_pem) reads it; `None` for keys of other kinds than Ed25519,
+    /// which never sign here.
+    pub fn to_public_pem(&self) -> Option<String> {
+        let KeyMaterial::Ed25519(bytes) = &self.material else { return None };
+        ed25519_dalek::VerifyingKey::from_bytes(bytes).ok()?.to_public_key_pem(LineEnding::LF).ok()
     }
 
     /// RFC 7638: the SHA-256 of the key's required members, in base64url. The same key has the same thumbprint under

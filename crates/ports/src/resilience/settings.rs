@@ -78,25 +78,6 @@ impl CanaryShare {
     }
 }
 
-/// What becomes of a half-open breaker whose time is up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HalfOpenEnd {
-    #[default]
-    Open,
-    Closed,
-}
-
-/// In which state a breaker begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InitialMode {
-    #[default]
-    Closed,
-    Open,
-    MetricsOnly,
-}
-
 /// How a breaker behaves. Made by [`SettingsDraft::checked`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -118,12 +99,8 @@ pub struct BreakerSettings {
     /// The share of calls that it lets through then; `None`: as many as there are places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryShare>,
-    /// The longest that it is half-open; `None`: as long as it takes.
+    /// The longest that it is half-open, after which it opens again; `None`: as long as it takes.
     pub half_open_max_ms: Option<u64>,
-    pub half_open_end: HalfOpenEnd,
-    /// Open becomes half-open by time alone, and not by the next call.
-    pub automatic_half_open: bool,
-    pub initial: InitialMode,
 }
 
 impl Default for BreakerSettings {
@@ -141,9 +118,6 @@ impl Default for BreakerSettings {
             half_open_rule: HalfOpenRule::OneFailure { success_threshold: 3 },
             canary: None,
             half_open_max_ms: None,
-            half_open_end: HalfOpenEnd::Open,
-            automatic_half_open: false,
-            initial: InitialMode::Closed,
         }
     }
 }
@@ -217,9 +191,6 @@ pub struct SettingsDraft {
     pub canary_step_percent: Option<i64>,
     /// Zero: no bound.
     pub half_open_max_ms: Option<i64>,
-    pub half_open_end: HalfOpenEnd,
-    pub automatic_half_open: bool,
-    pub initial: InitialMode,
 }
 
 /// Settings no breaker can have.
@@ -310,9 +281,6 @@ impl SettingsDraft {
                 None | Some(0) => None,
                 Some(_) => Some(wait("half_open_max_ms", self.half_open_max_ms, 0)?),
             },
-            half_open_end: self.half_open_end,
-            automatic_half_open: self.automatic_half_open,
-            initial: self.initial,
         })
     }
 

@@ -22,7 +22,7 @@ pub struct EgressMeter {
     connections: AtomicU64,
     violations: AtomicU64,
     kept: Mutex<Vec<EgressViolation>>,
-    news: Notify,
+    violated: Notify,
 }
 
 /// What a [`EgressMeter`] showed at one moment.
@@ -63,7 +63,7 @@ impl EgressMeter {
 
     /// Comes when something was tried, since the last time this was waited for, that must not be and is kept. For one listener.
     pub async fn next_violation(&self) {
-        self.news.notified().await;
+        self.violated.notified().await;
     }
 
     pub(super) fn sent(&self, bytes: usize) {
@@ -85,7 +85,7 @@ impl EgressMeter {
             known.times = known.times.saturating_add(1);
         } else if kept.len() < VIOLATIONS_MAX {
             kept.push(EgressViolation { host: host.into(), port, times: 1 });
-            self.news.notify_one();
+            self.violated.notify_one();
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct OciBundle {
     anchor: PathBuf,
     kind: RuntimeKind,
     /// Becomes readable when something happens in `state`.
-    news: OwnedFd,
+    state_watch: OwnedFd,
     /// Becomes readable when a child ends.
     deaths: OwnedFd,
 }
@@ -83,7 +83,7 @@ pub(crate) fn build(
     if matches!(container.kind, RuntimeKind::Runc | RuntimeKind::Crun) {
         own_groups_only()?;
     }
-    let news = start::watch(&anchor.join("state"))?;
+    let state_watch = start::watch(&anchor.join("state"))?;
     let deaths = system::child_signals().map_err(|error| failed(error, "watching the runtime"))?;
     Ok(OciBundle {
         command: command(container, &anchor, spec.network, rootless)?,
@@ -94,7 +94,7 @@ pub(crate) fn build(
         },
         anchor,
         kind: container.kind,
-        news,
+        state_watch,
         deaths,
     })
 }

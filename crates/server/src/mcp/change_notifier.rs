@@ -2,7 +2,7 @@
 //!
 //! The registry, access and availability change in different places and some changes are made by time alone, so they are
 //! not followed one by one: a single task looks every [`LOOK_EVERY`] whether the moment of the catalogue is still the same,
-//! and only while somebody listens. Whoever hears of news compares *its own* list; a change that does not concern it is
+//! and only while somebody listens. Whoever hears of a change compares *its own* list; a change that does not concern it is
 //! none.
 
 use std::sync::{Arc, OnceLock};
@@ -30,19 +30,19 @@ impl Default for ChangeNotifier {
 }
 
 impl ChangeNotifier {
-    /// Changes whenever there may be news.
+    /// Changes whenever something may have changed.
     pub(crate) fn follow(self: &Arc<Self>, kernel: &Arc<Kernel>) -> watch::Receiver<u64> {
         let heard = self.heard.subscribe();
         self.looking.get_or_init(|| {
-            let (news, kernel) = (Arc::downgrade(self), Arc::downgrade(kernel));
+            let (changes, kernel) = (Arc::downgrade(self), Arc::downgrade(kernel));
             tokio::spawn(async move {
                 let mut last = None;
                 let mut looks = 0_u32;
                 loop {
                     tokio::time::sleep(LOOK_EVERY).await;
-                    let (Some(news), Some(kernel)) = (news.upgrade(), kernel.upgrade()) else { return };
-                    if news.heard.receiver_count() == 0 {
-                        // What happens while nobody listens is no news to whoever comes later.
+                    let (Some(changes), Some(kernel)) = (changes.upgrade(), kernel.upgrade()) else { return };
+                    if changes.heard.receiver_count() == 0 {
+                        // What happens while nobody listens is no change to whoever comes later.
                         last = None;
                         continue;
                     }
@@ -50,7 +50,7 @@ impl ChangeNotifier {
                     let mark = Some(kernel.catalogue_mark());
                     if last != mark || looks.is_multiple_of(LOOKS_PER_ROUND) {
                         last = mark;
-                        news.heard.send_modify(|count| *count += 1);
+                        changes.heard.send_modify(|count| *count += 1);
                     }
                 }
             });

@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn pictures_are_given_whole_or_parked_whole_and_texts_around_them_stay() {
-        let house = FitFixture::new(1_024, 4_000);
+        let fixture = FitFixture::new(1_024, 4_000);
         let picture = |letter: &str, bytes: usize| ContentBlock::image(letter.repeat(bytes), "image/png");
         let result = CallToolResult::success(vec![
             ContentBlock::text("before"),
@@ -335,7 +335,7 @@ mod tests {
             picture("B", 4_000),
             ContentBlock::text("after"),
         ]);
-        let given = house.fit(result, OF_SERVER, None);
+        let given = fixture.fit(result, OF_SERVER, None);
         let kinds: Vec<_> =
             given["content"].as_array().unwrap().iter().map(|one| one["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "text", "resource_link", "text"]);
@@ -343,7 +343,7 @@ mod tests {
         let link = &given["content"][3];
         assert_eq!((&link["mimeType"], &link["size"]), (&json!("image/png"), &json!(3_000)));
         assert!(given["content"][2]["text"].as_str().unwrap().starts_with("This image (image/png) has 3000 bytes"));
-        let whole = house.whole(link);
+        let whole = fixture.whole(link);
         assert_eq!((&*whole.mime_type, whole.body), ("image/png", ParkedBody::Blob("B".repeat(4_000).into())));
         assert_eq!(given["_meta"]["dev.gantry/parked"][0]["bytes"], 3_000);
         assert_eq!(given["isError"], false);
@@ -351,13 +351,13 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_large_says_what_is_shown_of_it() {
-        let house = FitFixture::new(3_000, 0);
+        let fixture = FitFixture::new(3_000, 0);
         let long = "ä".repeat(2_000);
-        let given = house.fit(CallToolResult::success(vec![ContentBlock::text(long.clone())]), OF_SERVER, None);
+        let given = fixture.fit(CallToolResult::success(vec![ContentBlock::text(long.clone())]), OF_SERVER, None);
         let words = given["content"][0]["text"].as_str().unwrap();
         assert!(words.starts_with("This text (text/plain) has 4000 bytes") && words.contains("Its first 2048 bytes:"));
         assert!(words.ends_with(&format!("\n\n{}", "ä".repeat(1_024))), "{words}");
-        assert_eq!(house.whole(&given["content"][1]).body, ParkedBody::Text(long.into()));
+        assert_eq!(fixture.whole(&given["content"][1]).body, ParkedBody::Text(long.into()));
         assert_eq!(given["content"][1]["size"], 4_000);
     }
 
@@ -370,12 +370,12 @@ mod tests {
             result.structured_content = Some(value.clone());
             result
         };
-        let house = FitFixture::new(3_000, 0);
-        let both = house.fit(make(&pretty), OF_SERVER, None);
+        let fixture = FitFixture::new(3_000, 0);
+        let both = fixture.fit(make(&pretty), OF_SERVER, None);
         assert_eq!((&both["structuredContent"], both["content"].as_array().unwrap().len()), (&value, 1));
         assert!(both["_meta"].get("dev.gantry/parked").is_none());
         // Words of its own count, and go first.
-        let other = house.fit(make(&"y".repeat(1_500)), OF_SERVER, None);
+        let other = fixture.fit(make(&"y".repeat(1_500)), OF_SERVER, None);
         assert!(other.get("structuredContent").is_none(), "{other}");
         assert_eq!(other["content"][2]["text"].as_str().unwrap().len(), 1_500);
         let promised = ResultOutline { structured_promised: true, ..OF_SERVER };
@@ -387,27 +387,27 @@ mod tests {
 
     #[test]
     fn a_caller_says_how_much_it_takes() {
-        let house = FitFixture::new(1_024, 1_024);
+        let fixture = FitFixture::new(1_024, 1_024);
         let make = || {
             CallToolResult::success(vec![
                 ContentBlock::text("x".repeat(2_000)),
                 ContentBlock::image("A".repeat(2_000), "image/png"),
             ])
         };
-        let all = house.fit(make(), OF_SERVER, Some(4_000));
+        let all = fixture.fit(make(), OF_SERVER, Some(4_000));
         assert_eq!((all["content"].as_array().unwrap().len(), all.get("_meta")), (2, None));
-        let less = house.fit(make(), OF_SERVER, Some(3_999));
+        let less = fixture.fit(make(), OF_SERVER, Some(3_999));
         assert_eq!(less["content"].as_array().unwrap().len(), 3, "the picture is the part too much: {less}");
         assert_eq!(less["content"][2]["mimeType"], "image/png");
     }
 
     #[test]
     fn very_many_large_parts_are_one() {
-        let house = FitFixture::new(1_024, 0);
+        let fixture = FitFixture::new(1_024, 0);
         let blocks: Vec<_> = (0..100).map(|_| ContentBlock::image("A".repeat(400), "image/png")).collect();
-        let given = house.fit(CallToolResult::success(blocks), OF_SERVER, None);
+        let given = fixture.fit(CallToolResult::success(blocks), OF_SERVER, None);
         assert_eq!(given["content"].as_array().unwrap().len(), 2, "{given}");
-        let ParkedBody::Text(whole) = house.whole(&given["content"][1]).body else { panic!("{given}") };
+        let ParkedBody::Text(whole) = fixture.whole(&given["content"][1]).body else { panic!("{given}") };
         let whole: Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(whole["content"].as_array().unwrap().len(), 100);
     }

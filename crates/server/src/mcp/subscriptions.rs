@@ -7,7 +7,7 @@
 //! What a client does not take within [`TELLING_TIME`] is told again with the next news, once, however often it has changed
 //! meanwhile: a client that never reads costs a follower a bounded set of words and keeps nobody else waiting.
 //!
-//! Not here: noticing that something has changed (`news` for the catalogue, `upstreams` for servers).
+//! Not here: noticing that something has changed (`change_notifier` for the catalogue, `upstreams` for servers).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
@@ -139,8 +139,8 @@ pub(crate) async fn follow<F, T>(
     T: Future<Output = bool> + Send,
 {
     let mcp = door.mcp();
-    let mut news = mcp.news.follow(&door.shared_kernel());
-    let mut of_servers = door.kernel().offering_news();
+    let mut changes = mcp.changes.follow(&door.shared_kernel());
+    let mut of_servers = door.kernel().offering_notices();
     let mut silent = false;
     let mut tools = visit.seen.get().copied().unwrap_or_else(|| mcp.listing(door.kernel(), visit).fingerprint);
     let mut servers = OfferingRelay::at(door, visit).servers();
@@ -169,7 +169,7 @@ pub(crate) async fn follow<F, T>(
             };
         }
         tokio::select! {
-            changed = news.changed() => if changed.is_err() { return },
+            changed = changes.changed() => if changed.is_err() { return },
             heard = of_servers.recv(), if !silent => {
                 let mut heard = heard;
                 // What has come together is told together.
@@ -199,21 +199,21 @@ pub(crate) async fn follow<F, T>(
 
 /// What a word of a server means to one client.
 fn concerning(
-    news: &OfferingNotice,
+    notice: &OfferingNotice,
     visit: &McpVisit,
     servers: &[OfferingServer],
     watching: &ResourceSubscriptions,
 ) -> Vec<ClientNotice> {
     let tenant = visit.caller.caller().tenant();
-    let server = servers.iter().find(|server| server.name == news.server);
-    let Some(server) = server.filter(|_| news.tenant.as_ref().is_none_or(|concerned| concerned == tenant)) else {
+    let server = servers.iter().find(|server| server.name == notice.server);
+    let Some(server) = server.filter(|_| notice.tenant.as_ref().is_none_or(|concerned| concerned == tenant)) else {
         return Vec::new();
     };
-    match &news.change {
+    match &notice.change {
         OfferingChange::Resources if server.resources => vec![ClientNotice::Resources],
         OfferingChange::Prompts if server.prompts => vec![ClientNotice::Prompts],
         OfferingChange::Resource(changed) if server.resources => watching.meant(
-            |watched| matches!(watched, Watched::Server { server, uri, .. } if *server == news.server && uri == changed),
+            |watched| matches!(watched, Watched::Server { server, uri, .. } if *server == notice.server && uri == changed),
         ),
         _ => Vec::new(),
     }

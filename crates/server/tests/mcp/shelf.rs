@@ -17,25 +17,25 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 /// News that wait for the slowest, as in the real thing.
-const NEWS_MAX: usize = 256;
+const NOTICES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    news: broadcast::Sender<OfferingNotice>,
+    notices: broadcast::Sender<OfferingNotice>,
     /// Resources watched at the moment.
     pub(crate) watched: Arc<AtomicUsize>,
 }
 
 impl Default for Shelf {
     fn default() -> Self {
-        Self { news: broadcast::Sender::new(NEWS_MAX), watched: Arc::default() }
+        Self { notices: broadcast::Sender::new(NOTICES_MAX), watched: Arc::default() }
     }
 }
 
 impl Shelf {
     pub(crate) fn tell(&self, tenant: Option<&str>, server: &str, change: OfferingChange) {
         let tenant = tenant.map(|tenant| tenant.parse().unwrap());
-        let _ = self.news.send(OfferingNotice { tenant, server: server.to_owned(), change });
+        let _ = self.notices.send(OfferingNotice { tenant, server: server.to_owned(), change });
     }
 
     pub(crate) fn watched(&self) -> usize {
@@ -124,7 +124,7 @@ impl Offerings for Shelf {
         }))
     }
 
-    fn news(&self) -> broadcast::Receiver<OfferingNotice> {
-        self.news.subscribe()
+    fn notices(&self) -> broadcast::Receiver<OfferingNotice> {
+        self.notices.subscribe()
     }
 }

@@ -1,4 +1,4 @@
-//! The stage: the MCP door on port 0 before a house whose clock and tools the test holds in its hand.
+//! The stage: the MCP door on port 0 before a harness whose clock and tools the test holds in its hand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use store::memory::MemoryStore;
 use crate::client::{Ask, PATIENCE, Reply};
 use crate::shelf::Shelf;
 
-#[path = "../house/raised.rs"]
-mod house;
+#[path = "../harness/kernel_harness.rs"]
+mod harness;
 
-use house::{Additions, HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
+use harness::{Additions, HeldClock, KernelHarness, Paper, START, Served, Tools, manifest_of, token};
 
-pub(crate) use house::ADMIN;
+pub(crate) use harness::ADMIN;
 
 /// A tool of a server, which names resources.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Stage {
         let shelf = Arc::new(Shelf::default());
         let additions =
             Additions { executors: vec![Arc::new(Linking)], offerings: Some(Arc::clone(&shelf) as _), ..additions };
-        let House { kernel, insights, clock, tools, paper, jobs } = House::raise(additions).await;
+        let KernelHarness { kernel, insights, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
         let metrics = MetricsText::new(|| "gantry_up 1\n".to_owned());
         let door = Door::new(DoorParts {
             mcp,

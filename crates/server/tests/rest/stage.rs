@@ -1,4 +1,4 @@
-//! The stage: the REST door on port 0 before a house whose clock and tools the test holds in its hand.
+//! The stage: the REST door on port 0 before a harness whose clock and tools the test holds in its hand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::client::{Client, Reply, request};
 use crate::post_office::PostOffice;
 
-#[path = "../house/raised.rs"]
-mod house;
+#[path = "../harness/kernel_harness.rs"]
+mod harness;
 
-use house::{Additions, House, Paper, Served, Tools, manifest_of, token};
+use harness::{Additions, KernelHarness, Paper, Served, Tools, manifest_of, token};
 
-pub(crate) use house::{ADMIN, CountingEntropy, HeldClock, START};
+pub(crate) use harness::{ADMIN, CountingEntropy, HeldClock, START};
 
 /// The subject of [`Stage::agent`].
 pub(crate) const AGENT: &str = "agent-1";
@@ -62,7 +62,7 @@ impl Stage {
             webhooks: Some(Arc::clone(&post.webhooks)),
             ..Additions::default()
         };
-        let House { kernel, insights, clock, tools, paper, jobs } = House::raise(additions).await;
+        let KernelHarness { kernel, insights, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
         let door = Door::new(DoorParts {
             config,
             webhooks: Some(Arc::clone(&post.webhooks)),

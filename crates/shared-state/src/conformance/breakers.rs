@@ -40,7 +40,6 @@ macro_rules! breakers_suite {
                 an_exponential_wait_grows,
                 a_service_that_asks_for_it_is_left_alone_at_once,
                 half_open_for_too_long_opens_again,
-                automatic_half_open_needs_no_call,
                 every_move_by_hand_does_what_it_says,
                 an_illegal_move_changes_nothing,
                 transitions_are_heard_once_by_every_replica_and_kept,
@@ -327,16 +326,6 @@ pub async fn half_open_for_too_long_opens_again(adapter: impl StateAdapter) {
     adapter.pass(Duration::from_secs(10)).await;
     assert!(is_refused(&state, "mail", &settings).await);
     assert_eq!(look(&state, "mail").await.history[0].reason, BreakerReason::HalfOpenTooLong);
-}
-
-pub async fn automatic_half_open_needs_no_call(adapter: impl StateAdapter) {
-    let state = adapter.state();
-    let settings = SettingsDraft { automatic_half_open: true, ..draft() }.checked().unwrap();
-    fail(&state, "mail", &settings, 5).await;
-    adapter.pass(Duration::from_secs(15)).await;
-    assert_eq!(mode(&state, "mail").await, BreakerMode::Open);
-    adapter.pass(Duration::from_secs(5)).await;
-    assert_eq!(mode(&state, "mail").await, BreakerMode::HalfOpen);
 }
 
 pub async fn every_move_by_hand_does_what_it_says(adapter: impl StateAdapter) {

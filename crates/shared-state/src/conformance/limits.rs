@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ports::resilience::{QuotaOutcome, RateQuota};
-use ports::shared_state::{AllTaken, KEY_BYTES_MAX, LIMITS_AT_ONCE_MAX, Limit, SharedStateError};
+use ports::shared_state::{AllTaken, KEY_BYTES_MAX, KeyedQuota, LIMITS_AT_ONCE_MAX, SharedStateError};
 
 use super::StateAdapter;
 
@@ -31,8 +31,8 @@ macro_rules! limits_suite {
     };
 }
 
-fn limit(key: &str, quota: RateQuota) -> Limit<'_> {
-    Limit { key, quota }
+fn limit(key: &str, quota: RateQuota) -> KeyedQuota<'_> {
+    KeyedQuota { key, quota }
 }
 
 fn per_hour(count: u32) -> RateQuota {

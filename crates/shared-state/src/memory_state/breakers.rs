@@ -57,7 +57,7 @@ impl MemoryState {
         let now_ms = self.time.millis();
         if !shard.contains_key(key) {
             self.make_room(&mut shard, now_ms)?;
-            let breaker = Breaker::new(settings, now_ms);
+            let breaker = Breaker::new(now_ms);
             shard.insert(key.clone(), Kept { breaker, settings: settings.clone(), history: VecDeque::new() });
         }
         let kept = shard.get_mut(key).ok_or(SharedStateError::Full)?;

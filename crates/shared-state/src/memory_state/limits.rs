@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 
 use async_trait::async_trait;
 use ports::resilience::{QuotaOutcome, limiter};
-use ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
+use ports::shared_state::{AllTaken, KeyedQuota, LIMITS_AT_ONCE_MAX, RateLimits, SharedStateError};
 
 use super::{MemoryState, fits};
 
@@ -13,7 +13,7 @@ type Shard<'a> = MutexGuard<'a, HashMap<Box<str>, u64>>;
 
 #[async_trait]
 impl RateLimits for MemoryState {
-    async fn take(&self, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
+    async fn take(&self, limits: &[KeyedQuota<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
         if limits.len() > LIMITS_AT_ONCE_MAX {
             return Err(SharedStateError::TooLarge);
         }
@@ -74,7 +74,7 @@ impl RateLimits for MemoryState {
         Ok(least)
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
+    async fn peek(&self, limit: KeyedQuota<'_>) -> Result<QuotaOutcome, SharedStateError> {
         fits(limit.key)?;
         let stand = self.limits.lock(limit.key).and_then(|shard| shard.get(limit.key).copied());
         Ok(limiter::take(stand.unwrap_or(0), limit.quota, 1, self.time.micros()).1)

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::resilience::QuotaOutcome;
-use ports::shared_state::{AllTaken, LIMITS_AT_ONCE_MAX, Limit, RateLimits, SharedStateError};
+use ports::shared_state::{AllTaken, KeyedQuota, LIMITS_AT_ONCE_MAX, RateLimits, SharedStateError};
 
 use super::link::RedisTrouble;
 use super::{RedisState, fits, unavailable};
 
 #[async_trait]
 impl RateLimits for RedisState {
-    async fn take(&self, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
+    async fn take(&self, limits: &[KeyedQuota<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
         if limits.is_empty() {
             return Ok(AllTaken::Allowed { remaining: u32::MAX, reset: Duration::ZERO });
         }
         self.taking("take", limits, count).await
     }
 
-    async fn peek(&self, limit: Limit<'_>) -> Result<QuotaOutcome, SharedStateError> {
+    async fn peek(&self, limit: KeyedQuota<'_>) -> Result<QuotaOutcome, SharedStateError> {
         Ok(match self.taking("peek", &[limit], 1).await? {
             AllTaken::Allowed { remaining, reset } => QuotaOutcome::Allowed { remaining, reset },
             AllTaken::Refused { retry_after, .. } => QuotaOutcome::Refused { retry_after },
@@ -30,7 +30,7 @@ impl RateLimits for RedisState {
 }
 
 impl RedisState {
-    async fn taking(&self, what: &str, limits: &[Limit<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
+    async fn taking(&self, what: &str, limits: &[KeyedQuota<'_>], count: u32) -> Result<AllTaken, SharedStateError> {
         if limits.len() > LIMITS_AT_ONCE_MAX {
             return Err(SharedStateError::TooLarge);
         }

@@ -16,8 +16,8 @@ use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, ManualMove, PermittedOutcome, RateQuota,
 };
 use ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, Limit, RateLimits as _, ReplaceMode, SharedBreakers as _, SharedStateError,
-    SharedValues as _,
+    AllTaken, BreakerKey, BreakerQuery, KeyedQuota, RateLimits as _, ReplaceMode, SharedBreakers as _,
+    SharedStateError, SharedValues as _,
 };
 
 use crate::server::{Server, settings, unique, within};
@@ -135,7 +135,7 @@ impl Replica {
         let quota = RateQuota::new(per_hour, LIFE).unwrap();
         let mut taken = 0;
         for _ in 0..times {
-            let limits = [Limit { key: "tool_rate:acme:u:t:hour", quota }];
+            let limits = [KeyedQuota { key: "tool_rate:acme:u:t:hour", quota }];
             let answer = within(self.state.take(&limits, 1)).await.unwrap();
             taken += usize::from(matches!(answer, AllTaken::Allowed { .. }));
         }

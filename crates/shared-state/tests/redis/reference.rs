@@ -10,7 +10,7 @@ use ports::resilience::{
     PermittedOutcome, QuotaOutcome, RateQuota, SettingsDraft, limiter,
 };
 use ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, HISTORY_MAX, Limit, PastTransition, RateLimits as _, SharedBreakers as _,
+    AllTaken, BreakerKey, BreakerQuery, HISTORY_MAX, KeyedQuota, PastTransition, RateLimits as _, SharedBreakers as _,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -53,11 +53,11 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
     let what = (1_i64..7, prop::option::of(1_u32..=100), prop::option::of(1_u32..=100), 1_i64..6, any::<bool>());
     let window = prop_oneof![(1_i64..6).prop_map(|n| (Some(n), None)), (1_i64..6).prop_map(|n| (None, Some(n)))];
     let wait = prop_oneof![Just(None), Just(Some(1.0)), Just(Some(1.5)), Just(Some(2.0)), Just(Some(3.25))];
-    let half = (1_i64..4, 0_i64..4, prop_oneof![Just(None), (500_i64..5_000).prop_map(Some)], any::<[bool; 2]>(), 0..8);
+    let half = (1_i64..4, 0_i64..4, prop_oneof![Just(None), (500_i64..5_000).prop_map(Some)]);
     let canary = (prop_oneof![Just(None), (1_i64..=100).prop_map(Some)], 1_i64..50);
     (what, window, wait, half, canary).prop_map(|(what, (window_seconds, window_calls), factor, half, canary)| {
         let (threshold, failure, slow, minimum, by_share) = what;
-        let (calls, successes, half_open_max_ms, [ends_closed, automatic], initial) = half;
+        let (calls, successes, half_open_max_ms) = half;
         let draft = SettingsDraft {
             failure_threshold: Some(if by_share && (failure.is_some() || slow.is_some()) { 0 } else { threshold }),
             failure_percent: failure.map(f64::from),
@@ -76,14 +76,6 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
             canary_percent: canary.0,
             canary_step_percent: Some(canary.1),
             half_open_max_ms,
-            half_open_end: serde_json::from_str(if ends_closed { "\"closed\"" } else { "\"open\"" }).unwrap(),
-            automatic_half_open: automatic,
-            initial: serde_json::from_str(match initial {
-                0 => "\"open\"",
-                1 => "\"metrics_only\"",
-                _ => "\"closed\"",
-            })
-            .unwrap(),
         };
         draft.checked().unwrap()
     })
@@ -221,7 +213,7 @@ fn a_breaker_in_redis_does_what_the_machine_does() {
             let mut pair = Pair {
                 redis: &redis,
                 key: key.clone(),
-                machine: Breaker::new(&settings, start_ms),
+                machine: Breaker::new(start_ms),
                 settings: settings.clone(),
                 history: Vec::new(),
                 now_ms: start_ms,
@@ -262,8 +254,8 @@ fn limits_in_redis_do_what_the_algorithm_does() {
                 now_us += pause;
                 redis.hold_clock(now_us);
                 let which: Vec<usize> = which.into_iter().map(|n| n % quotas.len()).collect();
-                let limits: Vec<Limit<'_>> =
-                    which.iter().map(|n| Limit { key: &names[*n], quota: quotas[*n] }).collect();
+                let limits: Vec<KeyedQuota<'_>> =
+                    which.iter().map(|n| KeyedQuota { key: &names[*n], quota: quotas[*n] }).collect();
                 let (next, expected) = all_taken(&stands, &quotas, &which, count, now_us);
                 prop_assert_eq!(redis.take(&limits, count).await.unwrap(), expected);
                 stands = next;

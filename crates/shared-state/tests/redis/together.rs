@@ -9,7 +9,7 @@ use ports::resilience::{
     BreakerAdmission, BreakerMode, BreakerSettings, BreakerVerdict, PermittedOutcome, RateQuota, SettingsDraft,
 };
 use ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, BreakerTransition, Limit, RateLimits as _, ReplaceMode, ReserveOutcome,
+    AllTaken, BreakerKey, BreakerQuery, BreakerTransition, KeyedQuota, RateLimits as _, ReplaceMode, ReserveOutcome,
     SharedBreakers as _, SharedValues as _,
 };
 use tokio::sync::broadcast::Receiver;
@@ -164,7 +164,7 @@ async fn a_limit_gives_exactly_what_it_has_to_all_replicas_together() {
     let replicas = replicas().await;
     let hour = RateQuota::new(40, Duration::from_hours(1)).unwrap();
     let taken = at_once(&replicas, |state, _| async move {
-        let limits = [Limit { key: "tool_rate:acme:u:t", quota: hour }];
+        let limits = [KeyedQuota { key: "tool_rate:acme:u:t", quota: hour }];
         matches!(state.take(&limits, 1).await.unwrap(), AllTaken::Allowed { .. })
     })
     .await;

@@ -230,7 +230,7 @@ impl ServerCatalogue {
                 // Recorded as a registration.
                 PinOutcome::Admit | PinOutcome::Keep => continue,
             };
-            let noted = kernel.server_news(tenant, by, &pin.tool, said.to_owned()).await;
+            let noted = kernel.server_changes(tenant, by, &pin.tool, said.to_owned()).await;
             match noted {
                 Ok(()) => {}
                 // What cannot be recorded is not given back; it is taken away all the same.

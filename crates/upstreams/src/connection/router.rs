@@ -102,8 +102,8 @@ type Outcome = Result<Value, UpstreamFault>;
 /// Why a question has no answer: a code of JSON-RPC, and words.
 type NoAnswer = (i64, &'static str);
 
-/// A question, whom to ask, and until when.
-struct Posed {
+/// A question of a server (elicitation, sampling, roots), whom to ask, and until when.
+struct RoutedQuestion {
     companion: Arc<dyn ToolCompanion>,
     over: CancellationToken,
     question: ToolQuestion,
@@ -361,7 +361,7 @@ impl MessageRouter {
             Ok(question) => question,
             Err(refused) => return reply(Err(refused)),
         };
-        let Posed { companion, over, question } = question;
+        let RoutedQuestion { companion, over, question } = question;
         tokio::spawn(async move {
             let key = question.key.clone();
             let answers = tokio::select! {
@@ -376,7 +376,7 @@ impl MessageRouter {
     }
 
     /// ROUTE-3.
-    fn question(&self, method: &str, params: Value, origin: Option<CallId>) -> Result<Posed, NoAnswer> {
+    fn question(&self, method: &str, params: Value, origin: Option<CallId>) -> Result<RoutedQuestion, NoAnswer> {
         let kind = QuestionKind::of_method(method).ok_or((METHOD_NOT_FOUND, "this client does not know the method"))?;
         if !relayed(self.relay, kind) {
             return Err((METHOD_NOT_FOUND, "this is not passed on to the caller"));
@@ -387,7 +387,7 @@ impl MessageRouter {
         // Ids of our own requests and keys of questions come from one counter, so that no two of a call are alike.
         let key = format!("{method}:{}", self.next.fetch_add(1, Ordering::Relaxed));
         let question = ToolQuestion { key, kind, parameters: params };
-        Ok(Posed { companion, over, question })
+        Ok(RoutedQuestion { companion, over, question })
     }
 
     fn companion_of(&self, id: CallId) -> Option<Arc<dyn ToolCompanion>> {

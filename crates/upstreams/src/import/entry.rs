@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::secrets::{SecretJudge, SettingPlace};
 use super::{
-    ClosedPath, ImportMachine, ImportProblem, ImportedServer, KeptSecret, PackageRequest, PathKind, SwitchedOff,
+    ClosedPath, ImportMachine, ImportProblem, ImportedSecret, ImportedServer, PackageRequest, PathKind, SwitchedOff,
     env_file, fit, grants, local_paths, package_request, placeholders, pointed, secrets,
 };
 use crate::spec::{EraChoice, LifeBounds, RelayedQuestions, ServerReach, ServerSetting, ServerSpec, SetBy};
@@ -49,7 +49,7 @@ pub(super) struct Entry<'m> {
     pub(super) problems: Vec<ImportProblem>,
     pub(super) warnings: Vec<String>,
     closed: Vec<ClosedPath>,
-    secrets: Vec<KeptSecret>,
+    secrets: Vec<ImportedSecret>,
     switched_off: Option<SwitchedOff>,
     upkeep: LifeBounds,
     package: Option<PackageRequest>,
@@ -401,7 +401,7 @@ impl<'m> Entry<'m> {
             let place = format!("{word} {name}");
             let setting = match filled {
                 Ok(text) if self.judge.may_be_secret(kind, name, &text) => {
-                    self.secrets.push(KeptSecret { name: credential.clone(), value: Some(text), place });
+                    self.secrets.push(ImportedSecret { name: credential.clone(), value: Some(text), place });
                     ServerSetting::Secret { secret: credential }
                 }
                 Ok(text) => ServerSetting::Plain(text),
@@ -411,7 +411,7 @@ impl<'m> Entry<'m> {
                          or `gantry server edit {} --env {name}=…`",
                         self.name
                     ));
-                    self.secrets.push(KeptSecret { name: credential.clone(), value: None, place });
+                    self.secrets.push(ImportedSecret { name: credential.clone(), value: None, place });
                     ServerSetting::Secret { secret: credential }
                 }
             };

@@ -140,7 +140,7 @@ impl UnitKeeper {
         self.unit.publish(Phase::Ready(Arc::clone(&live)));
         if std::mem::take(&mut self.given_up) {
             tracing::info!(server = %self.unit.name, "a server is back");
-            self.unit.house.watchers.availability(&self.unit, true);
+            self.unit.context.watchers.availability(&self.unit, true);
         }
         // A server that was started anew may have other tools than before.
         self.unit.tools_changed.notify_one();
@@ -225,7 +225,7 @@ impl UnitKeeper {
 
     /// Waits for something to do about a server that is there.
     async fn stirred(&mut self, live: &LiveConnection, again_at: Option<Duration>) -> Stir {
-        let clock = Arc::clone(&self.unit.house.clock);
+        let clock = Arc::clone(&self.unit.context.clock);
         let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
         let again_in = again_at.map(|at| at.saturating_sub(clock.monotonic()));
         let after = async |span: Option<Duration>| match span {
@@ -243,7 +243,7 @@ impl UnitKeeper {
     }
 
     async fn waiting(&mut self, until: Duration) -> State {
-        let clock = Arc::clone(&self.unit.house.clock);
+        let clock = Arc::clone(&self.unit.context.clock);
         tokio::select! {
             () = clock.sleep(until.saturating_sub(clock.monotonic())) => State::Starting,
             order = self.orders.recv() => match order {
@@ -287,21 +287,21 @@ impl UnitKeeper {
 
     /// What to do about a server that failed to start, or ended after `uptime`.
     fn next(&mut self, uptime: Option<Duration>) -> RestartDecision {
-        let house = &self.unit.house;
+        let context = &self.unit.context;
         let mut random = [0; 4];
-        house.entropy.fill(&mut random);
-        self.restarts.ended(uptime, &house.bounds.restarts(&self.spec.upkeep), u32::from_ne_bytes(random))
+        context.entropy.fill(&mut random);
+        self.restarts.ended(uptime, &context.bounds.restarts(&self.spec.upkeep), u32::from_ne_bytes(random))
     }
 
     /// When a change that did not come to life is tried again, on the monotonic clock.
     fn next_try(&mut self) -> Duration {
         let (RestartDecision::Again { pause } | RestartDecision::GiveUp { probe: pause }) = self.next(None);
-        self.unit.house.clock.monotonic().saturating_add(pause)
+        self.unit.context.clock.monotonic().saturating_add(pause)
     }
 
     fn failed(&mut self, uptime: Option<Duration>, why: Arc<Refusal>) -> State {
         let next = self.next(uptime);
-        let now = self.unit.house.clock.monotonic();
+        let now = self.unit.context.clock.monotonic();
         match next {
             RestartDecision::Again { pause } => {
                 let until = now.saturating_add(pause);
@@ -321,7 +321,7 @@ impl UnitKeeper {
                     );
                     // Its tools can still be called where another address is there to be asked.
                     if !self.unit.has_stand_in.load(Ordering::Acquire) {
-                        self.unit.house.watchers.availability(&self.unit, false);
+                        self.unit.context.watchers.availability(&self.unit, false);
                     }
                 }
                 self.unit.publish(Phase::Unavailable { why });
@@ -350,12 +350,12 @@ impl UnitKeeper {
     }
 
     fn drain_aside(&self, old: Arc<LiveConnection>) {
-        let bounds = self.unit.house.bounds;
-        self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.ending()).await });
+        let bounds = self.unit.context.bounds;
+        self.unit.context.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.ending()).await });
     }
 
     async fn drained(&self, live: &LiveConnection) {
-        let bounds = &self.unit.house.bounds;
+        let bounds = &self.unit.context.bounds;
         live.drain(bounds.drain_max, bounds.ending()).await;
     }
 }

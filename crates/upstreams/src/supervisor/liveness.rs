@@ -34,11 +34,11 @@ async fn beat(unit: Arc<ServerUnit>, live: Arc<LiveConnection>, every: Duration)
     if every.is_zero() {
         return;
     }
-    let house = &unit.house;
+    let context = &unit.context;
     let mut misses = 0;
     loop {
-        house.clock.sleep(every).await;
-        match live.connection.heartbeat(house.bounds.heartbeat_patience).await {
+        context.clock.sleep(every).await;
+        match live.connection.heartbeat(context.bounds.heartbeat_patience).await {
             Ok(()) => misses = 0,
             Err(fault) => {
                 misses += 1;
@@ -54,7 +54,7 @@ async fn beat(unit: Arc<ServerUnit>, live: Arc<LiveConnection>, every: Duration)
 async fn tell_changes(unit: Arc<ServerUnit>) {
     loop {
         unit.tools_changed.notified().await;
-        unit.house.watchers.tools_changed(&unit);
-        unit.house.clock.sleep(CHANGES_EVERY).await;
+        unit.context.watchers.tools_changed(&unit);
+        unit.context.clock.sleep(CHANGES_EVERY).await;
     }
 }

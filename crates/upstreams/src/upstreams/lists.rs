@@ -64,8 +64,8 @@ enum RepeatableRequest<'a> {
 }
 
 impl RepeatableRequest<'_> {
-    async fn once(&self, house: &SupervisorContext, live: &InUse) -> Result<Value, UpstreamFault> {
-        let patience = house.bounds.list_patience;
+    async fn once(&self, context: &SupervisorContext, live: &InUse) -> Result<Value, UpstreamFault> {
+        let patience = context.bounds.list_patience;
         match self {
             Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
             Self::Converse { method, rounds, companion } => {
@@ -74,7 +74,7 @@ impl RepeatableRequest<'_> {
             }
             Self::List { method, member } => {
                 let pages = pages(live, method, member);
-                within(&*house.clock, patience, pages).await.unwrap_or(Err(UpstreamFault::Late)).map(Value::Array)
+                within(&*context.clock, patience, pages).await.unwrap_or(Err(UpstreamFault::Late)).map(Value::Array)
             }
         }
     }
@@ -144,8 +144,8 @@ impl UpstreamServers {
         }
         if live.connection.met().era == ProtocolEra::Legacy {
             drop(live);
-            let errand = RepeatableRequest::Ask { method: "resources/subscribe", params: json!({ "uri": uri }) };
-            self.run_at(&unit, name, caller, errand).await?;
+            let request = RepeatableRequest::Ask { method: "resources/subscribe", params: json!({ "uri": uri }) };
+            self.run_at(&unit, name, caller, request).await?;
         }
         Ok(())
     }
@@ -227,13 +227,13 @@ impl UpstreamServers {
         unit: &ServerUnit,
         name: &str,
         caller: ListTurn<'_>,
-        errand: RepeatableRequest<'_>,
+        request: RepeatableRequest<'_>,
     ) -> Result<Value, Refusal> {
         let _turn = unit.admitted(caller.tenant, caller.agent).await?;
         let mut again = true;
         loop {
             let live = unit.live().await?;
-            match errand.once(&self.house, &live).await {
+            match request.once(&self.context, &live).await {
                 Ok(value) => return Ok(live.scrubber.value(value)),
                 Err(fault) if fault.ends_connection() && std::mem::take(&mut again) => {
                     if fault.is_unreachable() {

@@ -59,7 +59,7 @@ fn what_helps(machine: &ThisMachine<'_>, server: &str, spec: &ServerSpec, path: 
         return Some(command.map_or_else(|| why.clone(), |command| format!("{why}: {command}")));
     }
     // Nor is what opens other things: the words are the server's own.
-    if trial::holds_secrets(path) {
+    if trial::is_secret_place(path) {
         return None;
     }
     // What is not there, or is the system's, is nothing to give.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use contract::ids::TenantId;
 use serde_json::{Value, json};
-use upstreams::import::{ImportedServer, KeptSecret};
+use upstreams::import::{ImportedSecret, ImportedServer};
 use upstreams::plain_secrets;
 use upstreams::spec::{ServerReach, ServerSetting, ServerSpec};
 
@@ -21,7 +21,7 @@ use crate::secret_file;
 
 /// How a server stands to the one of its name.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Standing {
+pub(crate) enum ServerStanding {
     /// There is none.
     New,
     /// There is the same.
@@ -63,8 +63,8 @@ impl ExistingServers {
     }
 
     /// How this server stands to the one of its name.
-    pub(crate) fn standing(&self, server: &ImportedServer) -> Standing {
-        let Some(listed) = self.named(&server.name) else { return Standing::New };
+    pub(crate) fn standing(&self, server: &ImportedServer) -> ServerStanding {
+        let Some(listed) = self.named(&server.name) else { return ServerStanding::New };
         let spec: Option<ServerSpec> = listed.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok());
         let mut in_what = match &spec {
             Some(known) => differences(known, server),
@@ -74,11 +74,11 @@ impl ExistingServers {
             in_what.push("the value of a secret");
         }
         let listed = Box::new(listed.clone());
-        if in_what.is_empty() { Standing::Same(listed) } else { Standing::Other { listed, in_what } }
+        if in_what.is_empty() { ServerStanding::Same(listed) } else { ServerStanding::Other { listed, in_what } }
     }
 
     /// Is another value kept for this credential? What cannot be read is one.
-    fn is_other_value(&self, secret: &KeptSecret) -> bool {
+    fn is_other_value(&self, secret: &ImportedSecret) -> bool {
         let (Some(folder), Some(value)) = (&self.secrets, &secret.value) else { return false };
         let kept = secret_file::read(&folder.join(&secret.name)).ok().flatten();
         kept.is_none_or(|kept| kept.text.trim_end_matches(['\r', '\n']) != value.trim_end_matches(['\r', '\n']))
@@ -181,9 +181,9 @@ mod tests {
 
     fn differs(existing: &ExistingServers, entry: &Value) -> Vec<&'static str> {
         match existing.standing(&wanted(entry, true)) {
-            Standing::Other { in_what, .. } => in_what,
-            Standing::Same(_) => Vec::new(),
-            Standing::New => panic!("it is there"),
+            ServerStanding::Other { in_what, .. } => in_what,
+            ServerStanding::Same(_) => Vec::new(),
+            ServerStanding::New => panic!("it is there"),
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
         let other = json!({ "command": "/bin/sh", "args": ["y.sh"], "env": { "MODE": "slow" }, "disabled": true });
         assert_eq!(differs(&given, &other), ["the arguments", "the variables", "whether it is switched off"]);
         assert_eq!(differs(&given, &json!({ "url": "https://x.example/mcp" })), ["how it is reached"]);
-        assert_eq!(ExistingServers::default().standing(&wanted(&entry, true)), Standing::New);
+        assert_eq!(ExistingServers::default().standing(&wanted(&entry, true)), ServerStanding::New);
     }
 
     #[test]

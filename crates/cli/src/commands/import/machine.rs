@@ -125,7 +125,7 @@ impl ImportMachine for ThisMachine<'_> {
         let place = closed.display();
         let shown = path.display();
         let (word, rights) = if write { ("write to", "rwX") } else { ("read", "rX") };
-        if self.holds_secrets(path) {
+        if self.opens_secrets(path) {
             let why = format!(
                 "it runs as nobody, because Gantry runs as root, and could not {word} `{place}`, which nobody else should: \
                  give it a folder of its own that has no secrets in it"
@@ -155,12 +155,12 @@ impl ThisMachine<'_> {
 
     /// Is it a home, a folder with homes in it, or the data directory of a Gantry? Whoever opens these to one server opens keys and
     /// tokens to everybody on the machine.
-    fn holds_secrets(&self, path: &Path) -> bool {
+    fn opens_secrets(&self, path: &Path) -> bool {
         let homes = ["/root", "/home"].map(PathBuf::from).into_iter().chain(self.variable("HOME").map(PathBuf::from));
         path.parent() == Some(Path::new("/home"))
             || homes.into_iter().any(|home| home.starts_with(path))
             || path.ancestors().any(|place| place.join(crate::data_dir::ADMIN_TOKEN).symlink_metadata().is_ok())
-            || super::trial::holds_secrets(path)
+            || super::trial::is_secret_place(path)
     }
 }
 
@@ -196,10 +196,10 @@ mod tests {
         let machine = machine(&environment);
         let home = Path::new("/home").join("ada");
         for path in [&*data, Path::new("/root"), Path::new("/home"), &*home, Path::new("/var/people")] {
-            assert!(machine.holds_secrets(path), "{}", path.display());
+            assert!(machine.opens_secrets(path), "{}", path.display());
         }
         for path in [&*notes, &*home.join("notes"), Path::new("/var/people/ada/notes"), Path::new("/srv")] {
-            assert!(!machine.holds_secrets(path), "{}", path.display());
+            assert!(!machine.opens_secrets(path), "{}", path.display());
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use upstreams::import::{self, FILE_BYTES_MAX, ImportProblem, ImportedFile, ImportedServer};
 use upstreams::spec::ServerSpec;
 
-use super::existing_servers::{ExistingServers, Standing};
+use super::existing_servers::{ExistingServers, ServerStanding};
 use super::machine::ThisMachine;
 use super::package_step::{PackageFlags, is_here};
 use super::plan::{self, Planned};
@@ -126,7 +126,7 @@ impl ImportMcp {
             let is_brought_in = one.is_brought_in();
             let Planned { mut server, standing, .. } = one;
             match standing {
-                Standing::Same(listed) => match known(&server, &listed) {
+                ServerStanding::Same(listed) => match known(&server, &listed) {
                     // It does not work, and whoever imports it once more wants to know whether it does by now.
                     Some(spec) if !self.no_try => {
                         (server.spec, server.package) = (spec, None);
@@ -136,7 +136,7 @@ impl ImportMcp {
                     }
                     _ => brought.push(unchanged(&server, *listed)),
                 },
-                Standing::Other { listed, in_what } if !is_brought_in => {
+                ServerStanding::Other { listed, in_what } if !is_brought_in => {
                     let trial = ServerTrial::not_replaced(&in_what, self.replacing(&server.name));
                     brought.push(ImportOutcome {
                         name: server.name,
@@ -145,7 +145,7 @@ impl ImportMcp {
                         trial,
                     });
                 }
-                Standing::New | Standing::Other { .. } => wanted.push(server),
+                ServerStanding::New | ServerStanding::Other { .. } => wanted.push(server),
             }
         }
         let scripts = self.packages.allow_install_scripts;

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use upstreams::import::{ImportProblem, ImportedServer, SwitchedOff};
 use upstreams::plain_secrets;
 
-use super::existing_servers::Standing;
+use super::existing_servers::ServerStanding;
 use crate::printer::{Printer, TextStyle, visible};
 
 /// A server, and how it stands to the one of its name; whether that is replaced if it is another one.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) server: ImportedServer,
-    pub(super) standing: Standing,
+    pub(super) standing: ServerStanding,
     pub(super) is_replaced: bool,
 }
 
@@ -19,22 +19,22 @@ impl Planned {
     /// Does it change anything?
     pub(super) fn is_brought_in(&self) -> bool {
         match self.standing {
-            Standing::New => true,
-            Standing::Same(_) => false,
-            Standing::Other { .. } => self.is_replaced,
+            ServerStanding::New => true,
+            ServerStanding::Same(_) => false,
+            ServerStanding::Other { .. } => self.is_replaced,
         }
     }
 
     /// How that is said: to people, and in JSON.
     fn words(&self) -> (Option<String>, &'static str) {
         match &self.standing {
-            Standing::New => (None, "added"),
-            Standing::Same(_) => (Some("  is there  already, just so: unchanged".to_owned()), "unchanged"),
-            Standing::Other { in_what, .. } if self.is_replaced => (
+            ServerStanding::New => (None, "added"),
+            ServerStanding::Same(_) => (Some("  is there  already, just so: unchanged".to_owned()), "unchanged"),
+            ServerStanding::Other { in_what, .. } if self.is_replaced => (
                 Some(format!("  replaces  the server of that name, which differs in {}", in_what.join(", "))),
                 "replaced",
             ),
-            Standing::Other { in_what, .. } => {
+            ServerStanding::Other { in_what, .. } => {
                 let differs = in_what.join(", ");
                 let line = format!("  is there  already and differs in {differs}: not replaced without --replace");
                 (Some(line), "not_replaced")
@@ -51,7 +51,7 @@ pub(super) fn text(printer: &Printer, planned: &[Planned]) -> String {
         lines.push(printer.on_stderr(&server.name, TextStyle::Bold));
         lines.extend(one.words().0);
         // Nothing of it happens.
-        if matches!(one.standing, Standing::Same(_)) {
+        if matches!(one.standing, ServerStanding::Same(_)) {
             continue;
         }
         lines.push(format!("  runs      {}", visible(&server.runs)));
@@ -143,7 +143,7 @@ mod tests {
         } }"#;
         let import = read(file, &ThisMachine { environment: &BTreeMap::new(), file: None, keeps_packages: false });
         assert_eq!(import.problems, []);
-        let new = |server| Planned { server, standing: Standing::New, is_replaced: false };
+        let new = |server| Planned { server, standing: ServerStanding::New, is_replaced: false };
         let mut planned: Vec<Planned> = import.servers.into_iter().map(new).collect();
         let text = text(&Printer::new(PrinterOptions::default()), &planned);
         for part in [
@@ -158,9 +158,9 @@ mod tests {
         }
         let documents: Vec<Value> = planned.iter().map(document).collect();
         assert!(!text.contains("hunter2") && !format!("{documents:?}").contains("hunter2"));
-        let other = || Standing::Other { listed: Box::new(json!({})), in_what: vec!["the arguments"] };
+        let other = || ServerStanding::Other { listed: Box::new(json!({})), in_what: vec!["the arguments"] };
         for (standing, is_replaced, change, words) in [
-            (Standing::Same(Box::new(json!({}))), true, "unchanged", "already, just so: unchanged"),
+            (ServerStanding::Same(Box::new(json!({}))), true, "unchanged", "already, just so: unchanged"),
             (other(), false, "not_replaced", "differs in the arguments: not replaced without --replace"),
             (other(), true, "replaced", "replaces  the server of that name"),
         ] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use contract::ids::TenantId;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use upstreams::import::{ClosedPath, ImportMachine as _, ImportedServer, KeptSecret};
+use upstreams::import::{ClosedPath, ImportMachine as _, ImportedSecret, ImportedServer};
 use upstreams::spec::ServerReach;
 
 use super::machine::ThisMachine;
@@ -124,7 +124,7 @@ async fn one(
     manner: ImportManner<'_>,
 ) -> Result<Value, CommandFailure> {
     let tenant = manner.tenant;
-    let known: Vec<&KeptSecret> = server.secrets.iter().filter(|secret| secret.value.is_some()).collect();
+    let known: Vec<&ImportedSecret> = server.secrets.iter().filter(|secret| secret.value.is_some()).collect();
     if !known.is_empty() {
         is_ours(context)?;
         let folder = context.config(Vec::new())?.secrets.dir(context.data_dir().path());
@@ -204,7 +204,7 @@ fn is_ours(context: &CommandContext) -> Result<(), CommandFailure> {
 }
 
 /// `<folder>/<tenant>/<name>`, for the owner only.
-fn keep(folder: &Path, tenant: &TenantId, secrets: &[&KeptSecret]) -> Result<(), CommandFailure> {
+fn keep(folder: &Path, tenant: &TenantId, secrets: &[&ImportedSecret]) -> Result<(), CommandFailure> {
     let folder = folder.join(tenant.as_str());
     DirBuilder::new()
         .recursive(true)
@@ -349,7 +349,7 @@ mod tests {
     fn secrets_are_kept_for_their_tenant_and_owner_only() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("secrets");
-        let secret = KeptSecret { name: "a_key".into(), value: Some("hunter2".into()), place: "env KEY".into() };
+        let secret = ImportedSecret { name: "a_key".into(), value: Some("hunter2".into()), place: "env KEY".into() };
         keep(&folder, &TenantId::home(), &[&secret]).unwrap();
         let file = folder.join("local/a_key");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "hunter2");

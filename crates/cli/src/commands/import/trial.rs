@@ -51,7 +51,7 @@ const SECRET_PLACES: [&str; 14] = [
 const WEB_SERVERS: [&str; 5] = ["gunicorn", "http-server", "http.server", "hypercorn", "uvicorn"];
 
 /// Is it, or is it in, a place for secrets, or the system's own?
-pub(crate) fn holds_secrets(path: &Path) -> bool {
+pub(crate) fn is_secret_place(path: &Path) -> bool {
     let is_systems = ["/etc", "/proc", "/sys", "/dev"].iter().any(|place| path.starts_with(place));
     is_systems || path.ancestors().any(|place| SECRET_PLACES.iter().any(|secret| place.ends_with(secret)))
 }
@@ -162,7 +162,7 @@ impl ServerTrial {
         };
         let (what, remedy) = match remedy {
             // A server's own words must not have a person open these to it.
-            Some(StartRemedy::Read(path) | StartRemedy::Write(path)) if holds_secrets(Path::new(&path)) => {
+            Some(StartRemedy::Read(path) | StartRemedy::Write(path)) if is_secret_place(Path::new(&path)) => {
                 (format!("it asks for `{path}`, where secrets are kept, which no server should be given"), None)
             }
             Some(StartRemedy::Variables(names)) => variables(answer, what, names),
@@ -312,7 +312,7 @@ fn variables(answer: &Value, what: String, names: Vec<String>) -> (String, Optio
 /// A folder that is to be a git repository, as it is on this machine.
 fn repository(answer: &Value, what: String, folder: String) -> (String, Option<StartRemedy>) {
     let place = Path::new(&folder);
-    if holds_secrets(place) {
+    if is_secret_place(place) {
         return (format!("it asks for `{folder}`, where secrets are kept, which no server should be given"), None);
     }
     if !place.try_exists().unwrap_or(false) {
@@ -378,7 +378,8 @@ mod tests {
             assert_eq!(trial.command, None, "{line}: {:?}", trial.what);
         }
         assert!(
-            holds_secrets(Path::new("/srv/ada/.config/gcloud/x.json")) && !holds_secrets(Path::new("/srv/notes/ssh"))
+            is_secret_place(Path::new("/srv/ada/.config/gcloud/x.json"))
+                && !is_secret_place(Path::new("/srv/notes/ssh"))
         );
     }
 

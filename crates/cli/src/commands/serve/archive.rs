@@ -1,7 +1,7 @@
 //! The archive of all instances while the server runs: what brings this instance's audit log there, and what keeps its
 //! months in order. Only with a store that instances share.
 //!
-//! Every instance keeps house: the database lets one at a time make and drop months, and those that come later find
+//! Every instance maintains the archive: the database lets one at a time make and drop months, and those that come later find
 //! nothing to do.
 
 use std::path::Path;
@@ -32,11 +32,11 @@ const HOUSEKEEPING: Duration = Duration::from_hours(1);
 
 /// Sets a courier to work that brings the log to the archive, if there is one.
 pub(super) async fn start(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     dir: &Path,
     log: &FileLog,
 ) -> Result<Option<ForwarderHandle>, CommandFailure> {
-    let Some(archive) = house.store.archive() else { return Ok(None) };
+    let Some(archive) = assembly.store.archive() else { return Ok(None) };
     let unusable = |error: String| CommandFailure::new(format!("the archive of audit records: {error}"));
     let mut cursor =
         SinkCursor::open(&dir.join("sinks"), archive::NAME).map_err(|error| unusable(error.to_string()))?;
@@ -48,26 +48,26 @@ pub(super) async fn start(
         limits: LIMITS,
         pace: PACE,
         grown: log.subscribe(),
-        clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
-        entropy: house.entropy(),
-        watcher: Arc::new(Counted(Arc::clone(&house.metrics))),
+        clock: Arc::clone(&assembly.clock) as Arc<dyn Clock>,
+        entropy: assembly.entropy(),
+        watcher: Arc::new(Counted(Arc::clone(&assembly.metrics))),
     });
     Ok(Some(courier.start()))
 }
 
 /// Keeps the months in order until it is aborted.
-pub(super) fn keep(house: &KernelAssembly, retention: Retention) -> Option<JoinHandle<()>> {
-    let archive = house.store.archive()?;
-    let (clock, metrics) = (Arc::clone(&house.clock) as Arc<dyn Clock>, Arc::clone(&house.metrics));
+pub(super) fn keep(assembly: &KernelAssembly, retention: Retention) -> Option<JoinHandle<()>> {
+    let archive = assembly.store.archive()?;
+    let (clock, metrics) = (Arc::clone(&assembly.clock) as Arc<dyn Clock>, Arc::clone(&assembly.metrics));
     Some(tokio::spawn(async move {
         loop {
-            keep_house(&*archive, &retention, &*clock, &metrics).await;
+            maintain(&*archive, &retention, &*clock, &metrics).await;
             clock.sleep(HOUSEKEEPING).await;
         }
     }))
 }
 
-async fn keep_house(archive: &dyn RecordArchive, retention: &Retention, clock: &dyn Clock, metrics: &Metrics) {
+async fn maintain(archive: &dyn RecordArchive, retention: &Retention, clock: &dyn Clock, metrics: &Metrics) {
     let now = clock.now();
     match archive.provide(now).await {
         Ok(0) => {}

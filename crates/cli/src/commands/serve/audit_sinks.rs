@@ -29,7 +29,7 @@ pub(super) struct AuditSinks(Vec<ForwarderHandle>);
 
 /// Sets a courier to work for each sink of the configuration.
 pub(super) async fn start(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     config: &GantryConfig,
     dir: &Path,
     log: &FileLog,
@@ -37,7 +37,7 @@ pub(super) async fn start(
     let mut couriers = Vec::new();
     for table in &config.audit.sinks {
         let unusable = |error: String| CommandFailure::new(format!("[[audit.sinks]] `{}`: {error}", table.name));
-        let sink = sink(house, config, table).map_err(unusable)?;
+        let sink = sink(assembly, config, table).map_err(unusable)?;
         let source = LogSource::following(dir, log.reader());
         let mut cursor =
             SinkCursor::open(&dir.join("sinks"), &table.name).map_err(|error| unusable(error.to_string()))?;
@@ -52,13 +52,13 @@ pub(super) async fn start(
             limits: table.limits,
             pace: ForwarderPace::default(),
             grown: log.subscribe(),
-            clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
-            entropy: house.entropy(),
-            watcher: Arc::new(Counted(Arc::clone(&house.metrics))),
+            clock: Arc::clone(&assembly.clock) as Arc<dyn Clock>,
+            entropy: assembly.entropy(),
+            watcher: Arc::new(Counted(Arc::clone(&assembly.metrics))),
         }));
     }
     // Only when all are good: a configuration that is refused has delivered nothing.
-    let archive = super::archive::start(house, dir, log).await?;
+    let archive = super::archive::start(assembly, dir, log).await?;
     Ok(AuditSinks(couriers.into_iter().map(SinkForwarder::start).chain(archive).collect()))
 }
 
@@ -69,8 +69,8 @@ impl AuditSinks {
     }
 }
 
-fn sink(house: &KernelAssembly, config: &GantryConfig, table: &SinkTable) -> Result<Arc<dyn RecordSink>, String> {
-    let (clock, data_dir) = (Arc::clone(&house.clock) as Arc<dyn Clock>, house.data_dir().path());
+fn sink(assembly: &KernelAssembly, config: &GantryConfig, table: &SinkTable) -> Result<Arc<dyn RecordSink>, String> {
+    let (clock, data_dir) = (Arc::clone(&assembly.clock) as Arc<dyn Clock>, assembly.data_dir().path());
     match &table.target {
         SinkTarget::File { rotation, .. } => {
             let dir = table.dir(data_dir).unwrap_or_else(|| data_dir.join("audit-events"));

@@ -235,13 +235,13 @@ mod tests {
     use super::*;
     use crate::shared_keys::tests::KeyShelf;
 
-    struct House {
+    struct InstallationHarness {
         dir: tempfile::TempDir,
         shelf: Arc<KeyShelf>,
         entropy: OsEntropy,
     }
 
-    impl House {
+    impl InstallationHarness {
         fn new() -> Self {
             let (dir, entropy) = (tempfile::tempdir().unwrap(), OsEntropy::open().unwrap());
             Self { dir, shelf: Arc::default(), entropy }
@@ -277,28 +277,28 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_come_later_take_over_what_the_first_one_brought() {
-        let house = House::new();
-        let (first, second) = (house.data("first"), house.data("second"));
-        let brought = first.admin_token_or_new(&house.entropy).unwrap().value;
-        let one = house.join(&first).await.unwrap();
-        let two = house.join(&second).await.unwrap();
+        let harness = InstallationHarness::new();
+        let (first, second) = (harness.data("first"), harness.data("second"));
+        let brought = first.admin_token_or_new(&harness.entropy).unwrap().value;
+        let one = harness.join(&first).await.unwrap();
+        let two = harness.join(&second).await.unwrap();
         assert_eq!(secrets(&first), secrets(&second));
         assert_eq!(second.admin_token().unwrap().unwrap().value, brought);
         assert_eq!((one.own_keys(), one.seal_key()), (two.own_keys(), two.seal_key()));
         assert_eq!(names(second.path()), ["admin.token", "keys", "mcp.key", "webhook.key"], "nothing was replaced");
         let before = secrets(&second);
-        house.join(&second).await.unwrap();
+        harness.join(&second).await.unwrap();
         assert_eq!(secrets(&second), before, "nothing changes at the next start");
     }
 
     #[tokio::test]
     async fn a_data_directory_with_secrets_of_its_own_follows_the_store_and_loses_none() {
-        let house = House::new();
-        let (first, moved) = (house.data("first"), house.data("moved"));
-        house.join(&first).await.unwrap();
-        let token = moved.admin_token_or_new(&house.entropy).unwrap().value;
-        let key = moved.signing_key_or_new(&house.entropy).unwrap().value;
-        let installation = house.join(&moved).await.unwrap();
+        let harness = InstallationHarness::new();
+        let (first, moved) = (harness.data("first"), harness.data("moved"));
+        harness.join(&first).await.unwrap();
+        let token = moved.admin_token_or_new(&harness.entropy).unwrap().value;
+        let key = moved.signing_key_or_new(&harness.entropy).unwrap().value;
+        let installation = harness.join(&moved).await.unwrap();
         assert_eq!(secrets(&first), secrets(&moved));
         assert!(installation.own_keys().iter().all(|known| known.id() != key.id()));
         let aside = moved.path().join("admin.token.replaced");
@@ -307,23 +307,23 @@ mod tests {
         let pem = std::fs::read_to_string(moved.path().join("keys/signing.pem.replaced")).unwrap();
         assert_eq!(SigningKey::from_pem(&pem).unwrap().id(), key.id());
         // Once more, with another one: the first that was set aside stays.
-        let another = data_dir::new_admin_token(&house.entropy);
+        let another = data_dir::new_admin_token(&harness.entropy);
         secret_file::write(&moved.admin_token_file(), &another).unwrap();
-        house.join(&moved).await.unwrap();
+        harness.join(&moved).await.unwrap();
         assert_eq!(std::fs::read_to_string(&aside).unwrap().trim(), token);
         assert!(std::fs::read_to_string(moved.path().join("admin.token.replaced.1")).unwrap().contains(&another));
     }
 
     #[tokio::test]
     async fn an_instance_that_was_away_while_keys_were_rotated_knows_them_all() {
-        let house = House::new();
-        let (first, away) = (house.data("first"), house.data("away"));
-        let former = house.join(&first).await.unwrap();
-        house.join(&away).await.unwrap();
+        let harness = InstallationHarness::new();
+        let (first, away) = (harness.data("first"), harness.data("away"));
+        let former = harness.join(&first).await.unwrap();
+        harness.join(&away).await.unwrap();
         let next = SigningKey::from_seed(&[9; 32]);
         let (text, ring) = (former.ring.text(), KeyRing::new(&next, &former.own_keys()).unwrap());
-        assert!(house.shelf.replace(SIGNING_KEYS, &text, &ring.text()).await.unwrap());
-        let back = house.join(&away).await.unwrap();
+        assert!(harness.shelf.replace(SIGNING_KEYS, &text, &ring.text()).await.unwrap());
+        let back = harness.join(&away).await.unwrap();
         assert_eq!((back.own_keys()[0].id(), back.own_keys().len()), (next.id(), 2));
         assert_eq!(away.signing_key().unwrap().unwrap().value.id(), next.id());
         assert_eq!(key_vault::retired_keys(&away).unwrap(), former.own_keys());
@@ -332,13 +332,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_makes_no_sense_is_refused_on_either_side() {
-        let house = House::new();
-        let garbled = house.data("garbled");
+        let harness = InstallationHarness::new();
+        let garbled = harness.data("garbled");
         secret_file::write(&garbled.admin_token_file(), "hunter2").unwrap();
-        assert!(house.join(&garbled).await.unwrap_err().message.contains("admin.token"));
-        assert!(house.shelf.secrets().await.unwrap().is_empty(), "nothing of it gets into the store");
-        house.shelf.keep("admin_token", "hunter2").await.unwrap();
-        let failure = house.join(&house.data("fresh")).await.unwrap_err();
+        assert!(harness.join(&garbled).await.unwrap_err().message.contains("admin.token"));
+        assert!(harness.shelf.secrets().await.unwrap().is_empty(), "nothing of it gets into the store");
+        harness.shelf.keep("admin_token", "hunter2").await.unwrap();
+        let failure = harness.join(&harness.data("fresh")).await.unwrap_err();
         assert!(failure.message.contains("admin token") && !failure.message.contains("hunter2"));
     }
 }

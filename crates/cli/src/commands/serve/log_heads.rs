@@ -1,7 +1,7 @@
 //! Instances as witnesses of each other: each tells the others how far its audit log has come, and writes down in its own how
 //! far theirs have. Only with a store that instances share.
 //!
-//! What is written down makes a log longer, and that again is news for the others: so growth by one record is not worth a
+//! What is written down makes a log longer, and that again is new to the others: so growth by one record is not worth a
 //! record, and a quiet installation falls silent.
 
 use std::collections::BTreeMap;
@@ -23,9 +23,9 @@ const GROWTH_MIN: u64 = 2;
 const HEADS_AT_ONCE_MAX: usize = 64;
 
 /// Tells and writes down until it is aborted.
-pub(super) fn keep(house: &KernelAssembly, log: Arc<FileLog>) -> Option<JoinHandle<()>> {
-    let heads = house.store.log_heads()?;
-    let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
+pub(super) fn keep(assembly: &KernelAssembly, log: Arc<FileLog>) -> Option<JoinHandle<()>> {
+    let heads = assembly.store.log_heads()?;
+    let clock = Arc::clone(&assembly.clock) as Arc<dyn Clock>;
     Some(tokio::spawn(async move {
         let mut keeper = HeadKeeper { heads, log, written: BTreeMap::new(), contradicted: false };
         loop {
@@ -61,18 +61,18 @@ impl HeadKeeper {
                  `gantry audit verify --against` shows where they part"
             );
         }
-        let news = self.heads.heads().await?.into_iter().filter(|head| head.origin != origin && self.is_news(head));
-        let news: Vec<SignedHead> = news.take(HEADS_AT_ONCE_MAX).map(seen).collect();
-        if news.is_empty() {
+        let fresh = self.heads.heads().await?.into_iter().filter(|head| head.origin != origin && self.is_new(head));
+        let fresh: Vec<SignedHead> = fresh.take(HEADS_AT_ONCE_MAX).map(seen).collect();
+        if fresh.is_empty() {
             return Ok(());
         }
-        let sizes: Vec<_> = news.iter().map(|head| (head.origin.clone(), head.size)).collect();
-        self.log.bear_witness(news).await?;
+        let sizes: Vec<_> = fresh.iter().map(|head| (head.origin.clone(), head.size)).collect();
+        self.log.bear_witness(fresh).await?;
         self.written.extend(sizes);
         Ok(())
     }
 
-    fn is_news(&self, head: &LogHead) -> bool {
+    fn is_new(&self, head: &LogHead) -> bool {
         self.written.get(&head.origin).is_none_or(|written| head.size >= written.saturating_add(GROWTH_MIN))
     }
 }
@@ -118,7 +118,7 @@ mod tests {
                 keeper.round().await.unwrap();
             }
         }
-        // Each has begun, and has written down the other; what follows from that is not news.
+        // Each has begun, and has written down the other; what follows from that is not new.
         assert!(logs.iter().all(|log| (2..=3).contains(&log.size())), "{:?}", logs.each_ref().map(|log| log.size()));
         let [one, other] = folders.each_ref().map(|folder| folder.path().join("audit"));
         for (of, by) in [(&one, &other), (&other, &one)] {

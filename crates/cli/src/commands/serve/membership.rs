@@ -20,7 +20,7 @@ use crate::data_dir::RunningServer;
 
 /// Joins the other instances, and goes on saying so.
 pub(super) fn join(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     config: &GantryConfig,
     shared: &Arc<dyn SharedState>,
     running: &RunningServer,
@@ -28,17 +28,17 @@ pub(super) fn join(
     let through_state = || Arc::new(ThroughState(Arc::clone(shared))) as Arc<dyn Presence>;
     let presence = match config.shared_state {
         SharedStateSection::Redis(_) => through_state(),
-        SharedStateSection::Memory => house.store.presence().unwrap_or_else(through_state),
+        SharedStateSection::Memory => assembly.store.presence().unwrap_or_else(through_state),
     };
     let me = InstanceMember {
-        id: name(&*house.entropy()),
+        id: name(&*assembly.entropy()),
         role: if worker::is_worker_only(config) { InstanceRole::Worker } else { InstanceRole::Serve },
         version: running.version.clone(),
-        schema: house.store.shape(),
+        schema: assembly.store.shape(),
         address: running.url.clone(),
-        started_ms: house.clock.now().0,
+        started_ms: assembly.clock.now().0,
     };
-    let membership = Arc::new(Membership::new(me, presence, Arc::clone(&house.clock) as Arc<dyn Clock>));
+    let membership = Arc::new(Membership::new(me, presence, Arc::clone(&assembly.clock) as Arc<dyn Clock>));
     let keeping = Arc::clone(&membership);
     (membership, tokio::spawn(async move { keeping.keep().await }))
 }

@@ -30,12 +30,12 @@ fn admission(config: &GantryConfig) -> Arc<ServerAdmission> {
 
 /// What keeps servers. None is started before somebody wants it.
 pub(super) fn keep(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     config: &GantryConfig,
     confinement: ToolConfinement,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<UpstreamServers>, CommandFailure> {
-    let data_dir = house.data_dir().path();
+    let data_dir = assembly.data_dir().path();
     // A launcher of their own: servers live long, and must not take the places of calls.
     let sandbox = Sandbox::new(LauncherCommand::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
     Ok(UpstreamServers::new(UpstreamParts {
@@ -43,14 +43,14 @@ pub(super) fn keep(
         walls: SandboxProvider::new(sandbox, RuntimePrograms::default()),
         confinement,
         secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
-        redactor: house.redactor(),
+        redactor: assembly.redactor(),
         clock: Arc::clone(clock),
-        entropy: house.entropy(),
+        entropy: assembly.entropy(),
         log_dir: data_dir.join("logs").join("servers"),
         packages: config.packages_dir(data_dir),
         limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
         bounds: UpstreamBounds { programs_max: config.sandbox.sandboxes, ..UpstreamBounds::default() },
-        observer: Arc::new(Counted(Arc::clone(&house.metrics))),
+        observer: Arc::new(Counted(Arc::clone(&assembly.metrics))),
     }))
 }
 

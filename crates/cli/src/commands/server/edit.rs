@@ -110,7 +110,7 @@ impl ServerEditCommand {
         &self,
         spec: &mut ServerSpec,
         machine: &ThisMachine<'_>,
-    ) -> Result<Vec<import::KeptSecret>, CommandFailure> {
+    ) -> Result<Vec<import::ImportedSecret>, CommandFailure> {
         self.grants.apply(spec)?;
         self.revoke(spec)?;
         self.keeping.apply(spec);
@@ -183,7 +183,7 @@ impl ServerEditCommand {
 }
 
 /// Variables or headers by name, and the secrets among them that are kept elsewhere.
-type GivenSettings = (Vec<(String, ServerSetting)>, Vec<import::KeptSecret>);
+type GivenSettings = (Vec<(String, ServerSetting)>, Vec<import::ImportedSecret>);
 
 /// What is known of a server now.
 pub(super) async fn current(
@@ -223,7 +223,7 @@ pub(super) fn spec_of(name: &str, server: &Value) -> Result<ServerSpec, CommandF
     })
 }
 
-pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::KeptSecret>) -> ImportedServer {
+pub(super) fn changed(name: String, spec: ServerSpec, secrets: Vec<import::ImportedSecret>) -> ImportedServer {
     let (runs, grants, warnings) = (String::new(), Vec::new(), Vec::new());
     let closed = Vec::new();
     ImportedServer { name, spec, runs, grants, warnings, closed, secrets, switched_off: None, package: None }

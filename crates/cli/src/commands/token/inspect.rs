@@ -126,7 +126,7 @@ fn inspect(token: &str, trust: Option<&TokenTrust>, now: UnixMillis) -> Result<I
     Ok(Inspected { document, text, outcome })
 }
 
-/// What people overlook in a page of claims: how far the token is bound, and through whose hands it went.
+/// What people overlook in a page of claims: how far the token is bound, and who has handed it on.
 fn particulars(claims: &Value) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let limits = claims.get("limits").and_then(Value::as_array).into_iter().flatten();
@@ -134,17 +134,17 @@ fn particulars(claims: &Value) -> Vec<(&'static str, String)> {
     if let Some(calls) = claims.pointer("/budget/calls").and_then(Value::as_u64) {
         lines.push(("budget", format!("{calls} calls, together with everything delegated from it")));
     }
-    let mut hands = Vec::new();
+    let mut holders = Vec::new();
     let mut link = claims.get("act");
     // The strict reader has bounded how deep this can go.
     while let Some(delegator) = link {
-        hands.extend(delegator.get("sub").and_then(Value::as_str));
+        holders.extend(delegator.get("sub").and_then(Value::as_str));
         link = delegator.get("act");
     }
-    if !hands.is_empty() {
-        hands.reverse();
+    if !holders.is_empty() {
+        holders.reverse();
         let holder = claims.get("sub").and_then(Value::as_str).unwrap_or("?");
-        lines.push(("chain", format!("{} → {holder}", hands.join(" → "))));
+        lines.push(("chain", format!("{} → {holder}", holders.join(" → "))));
     }
     lines
 }

@@ -45,14 +45,14 @@ const BODY: &str = "(call $resume (i32.const 64))
 async fn called(shelf: &Arc<Shelf>, resume: Option<Value>) -> Result<ToolOutput, Refusal> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool.wasm"), component("checkpoints", BODY)).unwrap();
-    let tool = HOUSE.tool(folder.path(), "tool.wasm", &[]);
+    let tool = HARNESS.tool(folder.path(), "tool.wasm", &[]);
     let mut call = call(&tool, json!({ "text": "ä b" }));
     call.companion = Arc::clone(shelf) as _;
     call.resume = resume.map(|custom_state| {
         let saved = SavedState { custom_state, ..SavedState::default() };
         Arc::new(ResumePoint { checkpoint_id: "cp-0".into(), invocation_id: call.invocation_id, saved })
     });
-    HOUSE.executor.execute(call).await.map_err(|error| error.refusal)
+    HARNESS.executor.execute(call).await.map_err(|error| error.refusal)
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ fn constant() -> Vec<u8> {
     component("", "(call $ok (i32.const 1024) (i32.const 6))")
 }
 
-fn cached(cache: &Path) -> House {
-    House::new(WasmConfig { cache_dir: Some(cache.to_owned()), ..WasmConfig::default() })
+fn cached(cache: &Path) -> WasmHarness {
+    WasmHarness::new(WasmConfig { cache_dir: Some(cache.to_owned()), ..WasmConfig::default() })
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -52,8 +52,8 @@ async fn a_component_is_found_inside_its_folder_only() {
         ("pipe.wasm", Some("is not a file inside")),
         (outside.to_str().unwrap(), Some("is not a file inside")),
     ] {
-        let tool = HOUSE.tool(&folder, name, &[]);
-        let outcome = HOUSE.call(&tool, json!({ "a": 1 })).await;
+        let tool = HARNESS.tool(&folder, name, &[]);
+        let outcome = HARNESS.call(&tool, json!({ "a": 1 })).await;
         match expect {
             None => assert_eq!(outcome.unwrap().value, json!({ "a": 1 }), "{name}"),
             Some(message) => {
@@ -67,12 +67,12 @@ async fn a_component_is_found_inside_its_folder_only() {
 
 #[tokio::test]
 async fn a_component_beyond_the_bound_is_refused_unread() {
-    let house = House::new(WasmConfig { component_bytes_max: 1000, ..WasmConfig::default() });
+    let harness = WasmHarness::new(WasmConfig { component_bytes_max: 1000, ..WasmConfig::default() });
     let folder = tempfile::tempdir().unwrap();
     let file = std::fs::File::create(folder.path().join("huge.wasm")).unwrap();
     file.set_len(1 << 40).unwrap();
-    let tool = house.tool(folder.path(), "huge.wasm", &[]);
-    let refusal = house.call(&tool, json!({})).await.unwrap_err();
+    let tool = harness.tool(folder.path(), "huge.wasm", &[]);
+    let refusal = harness.call(&tool, json!({})).await.unwrap_err();
     assert_eq!((refusal.code, &*refusal.message), (ErrorCode::E3108, "the component is larger than 1000 bytes"));
 }
 
@@ -81,12 +81,12 @@ async fn many_first_calls_at_once_compile_once_and_the_next_start_not_at_all() {
     let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let cache = cache.path().join("compiled");
     std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
-    let house = Arc::new(cached(&cache));
-    let tool = house.tool(folder.path(), "tool.wasm", &[]);
+    let harness = Arc::new(cached(&cache));
+    let tool = harness.tool(folder.path(), "tool.wasm", &[]);
     let calls: Vec<_> = (0..16)
         .map(|number| {
-            let (house, tool) = (Arc::clone(&house), Arc::clone(&tool));
-            tokio::spawn(async move { house.call(&tool, json!({ "n": number })).await })
+            let (harness, tool) = (Arc::clone(&harness), Arc::clone(&tool));
+            tokio::spawn(async move { harness.call(&tool, json!({ "n": number })).await })
         })
         .collect();
     for (number, call) in calls.into_iter().enumerate() {
@@ -96,8 +96,8 @@ async fn many_first_calls_at_once_compile_once_and_the_next_start_not_at_all() {
     kept.sort();
     assert_eq!(kept.len(), 2, "what was compiled, and its seal: {kept:?}");
     let written = kept[0].metadata().unwrap().modified().unwrap();
-    let house = cached(&cache);
-    house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    let harness = cached(&cache);
+    harness.executor.load(folder.path(), "tool.wasm").await.unwrap();
     let mut after = files(&cache);
     after.sort();
     assert_eq!(after, kept);
@@ -114,15 +114,15 @@ async fn a_damaged_cache_is_noticed_and_made_anew() {
     for file in files(&dir) {
         let sound = std::fs::read(&file).unwrap();
         for damaged in [sound.iter().map(|byte| byte ^ 0xff).collect(), sound[..sound.len() / 2].to_vec(), Vec::new()] {
-            // Put in place of the old one, never written into it: the code of an earlier house may still be mapped, and
+            // Put in place of the old one, never written into it: the code of an earlier harness may still be mapped, and
             // pages that are cut off below a reader end the whole process.
             let damage = cache.path().join("damage");
             std::fs::write(&damage, &damaged).unwrap();
             std::fs::set_permissions(&damage, std::fs::metadata(&file).unwrap().permissions()).unwrap();
             std::fs::rename(&damage, &file).unwrap();
-            let house = cached(&dir);
-            let tool = house.tool(folder.path(), "tool.wasm", &[]);
-            assert_eq!(house.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+            let harness = cached(&dir);
+            let tool = harness.tool(folder.path(), "tool.wasm", &[]);
+            assert_eq!(harness.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
             assert_ne!(std::fs::read(&file).unwrap(), damaged, "{}", file.display());
         }
     }
@@ -133,43 +133,45 @@ async fn a_changed_component_is_another_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tool.wasm");
     std::fs::write(&path, echo()).unwrap();
-    let tool = HOUSE.tool(folder.path(), "tool.wasm", &[]);
-    assert_eq!(HOUSE.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+    let tool = HARNESS.tool(folder.path(), "tool.wasm", &[]);
+    assert_eq!(HARNESS.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
     std::fs::write(folder.path().join("new"), constant()).unwrap();
     std::fs::rename(folder.path().join("new"), &path).unwrap();
-    assert_eq!(HOUSE.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!("text"));
+    assert_eq!(HARNESS.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!("text"));
     std::fs::write(&path, b"broken").unwrap();
-    assert_eq!(HOUSE.call(&tool, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(HARNESS.call(&tool, json!({})).await.unwrap_err().code, ErrorCode::E3108);
 }
 
 #[tokio::test]
 async fn more_components_than_are_kept_in_memory_all_run() {
-    let house = House::new(WasmConfig { loaded_max: 2, ..WasmConfig::default() });
+    let harness = WasmHarness::new(WasmConfig { loaded_max: 2, ..WasmConfig::default() });
     let folder = tempfile::tempdir().unwrap();
     let tools: Vec<_> = (0..4)
         .map(|number| {
             let name = format!("{number}.wasm");
             std::fs::write(folder.path().join(&name), echo()).unwrap();
-            house.tool(folder.path(), &name, &[])
+            harness.tool(folder.path(), &name, &[])
         })
         .collect();
     for tool in tools.iter().chain(&tools) {
-        assert_eq!(house.call(tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+        assert_eq!(harness.call(tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
     }
 }
 
 #[tokio::test]
 async fn what_is_prepared_is_ready_and_what_is_broken_is_told_at_the_call() {
-    let house = House::new(WasmConfig::default());
+    let harness = WasmHarness::new(WasmConfig::default());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
-    let tool = house.tool(folder.path(), "tool.wasm", &[]);
-    house.executor.prepare(folder.path(), tool.manifest.execution.as_ref().unwrap());
-    house.executor.prepare(folder.path(), &Execution::Wasm { component: "missing.wasm".into(), env: BTreeMap::new() });
-    house.executor.prepare(folder.path(), &Execution::Builtin { handler: "calculator".into() });
-    let loaded = house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    let tool = harness.tool(folder.path(), "tool.wasm", &[]);
+    harness.executor.prepare(folder.path(), tool.manifest.execution.as_ref().unwrap());
+    harness
+        .executor
+        .prepare(folder.path(), &Execution::Wasm { component: "missing.wasm".into(), env: BTreeMap::new() });
+    harness.executor.prepare(folder.path(), &Execution::Builtin { handler: "calculator".into() });
+    let loaded = harness.executor.load(folder.path(), "tool.wasm").await.unwrap();
     for _ in 0..100 {
-        house.executor.instantiate(&loaded).await.unwrap();
+        harness.executor.instantiate(&loaded).await.unwrap();
     }
 }
 
@@ -179,7 +181,7 @@ async fn a_cache_that_others_could_write_to_is_not_used() {
     let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
-    let house = cached(cache.path());
-    house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    let harness = cached(cache.path());
+    harness.executor.load(folder.path(), "tool.wasm").await.unwrap();
     assert!(files(cache.path()).is_empty());
 }

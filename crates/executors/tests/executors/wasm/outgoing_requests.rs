@@ -57,7 +57,7 @@ impl Server {
 async fn a_declared_host_is_reached_and_every_byte_counted() {
     let server = Server::start().await;
     let tool = probe(&[format!("network:http://{}", server.authority())]);
-    let output = HOUSE.call(&tool, json!({ "do": ["get", "http", server.authority(), "/path?q=1"] })).await.unwrap();
+    let output = HARNESS.call(&tool, json!({ "do": ["get", "http", server.authority(), "/path?q=1"] })).await.unwrap();
     assert_eq!(output.value, json!({ "answer": "status 204" }));
     assert_eq!(output.usage.network_bytes_sent, server.received.load(Ordering::SeqCst) as u64);
     assert_eq!(output.usage.network_bytes_received, ANSWER.len() as u64);

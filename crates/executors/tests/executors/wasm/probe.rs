@@ -13,11 +13,11 @@ const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm
 
 /// The probe with these permissions.
 pub(super) fn probe(permissions: &[String]) -> Arc<ToolVersion> {
-    HOUSE.tool(Path::new(TESTDATA), "probe.wasm", permissions)
+    HARNESS.tool(Path::new(TESTDATA), "probe.wasm", permissions)
 }
 
 pub(super) async fn attempt(tool: &Arc<ToolVersion>, words: &[&str]) -> Result<Value, Refusal> {
-    HOUSE.call(tool, json!({ "do": words })).await.map(|output| output.value)
+    HARNESS.call(tool, json!({ "do": words })).await.map(|output| output.value)
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_guest_that_spins_or_sleeps_is_stopped_at_its_deadline() {
         let mut call = call(&tool, json!({ "do": [verb] }));
         call.time_left = Duration::from_millis(200);
         let start = Instant::now();
-        assert_eq!(HOUSE.executor.execute(call).await.unwrap_err().refusal.code, ErrorCode::E3402, "{verb}");
+        assert_eq!(HARNESS.executor.execute(call).await.unwrap_err().refusal.code, ErrorCode::E3402, "{verb}");
         assert!(start.elapsed() < Duration::from_secs(5), "{verb}: {:?}", start.elapsed());
     }
 }
@@ -244,12 +244,12 @@ async fn a_directory_that_cannot_be_given_as_declared_is_a_refusal() {
         let refusal = attempt(&probe(std::slice::from_ref(&permission)), &["raw", "1"]).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3405, "{permission}: {refusal}");
     }
-    let house = House::within(
+    let harness = WasmHarness::within(
         OperatorReach { blocked_paths: vec![place.path("closed").into()], ..OperatorReach::default() },
         WasmConfig::default(),
     );
-    let tool = house.tool(Path::new(TESTDATA), "probe.wasm", &[format!("filesystem:read:{}", place.path(""))]);
-    let refusal = house.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap_err();
+    let tool = harness.tool(Path::new(TESTDATA), "probe.wasm", &[format!("filesystem:read:{}", place.path(""))]);
+    let refusal = harness.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3405, "the server's own data lies below: {refusal}");
 }
 
@@ -268,7 +268,7 @@ async fn what_a_call_may_use_is_the_least_that_anybody_says() {
         let asked = CallLimits { memory_mb_limit: Some(asked), ..CallLimits::default() };
         call.limits = ResourceEnvelope::default().resolve(tool.manifest.resource_limits.as_ref(), &asked).unwrap();
         assert_eq!(
-            HOUSE.executor.execute(call).await.unwrap_err().refusal.code,
+            HARNESS.executor.execute(call).await.unwrap_err().refusal.code,
             ErrorCode::E3403,
             "the manifest says 32"
         );
@@ -278,15 +278,15 @@ async fn what_a_call_may_use_is_the_least_that_anybody_says() {
 #[tokio::test]
 async fn memory_and_cpu_are_accounted() {
     let tool = probe(&[]);
-    let idle = HOUSE.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap().usage;
-    let held = HOUSE.call(&tool, json!({ "do": ["hold", "20"] })).await.unwrap().usage;
+    let idle = HARNESS.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap().usage;
+    let held = HARNESS.call(&tool, json!({ "do": ["hold", "20"] })).await.unwrap().usage;
     assert!((21..=24).contains(&held.memory_peak_mb), "{held:?}");
     assert!(idle.memory_peak_mb <= 3, "{idle:?}");
     // Twice the work is twice the CPU. What the machine does besides can only add to it, so the least of several counts.
     let burn = async |rounds: &str| {
         let mut least = u64::MAX;
         for _ in 0..6 {
-            let usage = HOUSE.call(&tool, json!({ "do": ["burn", rounds] })).await.unwrap().usage;
+            let usage = HARNESS.call(&tool, json!({ "do": ["burn", rounds] })).await.unwrap().usage;
             least = least.min(usage.cpu_millicore_seconds);
         }
         least
@@ -302,7 +302,7 @@ async fn a_share_of_a_core_is_kept() {
     let mut rationed = call(&tool, json!({ "do": ["burn", "200000000"] }));
     rationed.limits.cpu_millicores = 250;
     let start = Instant::now();
-    let usage = HOUSE.executor.execute(rationed).await.unwrap().usage;
+    let usage = HARNESS.executor.execute(rationed).await.unwrap().usage;
     let cpu = Duration::from_millis(usage.cpu_millicore_seconds);
     assert!(start.elapsed() > cpu.saturating_sub(Duration::from_millis(40)) * 3, "{:?} for {cpu:?}", start.elapsed());
 }
@@ -313,7 +313,7 @@ async fn sixty_four_calls_at_once_all_succeed() {
     let calls: Vec<_> = (0..64)
         .map(|number| {
             let call = call(&tool, json!({ "do": ["raw", number.to_string()] }));
-            tokio::spawn(async move { HOUSE.executor.execute(call).await })
+            tokio::spawn(async move { HARNESS.executor.execute(call).await })
         })
         .collect();
     for (number, call) in calls.into_iter().enumerate() {

@@ -102,23 +102,23 @@ fn tool(component: &[u8], permissions: &[&str]) -> (tempfile::TempDir, Arc<ToolV
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tool.wasm"), component).unwrap();
     let permissions: Vec<String> = permissions.iter().map(ToString::to_string).collect();
-    let tool = HOUSE.tool(folder.path(), "tool.wasm", &permissions);
+    let tool = HARNESS.tool(folder.path(), "tool.wasm", &permissions);
     (folder, tool)
 }
 
 async fn outcome(component: &[u8]) -> Result<ToolOutput, Refusal> {
     let (_folder, tool) = tool(component, &[]);
-    HOUSE.call(&tool, json!({ "text": "a b" })).await
+    HARNESS.call(&tool, json!({ "text": "a b" })).await
 }
 
 #[tokio::test]
 async fn parameters_go_in_and_a_result_comes_out_as_json() {
     let (folder, tool) = tool(&component("", "(call $ok (local.get $ptr) (local.get $len))"), &[]);
     let parameters = json!({ "text": "ä \u{1F980} \"quoted\"", "list": [1, 2.5, null] });
-    let output = HOUSE.call(&tool, parameters.clone()).await.unwrap();
+    let output = HARNESS.call(&tool, parameters.clone()).await.unwrap();
     assert_eq!(output.value, parameters);
     assert_eq!(output.usage.memory_peak_mb, 1, "64 KiB, rounded up");
-    assert_eq!(HOUSE.executor.load(folder.path(), "tool.wasm").await.unwrap().world(), "gantry:tool/tool");
+    assert_eq!(HARNESS.executor.load(folder.path(), "tool.wasm").await.unwrap().world(), "gantry:tool/tool");
 }
 
 #[tokio::test]
@@ -173,16 +173,16 @@ async fn each_end_of_a_guest_says_how_far_the_call_came() {
         (b"no component".to_vec(), NotSent),
     ] {
         let (_folder, tool) = tool(&component, &[]);
-        let error = HOUSE.executor.execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err();
+        let error = HARNESS.executor.execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err();
         assert_eq!(error.reach, reach, "{error}");
     }
     // A credential that is not there, and a deadline: before the guest began, and after.
     let (_folder, missing) = tool(&component("", ok), &["credentials:other"]);
-    assert_eq!(HOUSE.executor.execute(call(&missing, json!({}))).await.unwrap_err().reach, NotSent);
+    assert_eq!(HARNESS.executor.execute(call(&missing, json!({}))).await.unwrap_err().reach, NotSent);
     let (_folder, endless) = tool(&component("", "(loop $forever (br $forever)) (unreachable)"), &[]);
     let mut late = call(&endless, json!({}));
     late.time_left = Duration::from_millis(300);
-    let reach = HOUSE.executor.execute(late.clone()).await.unwrap_err().reach;
+    let reach = HARNESS.executor.execute(late.clone()).await.unwrap_err().reach;
     assert_eq!(reach, late.dispatch.reach(), "whichever it was, on a machine that may still be compiling");
 }
 
@@ -192,7 +192,7 @@ async fn a_guest_is_told_the_key_of_its_act() {
     let (_folder, tool) = tool(&component("invocation", body), &[]);
     let mut call = call(&tool, json!({}));
     call.idempotency_key = "\"act-1\"".into();
-    assert_eq!(HOUSE.executor.execute(call).await.unwrap().value, json!("act-1"));
+    assert_eq!(HARNESS.executor.execute(call).await.unwrap().value, json!("act-1"));
 }
 
 #[tokio::test]
@@ -214,47 +214,47 @@ async fn a_guest_that_never_ends_is_stopped_at_its_deadline() {
     let mut call = call(&tool, json!({}));
     call.time_left = Duration::from_millis(300);
     let start = Instant::now();
-    let refusal = HOUSE.executor.execute(call).await.unwrap_err().refusal;
+    let refusal = HARNESS.executor.execute(call).await.unwrap_err().refusal;
     assert_eq!(refusal.code, ErrorCode::E3402);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn dropping_a_call_stops_its_guest_and_gives_its_place_free() {
-    let house = House::new(WasmConfig { calls_max: 1, threads: Some(1), ..WasmConfig::default() });
+    let harness = WasmHarness::new(WasmConfig { calls_max: 1, threads: Some(1), ..WasmConfig::default() });
     let folder = tempfile::tempdir().unwrap();
     let forever = component("", "(loop $forever (br $forever)) (unreachable)");
     std::fs::write(folder.path().join("forever.wasm"), forever).unwrap();
     std::fs::write(folder.path().join("echo.wasm"), component("", "(call $ok (local.get $ptr) (local.get $len))"))
         .unwrap();
-    let forever = house.tool(folder.path(), "forever.wasm", &[]);
-    let echo = house.tool(folder.path(), "echo.wasm", &[]);
-    house.executor.load(folder.path(), "forever.wasm").await.unwrap();
+    let forever = harness.tool(folder.path(), "forever.wasm", &[]);
+    let echo = harness.tool(folder.path(), "echo.wasm", &[]);
+    harness.executor.load(folder.path(), "forever.wasm").await.unwrap();
     for _ in 0..3 {
-        let dropped = tokio::time::timeout(Duration::from_millis(50), house.call(&forever, json!({}))).await;
+        let dropped = tokio::time::timeout(Duration::from_millis(50), harness.call(&forever, json!({}))).await;
         assert!(dropped.is_err());
         // There is one place and one thread: this waits for as long as the other guest still runs.
-        assert_eq!(house.call(&echo, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+        assert_eq!(harness.call(&echo, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
     }
 }
 
 #[tokio::test]
 async fn guests_share_their_threads_with_one_that_never_ends() {
-    let house = House::new(WasmConfig { threads: Some(1), ..WasmConfig::default() });
+    let harness = WasmHarness::new(WasmConfig { threads: Some(1), ..WasmConfig::default() });
     let folder = tempfile::tempdir().unwrap();
     let forever = component("", "(loop $forever (br $forever)) (unreachable)");
     std::fs::write(folder.path().join("forever.wasm"), forever).unwrap();
     std::fs::write(folder.path().join("echo.wasm"), component("", "(call $ok (local.get $ptr) (local.get $len))"))
         .unwrap();
-    let forever = house.tool(folder.path(), "forever.wasm", &[]);
-    let echo = house.tool(folder.path(), "echo.wasm", &[]);
+    let forever = harness.tool(folder.path(), "forever.wasm", &[]);
+    let echo = harness.tool(folder.path(), "echo.wasm", &[]);
     let others = async {
         for _ in 0..10 {
-            house.call(&echo, json!({})).await.unwrap();
+            harness.call(&echo, json!({})).await.unwrap();
         }
     };
     tokio::select! {
-        ended = house.call(&forever, json!({})) => panic!("{ended:?}"),
+        ended = harness.call(&forever, json!({})) => panic!("{ended:?}"),
         () = others => {}
     }
 }
@@ -271,21 +271,21 @@ async fn a_secret_is_given_under_its_declared_name_and_no_other() {
         component("secrets", &body)
     };
     let (_folder, declared) = tool(&get(1040, 7), &["credentials:api_key"]);
-    assert_eq!(HOUSE.call(&declared, json!({})).await.unwrap().value, json!("hunter2"));
+    assert_eq!(HARNESS.call(&declared, json!({})).await.unwrap().value, json!("hunter2"));
     let (_folder, undeclared) = tool(&get(1040, 7), &[]);
-    let refusal = HOUSE.call(&undeclared, json!({})).await.unwrap_err();
+    let refusal = HARNESS.call(&undeclared, json!({})).await.unwrap_err();
     assert!(refusal.message.contains("no such credential"), "{refusal}");
     let (_folder, missing) = tool(&get(1040, 7), &["credentials:api_key", "credentials:other"]);
-    assert_eq!(HOUSE.call(&missing, json!({})).await.unwrap_err().code, ErrorCode::E3602, "it is not even started");
+    assert_eq!(HARNESS.call(&missing, json!({})).await.unwrap_err().code, ErrorCode::E3602, "it is not even started");
     let mut theirs = call(&declared, json!({}));
     theirs.tenant = "acme".parse().unwrap();
     assert_eq!(
-        HOUSE.executor.execute(theirs).await.unwrap_err().refusal.code,
+        HARNESS.executor.execute(theirs).await.unwrap_err().refusal.code,
         ErrorCode::E3602,
         "secrets belong to the caller's tenant"
     );
     let (_folder, part) = tool(&get(1040, 3), &["credentials:api_key"]);
-    assert_eq!(HOUSE.call(&part, json!({})).await.unwrap_err().message, refusal.message, "`api` is not `api_key`");
+    assert_eq!(HARNESS.call(&part, json!({})).await.unwrap_err().message, refusal.message, "`api` is not `api_key`");
 }
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn nothing_of_a_call_is_left_for_the_next() {
         (call $ok (i32.const 512) (i32.const 1))";
     let (_folder, tool) = tool(&component("", body), &[]);
     for _ in 0..20 {
-        assert_eq!(HOUSE.call(&tool, json!({})).await.unwrap().value, json!(1));
+        assert_eq!(HARNESS.call(&tool, json!({})).await.unwrap().value, json!(1));
     }
 }
 

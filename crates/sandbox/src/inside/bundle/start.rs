@@ -20,7 +20,7 @@ pub(super) fn watch(dir: &Path) -> Result<OwnedFd, StepFailure> {
         | inotify::WatchFlags::MOVED_TO
         | inotify::WatchFlags::CLOSE_WRITE;
     inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-        .and_then(|news| inotify::add_watch(&news, dir, events).map(|_| news))
+        .and_then(|state_watch| inotify::add_watch(&state_watch, dir, events).map(|_| state_watch))
         .map_err(|error| failed(error, "watching the runtime"))
 }
 
@@ -38,13 +38,13 @@ impl OciBundle {
                     return self.failure().map_or(Ok(Some(reaped)), Err);
                 }
             }
-            let mut watched = [PollFd::new(&self.news, PollFlags::IN), PollFd::new(&self.deaths, PollFlags::IN)];
+            let mut watched = [PollFd::new(&self.state_watch, PollFlags::IN), PollFd::new(&self.deaths, PollFlags::IN)];
             match rustix::event::poll(&mut watched, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(failed(error, "waiting for the runtime")),
             }
             let mut drained = [0_u8; 4096];
-            for fd in [&self.news, &self.deaths] {
+            for fd in [&self.state_watch, &self.deaths] {
                 while rustix::io::read(fd, &mut drained).is_ok_and(|count| count > 0) {}
             }
         }

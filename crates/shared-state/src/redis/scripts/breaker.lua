@@ -126,13 +126,6 @@ if not state.mode then
   for field, value in pairs({ mode = 'closed', epoch = now, since = now, openings = 0, next_slot = 1, refused = 0 }) do
     set(field, value)
   end
-  if settings.initial == 'metrics_only' then
-    set('mode', 'metrics_only')
-  elseif settings.initial == 'open' then
-    set('mode', 'open')
-    set('openings', 1)
-    set('until', now + open_wait(1))
-  end
 end
 if what ~= 'inspect' then
   set('settings', ARGV[3])
@@ -258,15 +251,8 @@ local function tick()
     redis.call('ZREMRANGEBYSCORE', PROBES, '-inf', text(now))
     local most = given(settings.half_open_max_ms)
     if most and now >= state.since + most then
-      if settings.half_open_end == 'closed' then
-        enter('closed', '"half_open_too_long"')
-      else
-        open(open_wait((state.openings or 0) + 1), '"half_open_too_long"')
-      end
+      open(open_wait((state.openings or 0) + 1), '"half_open_too_long"')
     end
-  end
-  if state.mode == 'open' and settings.automatic_half_open and (not state['until'] or now >= state['until']) then
-    enter('half_open', '"wait_over"')
   end
 end
 

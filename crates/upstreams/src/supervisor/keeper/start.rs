@@ -15,7 +15,7 @@ use crate::supervisor::live::LiveConnection;
 impl UnitKeeper {
     /// One start, within its time.
     pub(super) async fn start(&mut self) -> Result<Arc<LiveConnection>, Arc<Refusal>> {
-        let house = Arc::clone(&self.unit.house);
+        let context = Arc::clone(&self.unit.context);
         self.starts += 1;
         let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
         let wanted = StartTarget {
@@ -28,7 +28,7 @@ impl UnitKeeper {
             log: &self.unit.log,
         };
         let outcome = tokio::select! {
-            outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(UpstreamFault::Late)),
+            outcome = within(&*context.clock, patience, context.starter.start(wanted)) => outcome.unwrap_or(Err(UpstreamFault::Late)),
             () = self.unit.closing.cancelled() => Err(UpstreamFault::NotSent("the server is being stopped")),
         };
         self.tell_start(outcome.is_ok());
@@ -41,7 +41,7 @@ impl UnitKeeper {
                 facts.era = Some(era);
                 facts.forget_error();
                 facts.lets_watch = Some(started.connection.met().lets_watch());
-                Ok(LiveConnection::new(started, Arc::clone(&house.clock)))
+                Ok(LiveConnection::new(started, Arc::clone(&context.clock)))
             }
             Err(fault) => {
                 // A program that dies of a question it does not know is asked in the old way the next time; one that was

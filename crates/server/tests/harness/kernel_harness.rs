@@ -1,4 +1,4 @@
-//! The house behind a door under test: a real kernel over the in-memory store, whose clock and tools the test holds in its
+//! The harness behind a door under test: a real kernel over the in-memory store, whose clock and tools the test holds in its
 //! hand, and the accept loop on port 0. Both test programs of this crate build their stage on it.
 //!
 //! Not here: what differs from door to door: the configuration, the client, and who calls what (the `stage` of each).
@@ -111,7 +111,7 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// Tools of the house, by handler: `echo` gives its parameters back, `gate` waits until the test opens it, `paced` says
+/// Tools of the harness, by handler: `echo` gives its parameters back, `gate` waits until the test opens it, `paced` says
 /// first how far it is, `fail` and `panic` do what they say, `chatty` says how far it is, `curious` asks its caller, `large` gives a lot.
 #[derive(Debug)]
 pub(crate) struct Tools {
@@ -214,10 +214,10 @@ impl KeyVault for Drawer {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------ house
+// ------------------------------------------------------------------------------------------------------------ harness
 
 /// A kernel, and what the test moves it by.
-pub(crate) struct House {
+pub(crate) struct KernelHarness {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) insights: Arc<InsightQueries>,
     pub(crate) clock: Arc<HeldClock>,
@@ -226,12 +226,12 @@ pub(crate) struct House {
     pub(crate) jobs: Option<Arc<Jobs>>,
 }
 
-/// What differs from the usual house.
+/// What differs from the usual harness.
 #[derive(Default)]
 pub(crate) struct Additions {
     /// The limit on failed authentications.
     pub(crate) failures_per_minute: Option<u32>,
-    /// Ways to run a tool, besides the house's own.
+    /// Ways to run a tool, besides the harness's own.
     pub(crate) executors: Vec<Arc<dyn Executor>>,
     pub(crate) offerings: Option<Arc<dyn Offerings>>,
     /// A clock that others have, too.
@@ -244,7 +244,7 @@ pub(crate) struct Additions {
     pub(crate) jobs: Option<(JobsSettings, Arc<MemoryStore>)>,
 }
 
-impl House {
+impl KernelHarness {
     /// As usual, but for the additions.
     pub(crate) async fn raise(additions: Additions) -> Self {
         let Additions { failures_per_minute, executors, offerings, clock, bounds, webhooks, jobs } = additions;

@@ -42,7 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 /// The command that starts it.
-pub(crate) const NAME: &str = "bench-house";
+pub(crate) const NAME: &str = "bench-harness";
 /// Who publishes the tools.
 const ADMIN: &str = "bench-admin";
 /// Everything is called by one agent, more often at once than an agent may out of the box.
@@ -56,7 +56,7 @@ const TOKEN_SECONDS: u64 = 7_200;
 /// What the third argument says if answers are not to wait for their records.
 pub(super) const QUEUED: &str = "queued";
 
-/// `gantry-bench bench-house [FOLDER COLLECTOR [queued]]`: prints its address, then serves until standard input ends. With a folder and
+/// `gantry-bench bench-harness [FOLDER COLLECTOR [queued]]`: prints its address, then serves until standard input ends. With a folder and
 /// the address of a collector everything is on record, without them nothing. With `queued` the log is as it must not be: it says
 /// that a record is written as soon as it has it.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -74,7 +74,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             [folder, collector, queued] if queued == QUEUED => {
                 Recording::of_everything(Path::new(folder), collector)?.unwaited()
             }
-            _ => bail!("bench-house wants a folder and the address of a collector, and perhaps `{QUEUED}`, or nothing"),
+            _ => {
+                bail!("bench-harness wants a folder and the address of a collector, and perhaps `{QUEUED}`, or nothing")
+            }
         };
         let kernel = Arc::new(built(&recording).await?);
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;

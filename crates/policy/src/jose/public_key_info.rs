@@ -1,28 +1,21 @@
 //! Public keys in PEM: `BEGIN PUBLIC KEY`, that is SubjectPublicKeyInfo (RFC 5280 §4.1, RFC 8410) in DER.
 //!
-//! DER has one encoding per value, and the reader here knows only the few that a public key needs: short and long
-//! definite lengths in their shortest form. What it does not expect it refuses; nothing is skipped.
+//! The crates `spki` and `der` read the frame and refuse every second spelling of a value. The armour is read here, because
+//! lines of any length are good enough for a key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use spki::SubjectPublicKeyInfoRef;
+use spki::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
+use spki::der::{Decode as _, Reader as _, SliceReader};
 
 use super::KeyError;
 use super::verifying_key::KeyMaterial;
 
-const SEQUENCE: u8 = 0x30;
-const BIT_STRING: u8 = 0x03;
-const INTEGER: u8 = 0x02;
-const OBJECT_ID: u8 = 0x06;
-const NULL: u8 = 0x05;
-
-/// 1.2.840.113549.1.1.1
-const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-/// 1.2.840.10045.2.1
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-/// 1.2.840.10045.3.1.7
-const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-/// 1.3.101.112
-const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const PRIME256V1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 const NOT_DER: KeyError = KeyError::Unusable("its contents are not a public key in DER");
 
@@ -46,99 +39,33 @@ pub(super) fn from_pem(pem: &str) -> Result<KeyMaterial, KeyError> {
 }
 
 fn from_der(der: &[u8]) -> Result<KeyMaterial, KeyError> {
-    let mut outer = Der(der);
-    let mut info = Der(outer.only(SEQUENCE)?);
-    let mut algorithm = Der(info.take(SEQUENCE)?);
-    let key = info.only(BIT_STRING)?;
-    // The first octet counts unused bits, of which a key has none.
-    let key = key.strip_prefix(&[0]).ok_or(NOT_DER)?;
-    match algorithm.take(OBJECT_ID)? {
-        RSA_ENCRYPTION => {
-            if !algorithm.only(NULL)?.is_empty() {
-                return Err(NOT_DER);
-            }
-            rsa_public_key(key)
-        }
-        EC_PUBLIC_KEY => {
-            if algorithm.only(OBJECT_ID)? != PRIME256V1 {
-                return Err(KeyError::Unusable("its curve is not P-256"));
-            }
-            KeyMaterial::p256(key)
-        }
-        ED25519 => {
-            algorithm.end()?;
-            KeyMaterial::ed25519(key)
-        }
+    let info = SubjectPublicKeyInfoRef::from_der(der).map_err(|_| NOT_DER)?;
+    // A key has whole octets.
+    let key = info.subject_public_key.as_bytes().ok_or(NOT_DER)?;
+    match (info.algorithm.oid, info.algorithm.parameters) {
+        (RSA_ENCRYPTION, Some(AnyRef::NULL)) => rsa_public_key(key),
+        (EC_PUBLIC_KEY, Some(curve)) => match curve.decode_as::<ObjectIdentifier>() {
+            Ok(PRIME256V1) => KeyMaterial::p256(key),
+            Ok(_) => Err(KeyError::Unusable("its curve is not P-256")),
+            Err(_) => Err(NOT_DER),
+        },
+        (ED25519, None) => KeyMaterial::ed25519(key),
+        (RSA_ENCRYPTION | EC_PUBLIC_KEY | ED25519, _) => Err(NOT_DER),
         _ => Err(KeyError::Unusable("it is neither RSA nor P-256 nor Ed25519")),
     }
 }
 
 /// PKCS#1 `RSAPublicKey`: modulus and exponent.
 pub(crate) fn rsa_public_key(der: &[u8]) -> Result<KeyMaterial, KeyError> {
-    let mut outer = Der(der);
-    let mut numbers = Der(outer.only(SEQUENCE)?);
-    let (n, e) = (numbers.positive()?, numbers.positive()?);
-    numbers.end()?;
-    KeyMaterial::rsa(n, e)
+    let (modulus, exponent) = two_numbers(der).map_err(|_| NOT_DER)?;
+    KeyMaterial::rsa(modulus.as_bytes(), exponent.as_bytes())
 }
 
-// -------------------------------------------------------------------------------------------------------------- DER
-
-/// What is left to read.
-struct Der<'d>(&'d [u8]);
-
-impl<'d> Der<'d> {
-    /// The contents of the next value, which must have this tag.
-    fn take(&mut self, tag: u8) -> Result<&'d [u8], KeyError> {
-        let (found, rest) = self.0.split_first().ok_or(NOT_DER)?;
-        let (first, rest) = rest.split_first().ok_or(NOT_DER)?;
-        let (length, rest) = match *first {
-            short @ 0..=0x7f => (usize::from(short), rest),
-            0x81 => {
-                let (length, rest) = rest.split_first().ok_or(NOT_DER)?;
-                // Shortest form only.
-                if *length < 0x80 {
-                    return Err(NOT_DER);
-                }
-                (usize::from(*length), rest)
-            }
-            0x82 => {
-                let (length, rest) = rest.split_first_chunk::<2>().ok_or(NOT_DER)?;
-                let length = u16::from_be_bytes(*length);
-                if length < 0x100 {
-                    return Err(NOT_DER);
-                }
-                (usize::from(length), rest)
-            }
-            // Indefinite, or longer than any key.
-            _ => return Err(NOT_DER),
-        };
-        let (contents, rest) = rest.split_at_checked(length).ok_or(NOT_DER)?;
-        if *found != tag {
-            return Err(NOT_DER);
-        }
-        self.0 = rest;
-        Ok(contents)
-    }
-
-    /// Like [`take`](Self::take), and nothing may follow.
-    fn only(&mut self, tag: u8) -> Result<&'d [u8], KeyError> {
-        let contents = self.take(tag)?;
-        self.end()?;
-        Ok(contents)
-    }
-
-    fn end(&self) -> Result<(), KeyError> {
-        if self.0.is_empty() { Ok(()) } else { Err(NOT_DER) }
-    }
-
-    /// A positive integer in its shortest form, without the octet for the sign.
-    fn positive(&mut self) -> Result<&'d [u8], KeyError> {
-        match self.take(INTEGER)? {
-            [] | [0x80..=0xff, ..] | [0] | [0, 0..=0x7f, ..] => Err(NOT_DER),
-            [0, number @ ..] | number => Ok(number),
-        }
-    }
+/// A sequence of two numbers that are not negative, and nothing else.
+fn two_numbers(der: &[u8]) -> spki::der::Result<(UintRef<'_>, UintRef<'_>)> {
+    let mut reader = SliceReader::new(der)?;
+    let numbers = reader.sequence(|numbers| Ok((numbers.decode()?, numbers.decode()?)))?;
+    reader.finish(numbers)
 }
 
 #[cfg(test)]
