@@ -481,14 +481,14 @@ async fn about(bench: &Bench, member: &str) -> bool {
         "observability.alert_timeout_rate" => {
             Bench::shown_by(
                 member,
-                "crates/kernel/src/health/tests.rs",
+                "crates/insights/src/health/tests.rs",
                 "the_manifest_says_how_many_of_its_calls_may_run_out_of_time",
             );
         }
         "observability" | "observability.alert_error_rate" | "observability.baseline_p99_ms" => {
             Bench::shown_by(
                 member,
-                "crates/kernel/src/health/tests.rs",
+                "crates/insights/src/health/tests.rs",
                 "the_manifest_has_the_last_word_about_its_thresholds",
             );
         }

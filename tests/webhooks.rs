@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use kernel::webhooks::verify;
+use jobs::webhooks::verify;
 use ports::clock::UnixMillis;
 use ports::secret_source::SecretValue;
 use reqwest::Method;

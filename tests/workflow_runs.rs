@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use kernel::webhooks::sign;
+use jobs::webhooks::sign;
 use ports::clock::UnixMillis;
 use ports::secret_source::SecretValue;
 use reqwest::Method;

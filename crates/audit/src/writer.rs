@@ -9,11 +9,11 @@
 //! [`PendingSignature`]), so that lines can be written while the disk works.
 //!
 //! Invariants
-//! - WRITE-1: what the frontier and the counts say is what is written; `synced` says what is durable.
-//! - WRITE-2: a checkpoint is signed only over durable lines, and sizes of checkpoints never shrink.
-//! - WRITE-3: a system that could not sync may have forgotten what it did not sync, so that is written again before the next
+//! - AWRITE-1: what the frontier and the counts say is what is written; `synced` says what is durable.
+//! - AWRITE-2: a checkpoint is signed only over durable lines, and sizes of checkpoints never shrink.
+//! - AWRITE-3: a system that could not sync may have forgotten what it did not sync, so that is written again before the next
 //!   sync is believed.
-//! - WRITE-4: no line is written while the newest checkpoint says that the log has ended in order. One that does not is signed
+//! - AWRITE-4: no line is written while the newest checkpoint says that the log has ended in order. One that does not is signed
 //!   first, durably: so whatever stands after an end is somebody else's, whenever this process is killed.
 //!
 //! Not here: opening and what is refused then (`recovery`), time and tasks (`file_log`).
@@ -197,7 +197,7 @@ impl LogWriter {
             self.mend()?;
         }
         if self.is_ended {
-            // WRITE-4
+            // AWRITE-4
             self.sign(self.signed_at)?;
         }
         if self.bytes >= self.bytes_max {

@@ -2,11 +2,11 @@
 //! which others choose the name ([`get_guarded`]).
 //!
 //! Invariants
-//! - OUT-1: no redirect is followed and no proxy of the environment is used: a request, with its token, goes to the given
+//! - AOUT-1: no redirect is followed and no proxy of the environment is used: a request, with its token, goes to the given
 //!   host or nowhere.
-//! - OUT-2: an answer is read up to its limit and within its time, never further, whatever length was announced.
-//! - OUT-4: where somebody else chooses the name, the addresses it leads to are judged, and only those are connected to.
-//! - OUT-3: only status 200 is an answer. The body of any other is not read and reaches neither log nor caller.
+//! - AOUT-2: an answer is read up to its limit and within its time, never further, whatever length was announced.
+//! - AOUT-4: where somebody else chooses the name, the addresses it leads to are judged, and only those are connected to.
+//! - AOUT-3: only status 200 is an answer. The body of any other is not read and reaches neither log nor caller.
 //!
 //! Not here: retries (the caller of each port knows whether there is time for one), private certificate authorities (the
 //! roots are Mozilla's).
@@ -94,7 +94,7 @@ impl AuthorityClient {
     }
 }
 
-/// Fetches a document from where the guard lets a request go (OUT-4).
+/// Fetches a document from where the guard lets a request go (AOUT-4).
 pub(crate) async fn get_guarded(guard: &AddressGuard, url: &Url, bounds: AnswerBounds) -> Result<Vec<u8>, FetchError> {
     let target = guard.target(url.as_str()).map_err(FetchError::Denied)?;
     let judging = tokio::time::timeout(bounds.time, guard.addresses(&target));
@@ -104,7 +104,7 @@ pub(crate) async fn get_guarded(guard: &AddressGuard, url: &Url, bounds: AnswerB
     read(client.get(url.clone()), bounds).await
 }
 
-/// OUT-2, OUT-3.
+/// AOUT-2, AOUT-3.
 async fn read(request: RequestBuilder, bounds: AnswerBounds) -> Result<Vec<u8>, FetchError> {
     let request = request.header(ACCEPT, HeaderValue::from_static("application/json")).timeout(bounds.time);
     let mut response = request.send().await.map_err(|error| failed(&error, bounds))?;

@@ -110,7 +110,7 @@ pub(crate) struct GantryConfig {
     /// There if traces go somewhere.
     pub(crate) traces: Option<telemetry::TraceConfig>,
     pub(crate) tools: tools::ToolsSection,
-    pub(crate) jobs: kernel::jobs::JobsSettings,
+    pub(crate) jobs: ::jobs::JobsSettings,
     pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
     pub(crate) limits: limits::LimitsSection,

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Invariants
-//! - CACHE-1: a folder that has the name of a version is whole. It is made under another name and moved there in one step, and
+//! - INSTALLED-1: a folder that has the name of a version is whole. It is made under another name and moved there in one step, and
 //!   nothing in it is changed afterwards.
-//! - CACHE-2: install scripts, and the building of packages, are programs of strangers outside of every sandbox. They run only if
+//! - INSTALLED-2: install scripts, and the building of packages, are programs of strangers outside of every sandbox. They run only if
 //!   the operator has said so.
-//! - CACHE-3: an installation is bounded in time, bytes and files; what is broken off leaves nothing.
+//! - INSTALLED-3: an installation is bounded in time, bytes and files; what is broken off leaves nothing.
 //!
 //! Not here: which package a command line names (`upstreams::import::package_request`), mounting it (`upstreams`).
 
@@ -139,7 +139,7 @@ impl PackageCache {
         Ok(FilledPackage { installed: InstalledPackage { pin, folder, command, leading }, warnings })
     }
 
-    /// Moves what was installed to where it is found (CACHE-1). Answers where that is.
+    /// Moves what was installed to where it is found (INSTALLED-1). Answers where that is.
     fn keep(&self, place: &Filling, pin: &PackagePin, below: &Path, scripts: bool) -> Result<PathBuf, CommandFailure> {
         let folder = self.root.join(below);
         let record = CachedPackage {

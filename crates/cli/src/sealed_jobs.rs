@@ -9,7 +9,7 @@
 //!   worker takes it, and by [`SealedJobs::seal_former`].
 //! - PAYLOAD-2: a payload that cannot be opened is none, and its job fails; it holds up no other.
 //!
-//! Not here: where the keys come from (`commands/serve/assembly.rs`).
+//! Not here: where the keys come from (`store_keys`).
 
 use std::sync::Arc;
 use std::time::Duration;

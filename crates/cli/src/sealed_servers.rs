@@ -2,9 +2,9 @@
 //! written a secret that nothing recognises as one.
 //!
 //! Invariants
-//! - SPEC-1: with a seal, no description is written but sealed, bound to its server. What is there in clear, from before, is
+//! - SEALSRV-1: with a seal, no description is written but sealed, bound to its server. What is there in clear, from before, is
 //!   read, and sealed by `former_texts`.
-//! - SPEC-2: a description that cannot be opened is handed on as it is. Nobody can read it: its server is there, does not run,
+//! - SEALSRV-2: a description that cannot be opened is handed on as it is. Nobody can read it: its server is there, does not run,
 //!   and can be described again.
 //!
 //! Not here: where the keys come from (`store_keys`); pins, which hold what servers say and are as they were.

@@ -19,10 +19,14 @@ use serde_json::{Map, Value};
 
 use crate::ids::{InvocationId, TraceId};
 
+mod kept_error;
 mod reason;
 mod table;
+pub mod tool_words;
+pub use kept_error::KeptError;
 pub use reason::{MISSING_KEY, RefusalReason, RefusalSource};
 pub use table::TABLE;
+pub use tool_words::{InputFault, ToolWords};
 
 /// One row of the table.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 //! - CALL-2: no redirect is followed, no proxy of the environment is used, no connection is kept for a later call.
 //! - CALL-3: an answer is read up to [`ANSWER_BYTES_MAX`], and what comes beyond is left unread.
 //!
-//! Not here: who is called when (`kernel::webhooks`), connections of tools (`confinement`).
+//! Not here: who is called when (`jobs::webhooks`), connections of tools (`confinement`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

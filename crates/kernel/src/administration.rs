@@ -12,7 +12,7 @@ use contract::envelope::AgentContext;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::Action;
-use ports::actor::Actor;
+use ports::actor::{Actor, SYSTEM_SUBJECT};
 use ports::audit_sink::{AuditAction, AuditRecord, RecordedActor};
 use ports::entropy::new_trace_id;
 use ports::tool_version::ToolVersion;
@@ -20,6 +20,7 @@ use ports::tool_version::ToolVersion;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::phases::context_agrees_with_the_token;
+use crate::recorder::RecordSlot;
 
 mod audit;
 mod breakers;
@@ -27,6 +28,7 @@ mod grounds;
 mod instances;
 mod log_level;
 mod policies;
+mod removals;
 mod servers;
 mod tokens;
 mod tool_folders;
@@ -58,7 +60,7 @@ impl Kernel {
     }
 
     /// Recognises the caller and checks that its role lets it act. A refusal is recorded.
-    pub(crate) async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
+    pub async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
         let caller = self.recognise(actor).await?;
         if caller.may(action) {
             return Ok(caller);
@@ -69,7 +71,7 @@ impl Kernel {
     }
 
     /// The tenant an act is about: the own one, or any if the caller administers the installation. A refusal is recorded.
-    pub(crate) async fn tenant_for(
+    pub async fn tenant_for(
         &self,
         actor: Actor<'_>,
         caller: &Principal,
@@ -87,7 +89,7 @@ impl Kernel {
     }
 
     /// For what concerns everybody: does the caller administer the installation? A refusal is recorded.
-    pub(crate) async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
+    pub async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
         if caller.tenant().is_home() {
             return Ok(());
         }
@@ -108,8 +110,27 @@ impl Kernel {
         }
     }
 
+    /// Room for one audit record. Whatever cannot be recorded must not be done, so this is asked for first.
+    pub async fn record_slot(&self) -> Result<RecordSlot, Refusal> {
+        self.parts.recorder.reserve().await
+    }
+
+    /// Records something that the server has done on nobody's token, durably. On an error the record is kept and written as
+    /// soon as it can be, but nobody should hear yet that it was done.
+    pub async fn note_done(
+        &self,
+        slot: RecordSlot,
+        tenant: &TenantId,
+        action: AuditAction,
+        note: String,
+    ) -> Result<(), Refusal> {
+        let by =
+            SYSTEM_SUBJECT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "the server's own name is no name"))?;
+        slot.record_durably(self.unattended(tenant, by, action, note)).await
+    }
+
     /// The record of something that is done on nobody's token, in somebody's name.
-    pub(crate) fn unattended(&self, tenant: &TenantId, by: Subject, action: AuditAction, note: String) -> AuditRecord {
+    pub fn unattended(&self, tenant: &TenantId, by: Subject, action: AuditAction, note: String) -> AuditRecord {
         let who = RecordedActor { tenant: tenant.clone(), subject: by, user: None, token_id: None, chain: Vec::new() };
         AuditRecord {
             at: self.clock().now(),
@@ -131,7 +152,8 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn act(
+    /// The record of an administrative act of this caller.
+    pub fn act(
         &self,
         actor: Actor<'_>,
         caller: &Principal,
@@ -161,7 +183,7 @@ impl Kernel {
 }
 
 /// The same words whether the other tenant exists or not.
-pub(crate) fn elsewhere() -> Refusal {
+pub fn elsewhere() -> Refusal {
     Refusal::new(ErrorCode::E3206, "this token administers its own tenant only")
         .hint("leave the tenant out, or use a token of that tenant")
 }

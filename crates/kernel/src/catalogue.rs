@@ -147,7 +147,7 @@ impl Kernel {
             knows
         };
         let found = self.registry().search(caller.tenant(), query, limit, knows).await?;
-        if let Some(insights) = self.insights() {
+        if let Some(insights) = &self.insights {
             insights.found_out_of_reach(
                 caller.tenant(),
                 caller.root_subject(),
@@ -258,7 +258,7 @@ impl Kernel {
     }
 
     /// What the caller sees at this moment.
-    pub(crate) fn sight<'a>(&'a self, access: &'a AccessSnapshot, caller: &'a Caller) -> CallerView<'a> {
+    pub fn sight<'a>(&'a self, access: &'a AccessSnapshot, caller: &'a Caller) -> CallerView<'a> {
         CallerView {
             caller,
             view: access.view(caller.tenant(), caller.subject()),
@@ -272,7 +272,7 @@ impl Kernel {
 
 /// What one caller sees. Listings ask it about every tool, so everything that is the same for all is looked up before.
 #[derive(Debug)]
-pub(crate) struct CallerView<'a> {
+pub struct CallerView<'a> {
     caller: &'a Caller,
     view: AgentAccess<'a>,
     /// Those who handed the token on: what one of them does not reach cannot be called, so it is not shown either.
@@ -284,7 +284,7 @@ pub(crate) struct CallerView<'a> {
 
 impl CallerView<'_> {
     /// May the caller be told of this tool, which its own tenant or the shared catalogue has?
-    pub(crate) fn knows(&self, tool: &RegisteredTool) -> bool {
+    pub fn knows(&self, tool: &RegisteredTool) -> bool {
         self.everything || self.may_use(tool)
     }
 

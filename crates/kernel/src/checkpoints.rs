@@ -38,7 +38,8 @@ use contract::ids::{InvocationId, TenantId};
 use ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 pub use acts::CheckpointPage;
-pub(crate) use call_checkpoints::{CHECKPOINT_REF, CallCheckpoints};
+pub use call_checkpoints::CHECKPOINT_REF;
+pub(crate) use call_checkpoints::CallCheckpoints;
 pub(crate) use keeper::{CheckpointKeeper, tend};
 use resume::ResumedState;
 

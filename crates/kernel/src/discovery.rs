@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::cost::CostEstimate;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId};
+use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::LifecycleState;
 use policy::{Action, PolicyOverrides, WhyUnavailable};
 use ports::actor::Actor;
@@ -57,7 +57,7 @@ pub struct CallExplanation {
 
 impl CallExplanation {
     /// Of a call that would be refused.
-    pub(crate) fn of_refused(refusal: Refusal) -> Self {
+    pub fn of_refused(refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
     }
 }
@@ -120,7 +120,7 @@ impl Kernel {
     }
 
     /// What would become of this call if it were made now, by a caller who waits for it? Nothing is run, spent, counted or
-    /// reserved. For calls in the background, ask [`Jobs::explain`](crate::jobs::Jobs::explain).
+    /// reserved. For calls in the background, ask [`Kernel::explain_submission`].
     pub async fn explain(&self, arrival: IncomingCall<'_>) -> Result<CallExplanation, Refusal> {
         self.explain_as(arrival, Received::has_nothing_of_the_background).await
     }
@@ -160,6 +160,17 @@ impl Kernel {
     /// May a recognised caller look at what this agent has? The refusal is that of looking.
     pub fn may_see_agent(&self, caller: &Principal, agent: &Subject) -> Result<(), Refusal> {
         self.looked_at(caller, agent).map(drop)
+    }
+
+    /// Reach of an agent, as activations decide at this moment: it has the tool (`Some(true)`), it could have it (`Some(false)`),
+    /// or the tool is not its tenant's (`None`).
+    pub fn reach_now(&self, tenant: &TenantId, agent: &Subject, tool: &ToolId) -> Option<bool> {
+        let access = self.access().snapshot().clone();
+        let registry = self.registry().snapshot();
+        let view = access.view(tenant, agent);
+        let tool = registry.tool(tenant, tool).filter(|tool| view.has(&tool.tenant, &tool.id))?;
+        let current = tool.current(self.clock().now())?;
+        Some(view.reach(&tool.id, &current.aliases, || current.manifest.side_effect_policy).is_ok())
     }
 
     async fn look_at(&self, actor: Actor<'_>, agent: &Subject) -> Result<LookedAt, Refusal> {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//! - ID-1: a [`Principal`] comes from here only: from a credential, or from the record of a caller that the jobs have kept.
+//! - ID-1: a [`Principal`] comes from here only: from a credential, or from a caller record that the jobs have kept.
 //! - ID-2: what was remembered under former keys is verified anew under the present ones.
 //! - ID-3: unknown key ids, however many, make at most one fetch per [`verification_keys::COOLDOWN`].
 
@@ -34,7 +34,6 @@ use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use crate::access::AccessControl;
-use crate::jobs::CallRecordKey;
 
 mod failures;
 mod verification_keys;
@@ -60,8 +59,8 @@ pub struct Principal {
     /// At which access epoch, and until when, its DID was last found to be known.
     did_epoch: AtomicU64,
     did_until: AtomicI64,
-    /// Did the record of a caller stand for the token? Then the token's end does not matter, and nobody waits on a line.
-    of_record: bool,
+    /// Does a caller record stand for the token? Then the token's end does not matter, and nobody waits on a line.
+    is_recorded: bool,
 }
 
 impl Deref for Principal {
@@ -77,9 +76,9 @@ impl Principal {
         self.usable_until.map(|end| end.since(now))
     }
 
-    /// Does the record of a caller stand for its token?
-    pub(crate) fn is_of_record(&self) -> bool {
-        self.of_record
+    /// Does a caller record stand for its token?
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
     }
 
     /// The verified caller.
@@ -169,11 +168,11 @@ impl Identity {
         self.known_did(access, principal, now).await
     }
 
-    /// The principal of a caller record that this server wrote. Only whoever keeps such records has the key.
-    pub(crate) fn honour(&self, record: CallerRecord, _key: &CallRecordKey) -> Principal {
+    /// The principal of a caller record that this installation wrote ([`Kernel::caller_of`](crate::Kernel::caller_of)).
+    pub(crate) fn honour(&self, record: CallerRecord) -> Principal {
         let trusted = self.trusted.load();
         let caller = trusted.authenticator.honour(record);
-        Principal { of_record: true, ..Self::principal(caller, trusted.generation) }
+        Principal { is_recorded: true, ..Self::principal(caller, trusted.generation) }
     }
 
     /// From a credential to a proven identity; whether it is still welcome is asked by the caller.
@@ -262,7 +261,7 @@ impl Identity {
         });
         // An epoch that no snapshot has: the DID has not been looked at yet.
         let (did_epoch, did_until) = (AtomicU64::new(u64::MAX), AtomicI64::new(i64::MIN));
-        Principal { caller, who, usable_until, generation, did_epoch, did_until, of_record: false }
+        Principal { caller, who, usable_until, generation, did_epoch, did_until, is_recorded: false }
     }
 
     // ---------------------------------------------------------------------------------------------------------- DIDs
@@ -339,7 +338,7 @@ impl Identity {
             && let Err(refusal) = self.swap(|ring| ring.fetched = keys)
         {
             tracing::error!(
-                error = refusal.message,
+                error = &refusal as &dyn std::error::Error,
                 "the issuer's key set cannot be used; the former keys stay in force"
             );
         }

@@ -58,7 +58,7 @@ pub(crate) struct InvocationIds {
 
 /// An id that is in use until this is dropped.
 #[derive(Debug)]
-pub(crate) struct IdHold {
+pub struct IdHold {
     running: Arc<Mutex<HashMap<JobKey, CallIdentity>>>,
     key: JobKey,
 }
@@ -117,7 +117,7 @@ fn lock(running: &Mutex<HashMap<JobKey, CallIdentity>>) -> MutexGuard<'_, HashMa
 }
 
 /// What tells the jobs of two calls apart besides their keys.
-pub(crate) fn job_digest(tool: &ToolId, parameters: &Value) -> Digest {
+pub fn job_digest(tool: &ToolId, parameters: &Value) -> Digest {
     canonical::digest(&json!([tool, parameters]))
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn is_same_job(
 }
 
 /// The one answer about an id that is in use.
-pub(crate) fn taken() -> Refusal {
+pub fn taken() -> Refusal {
     Refusal::new(ErrorCode::E3410, "this invocation id is taken")
         .hint("leave `invocation_id` out, or use a new UUID for a new call; nothing was run")
         .retryable(false)

@@ -11,6 +11,7 @@ use contract::trace_context::TraceContext;
 use fair_places::{FairPermit, PlaceUsage};
 use policy::BearerSecret;
 use ports::audit_log::AuditLog;
+use ports::call_insights::CallInsights;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::executor::{ExecutionReach, Executor};
@@ -28,10 +29,8 @@ use crate::availability::ToolAvailability;
 use crate::checkpoints::{CallCheckpoints, Checkpoints};
 use crate::concurrency::{CallBounds, CallConcurrency};
 use crate::identity::{Identity, Principal};
-use crate::insights::Insights;
 use crate::invocation_ids::InvocationIds;
 use crate::isolation::IsolationPolicy;
-use crate::jobs::RunningJobs;
 use crate::ledger::LedgerService;
 use crate::limits::ResourceEnvelope;
 use crate::mint::TokenIssuer;
@@ -40,6 +39,7 @@ use crate::phases::{self, Authorized, CallFacts, Received, Returned, Verified};
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::resilience::Resilience;
+use crate::running_jobs::RunningJobs;
 use crate::tool_logs::ToolLogs;
 
 /// What a kernel needs in any case.
@@ -76,7 +76,7 @@ pub struct KernelOptions {
     /// Keeps what running tools save. Without it nothing is kept.
     pub checkpoints: Option<Checkpoints>,
     /// Learns from calls. Without it nobody does.
-    pub insights: Option<Arc<Insights>>,
+    pub insights: Option<Arc<dyn CallInsights>>,
     /// Where records can be read. Without it they cannot.
     pub audit_log: Option<Arc<dyn AuditLog>>,
     /// Where the records of all instances can be searched. Without it only those of this one can.
@@ -97,7 +97,7 @@ pub struct Kernel {
     /// Keeps what running tools save, if somebody does.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does.
-    pub(crate) insights: Option<Arc<Insights>>,
+    pub(crate) insights: Option<Arc<dyn CallInsights>>,
     /// Where records can be read, if they can.
     pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
     /// Where the records of all instances can be searched, if they can.
@@ -149,11 +149,16 @@ pub struct FailedCall {
     pub checkpoint_ref: Option<String>,
     /// The end of what the tool wrote to its log, for a caller who may see it. (EXEC-010)
     pub output: Option<String>,
-    /// Knows what the call was told in confidence: for whoever keeps the failure.
+    /// Knows what the call was told in confidence.
     pub(crate) redactor: Arc<dyn Redactor>,
 }
 
 impl FailedCall {
+    /// What takes out of its words what the call was told in confidence: for whoever keeps the failure.
+    pub fn redactor(&self) -> &dyn Redactor {
+        &*self.redactor
+    }
+
     /// The error as it goes over the wire.
     pub fn envelope(&self) -> ErrorEnvelope {
         self.refusal.envelope(self.trace_id, Some(self.invocation_id))
@@ -264,8 +269,8 @@ impl Kernel {
         self.through(facts, None, arrival).instrument(line).await
     }
 
-    /// Runs one call under an id that was made for it, not brought by its caller.
-    pub(crate) async fn invoke_under(
+    /// Runs one call under an id that was made for it, not brought by its caller: it is kept under that id if it becomes a job.
+    pub async fn invoke_under(
         &self,
         made: Option<InvocationId>,
         arrival: IncomingCall<'_>,
@@ -279,8 +284,9 @@ impl Kernel {
     }
 
     /// Runs one call of a caller who has proven itself before: the same six phases. For work that goes on without its token,
-    /// and may have waited for its place among the calls of its agent.
-    pub(crate) async fn invoke_as(
+    /// and may have waited for its place among the calls of its agent. The fence is that of the attempt: what an older attempt
+    /// saves is refused.
+    pub async fn invoke_as(
         &self,
         caller: Arc<Principal>,
         (place, fence): (Option<FairPermit>, u64),
@@ -318,23 +324,6 @@ impl Kernel {
         facts.checkpointing.conclude(&mut carried).await;
         let settled = phases::settle(self, facts, carried).await;
         phases::finish(self, facts, settled).await
-    }
-
-    /// Lets a call in and runs nothing: the phases before execution, for a call that is to be done later.
-    pub(crate) async fn admit(&self, arrival: IncomingCall<'_>) -> Result<(CallFacts, Authorized), Box<FailedCall>> {
-        let mut facts = CallFacts::begin(self, &arrival);
-        facts.enter(self, Phase::Receive);
-        let admitted = match phases::receive(self, &mut facts, arrival).await {
-            Ok(received) => self.admit_received(&mut facts, received).await,
-            Err(refusal) => Err(refusal),
-        };
-        match admitted {
-            Ok(authorized) => Ok((facts, authorized)),
-            Err(refusal) => {
-                facts.journey.stopped();
-                Err(self.turn_away(facts, refusal).await)
-            }
-        }
     }
 
     /// Ends a call that was let in and cannot be kept.
@@ -388,7 +377,11 @@ impl Kernel {
         }
     }
 
-    async fn admit_received(&self, facts: &mut CallFacts, received: Received) -> Result<Authorized, Refusal> {
+    pub(crate) async fn admit_received(
+        &self,
+        facts: &mut CallFacts,
+        received: Received,
+    ) -> Result<Authorized, Refusal> {
         facts.enter(self, Phase::Validate);
         let mut validated = phases::validate(self, facts, received).await?;
         phases::summarise(self, facts, &mut validated).await?;

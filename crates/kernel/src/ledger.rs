@@ -39,6 +39,7 @@ use policy::Caller;
 use ports::clock::Clock;
 use ports::entropy::{Entropy, new_token_id};
 use ports::executor::{CallDispatch, ExecutionReach};
+use ports::job_store::TOOL_CALL;
 use ports::ledger::{
     BeginOutcome, EntryState, FencingToken, Intent, Ledger, LedgerEntry, OwnerId, QueuedAct, SettleOutcome, Settlement,
 };
@@ -49,17 +50,19 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::invocation_ids::{job_digest, taken};
-use crate::jobs::TOOL_CALL;
 
 pub(crate) use brief::NotedKey;
 use brief::{Brief, Look};
 pub use contract::error::MISSING_KEY;
 use duplicate_waiters::{DuplicateWaiters, WaiterSlot};
-pub(crate) use kept_outcome::{KeptOutcome, KeptResult, did_not_happen};
-pub(crate) use key::{CallKey, act_key, demanded, queue_key};
+use kept_outcome::KeptDoubt;
+pub use kept_outcome::{KeptFailure, KeptOutcome, KeptResult, did_not_happen};
+pub use key::{CallKey, queue_key};
+pub(crate) use key::{act_key, demanded};
 use pending_claim::{ClaimAnswer, PendingClaim};
 pub use recovery::RecoveryReport;
-pub(crate) use settlement::{INTERRUPTED, cause, settlement};
+pub use settlement::INTERRUPTED;
+pub(crate) use settlement::{FailedEnd, cause, settlement};
 use unwritten_ends::UnwrittenEnds;
 
 /// How long a process that says nothing counts as alive.
@@ -188,7 +191,7 @@ impl LedgerService {
     }
 
     /// The books themselves.
-    pub(crate) fn ledger(&self) -> &dyn Ledger {
+    pub fn ledger(&self) -> &dyn Ledger {
         &*self.ledger
     }
 
@@ -464,12 +467,12 @@ fn queued_act(caller: &Caller, tool: &ToolVersion, key: &CallKey, parameters: &V
 // --------------------------------------------------------------------------------------------------------- refusals
 
 /// Where the first call can be asked about.
-pub(crate) fn handle(invocation: InvocationId) -> Value {
+pub fn handle(invocation: InvocationId) -> Value {
     json!({ "invocation_id": invocation, "status_url": format!("/v1/invocations/{invocation}") })
 }
 
 /// How a person says what became of a call of which nobody knows whether it had its effect.
-pub(crate) fn resolve_command(invocation: InvocationId) -> String {
+pub fn resolve_command(invocation: InvocationId) -> String {
     format!("`gantry jobs resolve {invocation} --happened` or `--did-not-happen`")
 }
 
@@ -510,8 +513,8 @@ fn is_unknown(entry: &LedgerEntry) -> Refusal {
 
 /// How a call ended of which nobody knows whether it had its effect: the same code wherever it is told.
 pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
-    let message = entry.outcome.as_ref().and_then(|outcome| outcome.pointer("/unknown/message"));
-    let message = message.and_then(Value::as_str).unwrap_or("the call was ended");
+    let message = KeptDoubt::read(entry.outcome.as_ref()).message;
+    let message = message.as_deref().unwrap_or("the call was ended");
     Refusal::new(ErrorCode::E3413, format!("{message}; whether it had its effect is not known"))
         .hint(format!("it is not repeated: find out, then say so: {}", resolve_command(entry.intent.invocation)))
         .details(why_unknown(entry, json!({})))
@@ -520,16 +523,17 @@ pub fn indeterminate_end(entry: &LedgerEntry) -> Refusal {
 
 /// The code and the word that say why nobody knows, beside other facts.
 fn why_unknown(entry: &LedgerEntry, mut details: Value) -> Value {
-    for name in ["code", "cause"] {
-        let word = entry.outcome.as_ref().and_then(|outcome| outcome.get("unknown")?.get(name));
+    let KeptDoubt { code, cause, .. } = KeptDoubt::read(entry.outcome.as_ref());
+    for (name, word) in [("code", code), ("cause", cause)] {
         if let (Some(members), Some(word)) = (details.as_object_mut(), word) {
-            members.insert(name.to_owned(), word.clone());
+            members.insert(name.to_owned(), word.into());
         }
     }
     details
 }
 
-pub(crate) fn other_parameters(invocation: InvocationId) -> Refusal {
+/// The key was used for a call of the same tool with other parameters.
+pub fn other_parameters(invocation: InvocationId) -> Refusal {
     Refusal::new(ErrorCode::E3410, "this idempotency key was used for a call with other parameters")
         .hint("use a new key for a new call; send the same parameters to repeat the first one")
         .details(handle(invocation))

@@ -6,6 +6,7 @@
 mod access;
 mod administration;
 mod availability;
+pub mod background_calls;
 mod call_companion;
 mod call_trace;
 mod catalogue;
@@ -14,26 +15,21 @@ mod concurrency;
 mod deadline;
 mod discovery;
 mod discretion;
-pub mod health;
 mod hidden_values;
 mod identity;
-pub mod inbound_jobs;
-pub mod insights;
 mod invocation_ids;
 mod invoke;
 mod isolation;
-pub mod jobs;
 mod ledger;
 mod limits;
-pub mod membership;
 mod mint;
 mod offerings;
 pub mod phases;
 mod recorder;
 pub mod registry;
 pub mod resilience;
+mod running_jobs;
 mod tool_logs;
-pub mod webhooks;
 
 pub use access::{AccessControl, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
@@ -41,7 +37,7 @@ pub use administration::{
     ReplacedActivation, RevocationRequest, ServerAct, TenantWish, sees_metrics,
 };
 pub use availability::{ToolAvailability, ToolKey, WhyUnavailable};
-pub use catalogue::{CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
+pub use catalogue::{CallerView, CatalogueMark, ComparisonResult, ComparisonSide, VisibilityTier};
 pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
 pub use concurrency::CallBounds;
 pub use deadline::SYNC_MAX;

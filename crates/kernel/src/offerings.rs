@@ -109,7 +109,7 @@ impl Kernel {
                     item: item.clone(),
                 })),
                 Err(refusal) => {
-                    tracing::warn!(%server, code = %refusal.code, "what this server offers cannot be listed: {}", refusal.message);
+                    tracing::warn!(%server, code = %refusal.code, error = &refusal as &dyn std::error::Error, "what this server offers cannot be listed");
                 }
             }
         }

@@ -197,12 +197,12 @@ impl Recorder {
 
 impl RecordSlot {
     /// Hands the record in and waits until it is written.
-    pub(crate) async fn record(self, record: AuditRecord) -> Result<(), Refusal> {
+    pub async fn record(self, record: AuditRecord) -> Result<(), Refusal> {
         self.record_until(record, RecordDurability::Written).await
     }
 
     /// Hands the record in and waits until it is durable.
-    pub(crate) async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
+    pub async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
         self.record_until(record, RecordDurability::Durable).await
     }
 

@@ -103,7 +103,7 @@ impl Authenticator {
         &self.trust
     }
 
-    /// The caller of a caller record that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
+    /// The caller of a record that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
     pub fn honour(&self, record: CallerRecord) -> Caller {
         record.caller(&self.admin)
     }

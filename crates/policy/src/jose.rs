@@ -10,7 +10,7 @@
 //! - JOSE-2: no private part of a key is ever kept, shown or echoed by a type other than [`SigningKey`].
 //! - JOSE-3: a token has exactly one spelling; another spelling of the same bytes is refused.
 //!
-//! Not here: what the claims mean (`token`), fetching key sets (adapters of the kernel's `KeySource`), shared secrets (`qstash`),
+//! Not here: what the claims mean (`token`), fetching key sets (adapters of the kernel's `KeySource`), shared secrets (`message_code`),
 //! RSA-PSS, other curves, encryption, and the header's offers to bring its own key (`jku`, `x5u`, `jwk`, `x5c`).
 
 mod compact;
@@ -20,12 +20,12 @@ mod public_key_info;
 mod signing_key;
 mod verifying_key;
 
-pub use compact::{JwsError, TOKEN_BYTES_MAX, key_id, verified_payload};
+pub use compact::{JwsError, TOKEN_BYTES_MAX, decode_part, header_object, key_id, verified_payload};
 pub use key_set::{KEYS_MAX, KeySet};
 pub use signing_key::SigningKey;
 pub use verifying_key::VerifyingKey;
 
-pub(crate) use compact::{CompactToken, decode_part, header_object, is_printable_name, write};
+pub(crate) use compact::{CompactToken, is_printable_name, write};
 pub(crate) use jwk::{JwkProblem, read as read_jwk};
 pub(crate) use public_key_info::rsa_public_key;
 pub(crate) use verifying_key::KeyMaterial;

@@ -13,7 +13,6 @@ mod did;
 mod grant;
 pub mod jose;
 mod message_code;
-mod qstash;
 mod role;
 mod scope;
 mod token;
@@ -37,7 +36,6 @@ pub use did::{Did, DidDocument, InvalidDidError, did_of_subject};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use jose::{KeyError, KeySet, SignatureAlgorithm, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
 pub use message_code::{CODE_BYTES, is_message_code, message_code};
-pub use qstash::{LIFETIME_MAX_SECONDS as QSTASH_LIFETIME_MAX_SECONDS, QstashClaims, QstashError, QstashReceiver};
 pub use role::{Action, Role};
 pub use scope::{NetworkError, NetworkPlace, PathError, PermissionScope, PlacePort, ScopeError, ScopeTarget};
 pub use token::{

@@ -4,7 +4,7 @@
 //! Tokens are not made this way: whoever can check a shared secret can also forge with it, which is right between two
 //! parties that know each other and wrong for anything handed on.
 //!
-//! Not here: what is covered and how it is written on the wire (`kernel::webhooks::signature`, `qstash`).
+//! Not here: what is covered and how it is written on the wire (`jobs::webhooks::signature`, `vendor_services::qstash`).
 
 use ring::hmac;
 

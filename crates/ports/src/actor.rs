@@ -7,6 +7,10 @@ use std::net::IpAddr;
 use contract::ids::TraceId;
 use policy::BearerSecret;
 
+/// Who does what nobody's token stands behind: jobs that are no calls, and what the server does by itself (ASYNC-009). It calls no
+/// tools.
+pub const SYSTEM_SUBJECT: &str = "system:jobs";
+
 /// Who acts, from where, and in which trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Actor<'a> {

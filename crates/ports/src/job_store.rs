@@ -42,6 +42,8 @@ use crate::ledger::IdempotencyKey;
 pub use crate::ledger::{FencingToken, OwnerId};
 use crate::registry_store::StoreError;
 
+/// The kind of a job that is a call of a tool. The ledger knows its act.
+pub const TOOL_CALL: &str = "tool_call";
 /// So much waiting is worth one level of priority: the least urgent job overtakes the most urgent newcomers after nine.
 pub const AGEING_PER_LEVEL: Duration = Duration::from_secs(30);
 /// Progress that is kept of one job; older reports make room. What moves a job from state to state is always kept.

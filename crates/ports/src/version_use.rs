@@ -3,7 +3,7 @@
 //! Calls are counted by the hour and only ever added to. What is brought twice because an answer got lost counts twice: that
 //! nobody uses a version any more must never be told too early, and too late does no harm.
 //!
-//! Not here: what follows from the numbers (`kernel::insights`).
+//! Not here: what follows from the numbers (`insights`).
 
 use std::fmt;
 use std::time::Duration;

@@ -126,7 +126,7 @@ async fn read(body: &mut Body, announced: Option<u64>, bytes_max: usize) -> Resu
 /// The next piece of data; trailers are of no interest.
 async fn next_data(body: &mut Body) -> Result<Option<Bytes>, RefusalResponse> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| broken_off())?;
+        let frame = frame.map_err(broken_off)?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
@@ -203,11 +203,11 @@ fn too_slow(door: &Door) -> RefusalResponse {
     Refusal::new(ErrorCode::E3009, format!("the body did not arrive within {within} ms")).into()
 }
 
-fn broken_off() -> RefusalResponse {
-    RefusalResponse::from(
-        Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong").hint("send the whole body"),
-    )
-    .and_hang_up()
+fn broken_off(error: axum::Error) -> RefusalResponse {
+    let refusal = Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong")
+        .hint("send the whole body")
+        .caused_by(error);
+    RefusalResponse::from(refusal).and_hang_up()
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ use contract::json::JsonLimits;
 use fair_places::{FairPermit, FairPlaces, PlaceBounds, PlaceUsage};
 use http::HeaderMap;
 use http::request::Parts;
+use insights::InsightQueries;
+use jobs::Jobs;
+use jobs::inbound_jobs::InboundJobs;
+use jobs::membership::Membership;
+use jobs::webhooks::Webhooks;
 use kernel::Kernel;
-use kernel::inbound_jobs::InboundJobs;
-use kernel::jobs::Jobs;
-use kernel::membership::Membership;
-use kernel::webhooks::Webhooks;
 use policy::Caller;
 use ports::server_administration::ServerAdministration;
 use ports::shared_state::SharedState;
@@ -28,10 +29,10 @@ use crate::incoming_request::CallerCredential;
 use crate::mcp::config::McpConfig;
 use crate::mcp::{McpDoor, McpState, SessionKey};
 use crate::origin::{self, HostNames};
+use crate::orphaned_work::{OrphanedWork, UninterruptedFuture};
 use crate::problem::{RefusalResponse, wrong_way};
 use crate::requests::RequestPlaces;
 use crate::routes::health::HealthProbe;
-use crate::settle::{OrphanedWork, SettlingFuture};
 
 /// Streams of events, and clients that wait for tasks, that may be open at once; three quarters of them one tenant's.
 const WATCHERS_MAX: usize = 512;
@@ -97,6 +98,8 @@ pub struct DoorParts {
     /// What seals ids of MCP sessions of older clients, which then go on at any instance that has it. Without it each is served
     /// where it began.
     pub session_key: Option<SessionKey>,
+    /// What was learned from calls. Without it nobody keeps account of use and health.
+    pub insights: Option<Arc<InsightQueries>>,
     /// MCP servers behind Gantry. Without it there are none.
     pub servers: Option<Arc<dyn ServerAdministration>>,
     /// Tells of ends. Without it there are no webhooks.
@@ -126,6 +129,7 @@ impl DoorParts {
             config: ServerConfig::default(),
             mcp: McpConfig::default(),
             session_key: None,
+            insights: None,
             servers: None,
             webhooks: None,
             inbound_jobs: None,
@@ -154,6 +158,7 @@ pub struct Door {
     orphans: Arc<OrphanedWork>,
     counters: Arc<TokenCounters>,
     probe: HealthProbe,
+    insights: Option<Arc<InsightQueries>>,
     servers: Option<Arc<dyn ServerAdministration>>,
     webhooks: Option<Arc<Webhooks>>,
     inbound_jobs: Option<Arc<InboundJobs>>,
@@ -191,6 +196,7 @@ impl Door {
             orphans: Arc::default(),
             counters: Arc::default(),
             probe: HealthProbe::default(),
+            insights: parts.insights,
             servers: parts.servers,
             webhooks: parts.webhooks,
             inbound_jobs: parts.inbound_jobs,
@@ -203,6 +209,14 @@ impl Door {
             watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
+        })
+    }
+
+    /// What was learned from calls, or the refusal of a server where nobody learns.
+    pub(crate) fn insights(&self) -> Result<&InsightQueries, Refusal> {
+        self.insights.as_deref().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3010, "this server keeps no account of use and health")
+                .hint("ask one that `gantry serve` has started")
         })
     }
 
@@ -363,25 +377,25 @@ impl Door {
 
     /// Carries `work` that is no call to its end, if there is room for one more. Whoever asks for it has a place among the
     /// requests, which tenants share.
-    pub(crate) async fn settle<T: Send + 'static>(
+    pub(crate) async fn carry_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
     ) -> Result<T, RefusalResponse> {
         let permit = Arc::clone(&self.other_work).try_acquire_owned().map_err(|_| busy())?;
-        self.settle_holding(permit, work).await
+        self.carry_holding(permit, work).await
     }
 
     /// Carries a call to its end, if there is room for one more of this caller.
-    pub(crate) async fn settle_call<T: Send + 'static>(
+    pub(crate) async fn carry_call_to_end<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
     ) -> Result<T, RefusalResponse> {
         let place = self.call_place(caller)?;
-        self.settle_holding(place, work).await
+        self.carry_holding(place, work).await
     }
 
-    async fn settle_holding<T: Send + 'static>(
+    async fn carry_holding<T: Send + 'static>(
         &self,
         held: impl Send + 'static,
         work: impl Future<Output = Result<T, RefusalResponse>> + Send + 'static,
@@ -391,7 +405,7 @@ impl Door {
             drop(held);
             outcome
         };
-        SettlingFuture::new(work, Arc::clone(&self.orphans)).await
+        UninterruptedFuture::new(work, Arc::clone(&self.orphans)).await
     }
 
     /// Carries a call to its end in a task of its own, if there is room for one more of this caller.

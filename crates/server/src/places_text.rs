@@ -39,7 +39,7 @@ pub(crate) fn of(door: &Door) -> String {
         if let (Some(jobs), "places_max" | "places_held") = (door.jobs(), name) {
             let number = match name {
                 "places_max" => jobs.settings().concurrency,
-                _ => jobs.handled_now(kernel::webhooks::DELIVERY_JOB),
+                _ => jobs.handled_now(jobs::webhooks::DELIVERY_JOB),
             };
             let _ = writeln!(text, "gantry_{name}{{resource=\"deliveries\"}} {number}");
         }

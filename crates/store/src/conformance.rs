@@ -49,7 +49,9 @@ use ports::workflow_runs::WorkflowRuns;
 
 pub use stepped_clock::SteppedClock;
 
-pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
+pub use samples::{
+    deprecated, new_version, new_version_of, removed, sample_intent, sample_job, sample_manifest, sunset,
+};
 
 /// What a store offers to the registry.
 pub trait AnyStore: RegistryStore + ToolSearch + 'static {}
@@ -87,6 +89,18 @@ impl<T> WholeStore for T where
 {
 }
 
+/// A method for each port that hands the store out as it.
+macro_rules! as_ports {
+    ($($(#[$doc:meta])* $name:ident: $port:ident,)+) => {
+        $(
+            $(#[$doc])*
+            fn $name(&self) -> Arc<dyn $port> {
+                Arc::<Self::Store>::clone(self.whole())
+            }
+        )+
+    };
+}
+
 /// A store under test: an adapter says what it is, by what it measures spans and how it is opened again. The same store is
 /// handed out as each of its ports, apart, because several have a `load`.
 #[async_trait]
@@ -100,53 +114,31 @@ pub trait StoreAdapter: Send {
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 
-    /// As what keeps tools and finds them.
-    fn store(&self) -> Arc<dyn AnyStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps access.
-    fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps servers.
-    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps the ledger.
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps webhooks.
-    fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps runs of workflows.
-    fn runs(&self) -> Arc<dyn WorkflowRuns> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps jobs.
-    fn jobs(&self) -> Arc<dyn JobStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps checkpoints.
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps use.
-    fn usage(&self) -> Arc<dyn UsageStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps the health of tools.
-    fn health(&self) -> Arc<dyn HealthStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what counts calls of versions that end.
-    fn version_use(&self) -> Arc<dyn VersionUseStore> {
-        Arc::<Self::Store>::clone(self.whole())
-    }
-    /// As what keeps vectors.
-    fn vectors(&self) -> Arc<dyn VectorStore> {
-        Arc::<Self::Store>::clone(self.whole())
+    as_ports! {
+        /// As what keeps tools and finds them.
+        store: AnyStore,
+        /// As what keeps access.
+        access: AccessStore,
+        /// As what keeps servers.
+        upstreams: UpstreamStore,
+        /// As what keeps the ledger.
+        ledger: Ledger,
+        /// As what keeps webhooks.
+        webhooks: WebhookStore,
+        /// As what keeps runs of workflows.
+        runs: WorkflowRuns,
+        /// As what keeps jobs.
+        jobs: JobStore,
+        /// As what keeps checkpoints.
+        checkpoints: CheckpointStore,
+        /// As what keeps use.
+        usage: UsageStore,
+        /// As what keeps the health of tools.
+        health: HealthStore,
+        /// As what counts calls of versions that end.
+        version_use: VersionUseStore,
+        /// As what keeps vectors.
+        vectors: VectorStore,
     }
 }
 
@@ -155,37 +147,21 @@ pub trait StoreAdapter: Send {
 macro_rules! every_suite {
     ($name:ident, $open:path) => {
         mod $name {
-            mod access {
-                $crate::access_suite!($open);
-            }
-            mod checkpoints {
-                $crate::checkpoints_suite!($open);
-            }
-            mod jobs {
-                $crate::jobs_suite!($open);
-            }
-            mod ledger {
-                $crate::ledger_suite!($open);
-            }
-            mod registry {
-                $crate::registry_suite!($open);
-            }
-            mod search {
-                $crate::search_suite!($open);
-            }
-            mod upstreams {
-                $crate::upstreams_suite!($open);
-            }
-            mod usage {
-                $crate::usage_suite!($open);
-            }
-            mod vectors {
-                $crate::vectors_suite!($open);
-            }
-            mod webhooks {
-                $crate::webhooks_suite!($open);
-            }
+            $crate::conformance_suites!($open, [access: access_suite, checkpoints: checkpoints_suite, jobs: jobs_suite, ledger: ledger_suite, registry: registry_suite, search: search_suite, upstreams: upstreams_suite, usage: usage_suite, vectors: vectors_suite, webhooks: webhooks_suite]);
         }
+    };
+}
+
+/// A module for each suite.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_suites {
+    ($open:path, [$($name:ident: $suite:ident),+ $(,)?]) => {
+        $(
+            mod $name {
+                $crate::$suite!($open);
+            }
+        )+
     };
 }
 

@@ -13,9 +13,12 @@ pub mod measure;
 #[cfg(feature = "conformance")]
 pub mod memory;
 pub mod postgres;
+mod records;
+mod schema_step;
 mod search;
 pub mod sqlite;
 mod steps;
+mod stored_row;
 mod time;
 pub mod transfer;
 

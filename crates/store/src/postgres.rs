@@ -14,6 +14,11 @@
 //!   holds it to that.
 //! - PG-4: leases and windows are measured by the server's clock, which all instances share.
 //!
+//! What faces `sqlite/` has its file names and the order of its functions. Only here are what a server over the network asks for
+//! (`address`, `tls`, `pool`, `transaction`, `statement`, `stored_text`, `rights`, `grouped_writes`, `ledger/{groups,doubts}`,
+//! `transfer/load`) and what many instances share (`instances`, `presence`, `bus`, `installation`, `archive`, `log_heads`);
+//! `tests/same_files.rs` has the reasons and holds us to it.
+//!
 //! Not here: when a database is refused (`open`), its shape (`migrations`), the statements (a module for each port).
 
 mod access;
@@ -35,6 +40,7 @@ mod migrations;
 mod open;
 mod pool;
 mod presence;
+mod quarantine;
 mod registry;
 mod rights;
 mod sealed_texts;
@@ -56,12 +62,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use base::SaturatingFrom as _;
 use ports::clock::Clock;
 
 pub use address::{password_has_raw_signs, root_certificates, with_root_certificates, without_password};
 pub use bus::PostgresBus;
 use grouped_writes::Together;
+#[cfg(test)]
+pub(crate) use migrations::STEPS;
 pub use open::PostgresOpenError;
 use pool::Pool;
 pub use pool::PoolNumbers;
@@ -110,9 +117,9 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// How many shapes of the database this program knows.
+    /// The mark of the newest shape of the database that this program knows.
     pub fn shapes_known() -> u32 {
-        u32::saturating_from(migrations::known())
+        migrations::known().unsigned_abs()
     }
 
     /// Connects, refuses what cannot work, and migrates the database if need be.

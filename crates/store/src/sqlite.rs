@@ -9,10 +9,15 @@
 //! - SQL-1: an answered write survives `kill -9` and power loss.
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
+//! What faces `postgres/` has its file names and the order of its functions. Only here are the writer and its readers (`writer`,
+//! `readers`, `jobs/counters`), whole files (`backup`, `freed_space`), functions of sqlite-vec (`vector_functions`) and what SQLite
+//! can do by itself (`raw_ledger`); `tests/same_files.rs` has the reasons and holds us to it.
+//!
 //! Not here: when a file is refused (`open`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
 //! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`, `vectors`).
 
 mod access;
+mod backup;
 mod breaker_history;
 mod checkpoints;
 mod columns;
@@ -44,21 +49,17 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use contract::ids::{TenantId, ToolId};
-use contract::version::Version;
 use ports::clock::{Clock, UnixMillis};
-use ports::lifecycle::Lifecycle;
-use ports::registry_store::{
-    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
-};
-use ports::tool_search::{SearchHit, ToolSearch};
+use ports::registry_store::StoreError;
 
-use faults::{Busy, Fault, Unreadable};
+pub use backup::{ReplaceError, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
+use faults::{Busy, Fault};
+#[cfg(test)]
+pub(crate) use migrations::STEPS;
 use open::Location;
 pub use open::SqliteOpenError;
 use readers::Readers;
-pub use transfer::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_texts, hold_jobs, put_in_place};
+pub use transfer::SqliteSource;
 use writer::Writer;
 
 use crate::SchemaSteps;
@@ -95,7 +96,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// How many shapes of the file this program knows.
+    /// The mark of the newest shape of the file that this program knows.
     pub fn shapes_known() -> u32 {
         u32::try_from(migrations::newest()).unwrap_or(0)
     }
@@ -171,87 +172,4 @@ fn limit_pages(connection: &rusqlite::Connection, bytes: u64) -> rusqlite::Resul
     let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = u32::try_from(bytes / u64::from(page_bytes.max(1))).unwrap_or(u32::MAX - 1).max(1);
     connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
-}
-
-#[async_trait]
-impl RegistryStore for SqliteStore {
-    async fn load(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        self.readers.run(registry::load).await
-    }
-
-    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
-        // Before the queue, so that the writer thread only writes.
-        let manifest =
-            serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
-        self.writer()?.run(move |connection| registry::publish(connection, &version, &manifest)).await
-    }
-
-    async fn change_lifecycle(
-        &self,
-        tenant: &TenantId,
-        tool: &ToolId,
-        version: &Version,
-        from: &Lifecycle,
-        to: &Lifecycle,
-    ) -> Result<LifecycleChange, StoreError> {
-        let (tenant, tool, version) = (tenant.clone(), tool.clone(), version.clone());
-        let (from, to) = (from.clone(), to.clone());
-        let change = move |connection: &rusqlite::Connection| {
-            registry::change_lifecycle(connection, (tenant.as_str(), tool.as_str()), &version, &from, &to)
-        };
-        self.writer()?.run(change).await
-    }
-
-    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
-        self.readers.run(quarantine::all).await
-    }
-
-    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
-        let quarantine = quarantine.clone();
-        self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
-    }
-
-    async fn remove_quarantine(
-        &self,
-        tenant: &TenantId,
-        tool: &ToolId,
-        by: &TenantId,
-    ) -> Result<QuarantineChange, StoreError> {
-        let (tenant, tool, by) = (tenant.clone(), tool.clone(), by.clone());
-        let lift = move |connection: &rusqlite::Connection| {
-            quarantine::remove(connection, (tenant.as_str(), tool.as_str()), by.as_str())
-        };
-        self.writer()?.run(lift).await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        let read = |connection: &rusqlite::Connection| {
-            connection.query_row("SELECT count(*) FROM store_numbers", [], |row| row.get::<_, i64>(0))?;
-            Ok(())
-        };
-        self.readers.run(read).await?;
-        let Some(writer) = &self.writer else { return Ok(()) };
-        // A real write: a full disk or a lost file system shows only then.
-        let write = |connection: &rusqlite::Connection| {
-            connection.execute("UPDATE store_numbers SET value = value + 1 WHERE name = 'probes'", [])?;
-            Ok(())
-        };
-        writer.run(write).await
-    }
-}
-
-#[async_trait]
-impl ToolSearch for SqliteStore {
-    async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
-        let (tenant, query) = (tenant.clone(), query.to_owned());
-        let find = move |connection: &rusqlite::Connection| {
-            let ranked = search::search(connection, tenant.as_str(), &query, limit)?;
-            let hits = ranked.into_iter().map(|(tool, score)| match tool.parse() {
-                Ok(tool) => Ok(SearchHit { tool, score }),
-                Err(_) => Err(Unreadable { column: "tool_id", of: tool }.into()),
-            });
-            hits.collect::<Result<Vec<_>, Fault>>()
-        };
-        self.readers.run(find).await
-    }
 }

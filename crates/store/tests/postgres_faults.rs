@@ -11,13 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use contract::canonical;
-use contract::ids::{InvocationId, TenantId, TraceId};
-use contract::manifest::SideEffectPolicy;
-use contract::version::Version;
+use contract::ids::{InvocationId, TenantId};
+use gantry_store::conformance::{sample_intent, sample_job};
 use gantry_store::postgres::{PostgresOptions, PostgresStore};
-use ports::job_store::{AttemptEnd, JobKey, JobPriority, JobStore, NewJob, QueueBounds, TakeRules};
-use ports::ledger::{BeginOutcome, EntryState, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement};
+use ports::job_store::{AttemptEnd, JobStore, NewJob, QueueBounds, TakeRules};
+use ports::ledger::{BeginOutcome, EntryState, Intent, Ledger, OwnerId, SettleOutcome, Settlement};
 use ports::registry_store::StoreError;
 use serde_json::json;
 use test_servers::PostgresServer;
@@ -44,39 +42,13 @@ fn tenant() -> TenantId {
     "acme".parse().unwrap()
 }
 
-fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
-    Intent {
-        invocation: id(number),
-        trace: TraceId::from_bytes([7; 16]),
-        tenant: tenant(),
-        caller: "did:key:z6Mk".parse().unwrap(),
-        tool: "bank.transfer".parse().unwrap(),
-        version: Version::parse("1.2.3").unwrap(),
-        effects: SideEffectPolicy::Compensatable,
-        key: Some(IdempotencyKey { scope: "session".into(), key: key.into() }),
-        parameters: canonical::digest(&json!({ "amount": 5 })),
-        window: Duration::from_secs(60),
-        owner: by,
-        queued_act: None,
-    }
+fn job(number: u128) -> NewJob {
+    let bounds = QueueBounds { per_flow: 100_000, per_tenant: 100_000, total: 100_000 };
+    NewJob { bounds, ..sample_job("acme", number) }
 }
 
-fn job(number: u128) -> NewJob {
-    NewJob {
-        key: JobKey { tenant: tenant(), id: id(number) },
-        kind: "tool_call".into(),
-        label: "demo.echo".into(),
-        owner: "agent-1".parse().unwrap(),
-        flow: "agent-1".into(),
-        digest: canonical::digest(&json!(1)),
-        payload: json!(1),
-        priority: JobPriority::near(5),
-        delay: Duration::ZERO,
-        attempts_max: 3,
-        dedupe: None,
-        bounds: QueueBounds { per_flow: 100_000, per_tenant: 100_000, total: 100_000 },
-        act: None,
-    }
+fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
+    sample_intent(number, Some(key), by)
 }
 
 fn patient() -> PostgresOptions {

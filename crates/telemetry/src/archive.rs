@@ -8,7 +8,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use crate::instruments::{self, InstrumentRegistry};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TableLabel {
@@ -24,14 +25,12 @@ pub struct ArchiveMetrics {
 }
 
 impl ArchiveMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let metrics = Self { dropped: Family::default(), records: Gauge::default(), months: Gauge::default() };
-        let sub = registry.sub_registry_with_prefix("archive");
-        sub.register("months_dropped", "Months of the archive that this instance has dropped", metrics.dropped.clone());
-        let help = "Audit records that all instances have brought to the archive, as last counted";
-        sub.register("records", help, metrics.records.clone());
-        sub.register("months", "Months that the tables of the archive have together", metrics.months.clone());
-        metrics
+    pub(crate) fn new(registry: &mut InstrumentRegistry) -> Self {
+        Self {
+            dropped: registry.made(&instruments::ARCHIVE_MONTHS_DROPPED),
+            records: registry.made(&instruments::ARCHIVE_RECORDS),
+            months: registry.made(&instruments::ARCHIVE_MONTHS),
+        }
     }
 
     /// A month of a table was dropped.

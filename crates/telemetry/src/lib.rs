@@ -1,6 +1,7 @@
 //! What can be seen from outside: counters for Prometheus, traces for a collector, and a log.
 
 mod archive;
+mod instruments;
 mod log;
 mod metrics;
 mod sinks;

@@ -3,7 +3,7 @@
 //! Labels come from bounded sets only: registered tool ids, tenants, status words, error codes. What is counted of calls is in
 //! `calls`, of servers behind Gantry in `upstreams`; this file has the rest, and hands on what the kernel tells.
 //!
-//! Instruments that others expect by name (OBS-004, OBS-005) have those names; our own begin with `gantry_`.
+//! Names, kinds and labels of all of it are the table in `instruments`.
 
 mod calls;
 mod page;
@@ -25,9 +25,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
 
 use crate::archive::ArchiveMetrics;
+use crate::instruments::{self, Instrument, InstrumentRegistry};
 use crate::sinks::SinkMetrics;
 use crate::store::StoreMetrics;
 use crate::tls::TlsMetrics;
@@ -77,6 +77,10 @@ struct Remembered {
 }
 
 impl Remembered {
+    fn new(registry: &mut InstrumentRegistry, row: &Instrument) -> Self {
+        Self { family: registry.made(row), ..Self::default() }
+    }
+
     fn count(&self, remembered: bool) {
         let (counter, cache) = if remembered { (&self.hit, "hit") } else { (&self.miss, "miss") };
         counter.get_or_init(|| self.family.get_or_create(&Decided { cache }).clone()).inc();
@@ -86,10 +90,7 @@ impl Remembered {
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Our own names.
-    registry: Registry,
-    /// Names that others expect.
-    plain: Registry,
+    registry: InstrumentRegistry,
     calls: CallMetrics,
     tools: Gauge,
     versions: Gauge,
@@ -138,89 +139,33 @@ impl Metrics {
         Ok((Self::built(&counts, Some(tracer)), handle))
     }
 
-    fn built(trace_counts: &TraceCounts, tracer: Option<Tracer>) -> Self {
-        let mut registry = Registry::with_prefix("gantry");
-        let mut plain = Registry::default();
-        let calls = CallMetrics::new(&mut registry, &mut plain);
-        let tools = Gauge::default();
-        registry.register("registry_tools", "Registered tools", tools.clone());
-        let versions = Gauge::default();
-        registry.register("registry_versions", "Registered versions", versions.clone());
-        let audit_waiting = Gauge::default();
-        registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
-        let audit_failures = Counter::default();
-        registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
-        let audit_faults = Counter::default();
-        let help = "Times that records of the audit log were found to be missing or changed";
-        registry.register("audit_log_faults", help, audit_faults.clone());
-        let audit_delivery = Histogram::new(DELIVERY_BUCKETS);
-        let help = "How long the oldest record of each write had waited to be durable";
-        registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
-        registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
-        let decisions = Remembered::default();
-        registry.register(
-            "policy_decisions",
-            "Policy decisions, by whether they were remembered",
-            decisions.family.clone(),
-        );
-        let offering_lists = Remembered::default();
-        registry.register(
-            "offering_lists",
-            "Lists of what servers offer besides tools, by whether they were remembered",
-            offering_lists.family.clone(),
-        );
-        let identities = Remembered::default();
-        registry.register(
-            "identity_lookups",
-            "Credentials shown, by whether they were remembered",
-            identities.family.clone(),
-        );
-        let authentication_failures = Family::default();
-        registry.register(
-            "authentication_failures",
-            "Callers that could not prove who they are",
-            authentication_failures.clone(),
-        );
-        let key_fetches = Family::default();
-        registry.register("issuer_key_fetches", "Fetches of another issuer's key set", key_fetches.clone());
-        let tool_messages = Family::default();
-        registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
-        let ledger = Family::default();
-        registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
-        let ledger_unwritten = Gauge::default();
-        let help = "Calls that have ended and whose end could not be written yet";
-        registry.register("ledger_ends_unwritten", help, ledger_unwritten.clone());
-        let upstreams = UpstreamMetrics::new(&mut registry);
-        let sinks = SinkMetrics::new(&mut registry);
-        let archive = ArchiveMetrics::new(&mut registry);
-        let resilience = ResilienceMetrics::new(&mut registry);
-        let store = StoreMetrics::new(&mut registry);
-        let tls = TlsMetrics::new(&mut registry);
+    pub(crate) fn built(trace_counts: &TraceCounts, tracer: Option<Tracer>) -> Self {
+        let registry = &mut InstrumentRegistry::default();
+        registry.with(&instruments::TRACE_CALLS, trace_counts.family());
         Self {
-            registry,
-            plain,
-            calls,
-            tools,
-            versions,
-            audit_waiting,
-            audit_failures,
-            audit_faults,
-            audit_delivery,
-            decisions,
-            offering_lists,
-            identities,
-            authentication_failures,
-            key_fetches,
-            tool_messages,
-            ledger,
-            ledger_unwritten,
-            upstreams,
-            sinks,
-            archive,
-            resilience,
-            store,
-            tls,
+            calls: CallMetrics::new(registry),
+            tools: registry.made(&instruments::REGISTRY_TOOLS),
+            versions: registry.made(&instruments::REGISTRY_VERSIONS),
+            audit_waiting: registry.made(&instruments::AUDIT_QUEUE),
+            audit_failures: registry.made(&instruments::AUDIT_APPEND_FAILURES),
+            audit_faults: registry.made(&instruments::AUDIT_LOG_FAULTS),
+            audit_delivery: registry.with(&instruments::AUDIT_DELIVERY, Histogram::new(DELIVERY_BUCKETS)),
+            decisions: Remembered::new(registry, &instruments::POLICY_DECISIONS),
+            offering_lists: Remembered::new(registry, &instruments::OFFERING_LISTS),
+            identities: Remembered::new(registry, &instruments::IDENTITY_LOOKUPS),
+            authentication_failures: registry.made(&instruments::AUTHENTICATION_FAILURES),
+            key_fetches: registry.made(&instruments::ISSUER_KEY_FETCHES),
+            tool_messages: registry.made(&instruments::TOOL_MESSAGES),
+            ledger: registry.made(&instruments::LEDGER_EVENTS),
+            ledger_unwritten: registry.made(&instruments::LEDGER_ENDS_UNWRITTEN),
+            upstreams: UpstreamMetrics::new(registry),
+            sinks: SinkMetrics::new(registry),
+            archive: ArchiveMetrics::new(registry),
+            resilience: ResilienceMetrics::new(registry),
+            store: StoreMetrics::new(registry),
+            tls: TlsMetrics::new(registry),
             tracer,
+            registry: std::mem::take(registry),
         }
     }
 
@@ -257,7 +202,7 @@ impl Metrics {
     /// The lines that Prometheus reads, in OpenMetrics, without the end of a page ([`MetricsFormat::page`]).
     pub fn render(&self) -> String {
         let mut lines = String::new();
-        for registry in [&self.registry, &self.plain] {
+        for registry in self.registry.registries() {
             if text::encode_registry(&mut lines, registry).is_err() {
                 return String::new();
             }

@@ -12,7 +12,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+
+use crate::instruments::{self, InstrumentRegistry};
 
 /// Upper bounds of the buckets for how long records wait for a sink, in seconds: from at once to a day of downtime.
 const WAITED_BUCKETS: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0, 86_400.0];
@@ -40,25 +41,16 @@ pub struct SinkMetrics {
 }
 
 impl SinkMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            delivered: Family::default(),
-            failures: Family::default(),
-            lag_records: Family::default(),
-            lag_seconds: Family::default(),
-            states: Family::default(),
-            waited: Family::new_with_constructor(|| Histogram::new(WAITED_BUCKETS)),
-        };
-        let sub = registry.sub_registry_with_prefix("audit_sink");
-        sub.register("delivered_records", "Audit records that a sink has acknowledged", metrics.delivered.clone());
-        sub.register("failures", "Deliveries to a sink that failed", metrics.failures.clone());
-        sub.register("lag_records", "Audit records that a sink has not acknowledged yet", metrics.lag_records.clone());
-        let help = "Age of the oldest audit record that a sink has not acknowledged";
-        sub.register_with_unit("lag", help, Unit::Seconds, metrics.lag_seconds.clone());
-        sub.register("state", "1 for the state a sink is in, 0 for those it was in before", metrics.states.clone());
-        let help = "How long the oldest record of each delivery had waited for a sink to acknowledge it";
-        sub.register_with_unit("delivery", help, Unit::Seconds, metrics.waited.clone());
-        metrics
+    pub(crate) fn new(registry: &mut InstrumentRegistry) -> Self {
+        let waited: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(WAITED_BUCKETS));
+        Self {
+            delivered: registry.made(&instruments::SINK_DELIVERED),
+            failures: registry.made(&instruments::SINK_FAILURES),
+            lag_records: registry.made(&instruments::SINK_LAG_RECORDS),
+            lag_seconds: registry.made(&instruments::SINK_LAG),
+            states: registry.made(&instruments::SINK_STATE),
+            waited: registry.with(&instruments::SINK_DELIVERY, waited),
+        }
     }
 
     /// So many records were acknowledged.
@@ -98,22 +90,20 @@ fn label(sink: &str) -> SinkLabel {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text;
-
     use super::*;
+    use crate::Metrics;
 
     #[test]
     fn a_sink_is_in_one_state_and_its_lag_is_shown() {
-        let mut registry = Registry::with_prefix("gantry");
-        let metrics = SinkMetrics::new(&mut registry);
+        let all = Metrics::new();
+        let metrics = all.sinks();
         metrics.delivered("siem", 7);
         metrics.failed("siem");
         metrics.waited("siem", Duration::from_secs(2));
         metrics.lag("siem", 3, 60);
         metrics.moved("siem", &["delivering", "halted"], "delivering");
         metrics.moved("siem", &["delivering", "halted"], "halted");
-        let mut page = String::new();
-        text::encode(&mut page, &registry).unwrap();
+        let page = all.render();
         for line in [
             "gantry_audit_sink_delivered_records_total{sink=\"siem\"} 7",
             "gantry_audit_sink_failures_total{sink=\"siem\"} 1",

@@ -6,7 +6,8 @@ use base::SaturatingFrom as _;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use crate::instruments::{self, InstrumentRegistry};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabel {
@@ -21,13 +22,11 @@ pub struct StoreMetrics {
 }
 
 impl StoreMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let metrics = Self { connections: Family::default(), connections_max: Gauge::default() };
-        let sub = registry.sub_registry_with_prefix("store");
-        sub.register("connections", "Connections to the store's database, by state", metrics.connections.clone());
-        let help = "Most connections to the store's database; 0 if the store is a file";
-        sub.register("connections_max", help, metrics.connections_max.clone());
-        metrics
+    pub(crate) fn new(registry: &mut InstrumentRegistry) -> Self {
+        Self {
+            connections: registry.made(&instruments::STORE_CONNECTIONS),
+            connections_max: registry.made(&instruments::STORE_CONNECTIONS_MAX),
+        }
     }
 
     /// So many connections are in use and idle, of so many.

@@ -8,7 +8,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+
+use crate::instruments::{self, InstrumentRegistry};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
@@ -29,15 +30,12 @@ pub struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let metrics = Self { expiry: Family::default(), reloads: Family::default(), handshakes: Family::default() };
-        let sub = registry.sub_registry_with_prefix("tls");
-        let help = "When the certificate in force ends, in seconds since 1970";
-        sub.register_with_unit("certificate_expiry_timestamp", help, Unit::Seconds, metrics.expiry.clone());
-        let help = "Changes of the certificate's files, by whether the new ones are in force";
-        sub.register("certificate_reloads", help, metrics.reloads.clone());
-        sub.register("handshakes", "TLS handshakes, by their outcome", metrics.handshakes.clone());
-        metrics
+    pub(crate) fn new(registry: &mut InstrumentRegistry) -> Self {
+        Self {
+            expiry: registry.made(&instruments::CERTIFICATE_EXPIRY),
+            reloads: registry.made(&instruments::CERTIFICATE_RELOADS),
+            handshakes: registry.made(&instruments::TLS_HANDSHAKES),
+        }
     }
 
     /// The certificate in force ends then, in seconds since 1970.

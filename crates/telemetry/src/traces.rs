@@ -99,7 +99,7 @@ impl TraceCounts {
         self.0.clone()
     }
 
-    fn add(&self, outcome: &'static str, calls: usize) {
+    pub(crate) fn add(&self, outcome: &'static str, calls: usize) {
         self.0.get_or_create(&OutcomeLabel { outcome }).inc_by(u64::saturating_from(calls));
     }
 }

@@ -14,7 +14,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use crate::instruments::{self, InstrumentRegistry};
 
 /// Servers with a label of their own.
 const SERVER_LABELS_MAX: usize = 200;
@@ -62,37 +63,22 @@ pub struct UpstreamMetrics {
 }
 
 impl UpstreamMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let calls: Family<ServerLabel, Gauge> = Family::default();
+    pub(crate) fn new(registry: &mut InstrumentRegistry) -> Self {
+        let calls: Family<ServerLabel, Gauge> = registry.made(&instruments::UPSTREAM_CALLS);
         let others = calls.get_or_create(&ServerLabel { server: OTHER.into() }).clone();
-        let metrics = Self {
-            servers: Family::default(),
-            starts: Family::default(),
-            restarts: Family::default(),
-            unavailable: Family::default(),
+        Self {
+            servers: registry.made(&instruments::UPSTREAM_SERVERS),
+            starts: registry.made(&instruments::UPSTREAM_STARTS),
+            restarts: registry.made(&instruments::UPSTREAM_RESTARTS),
+            unavailable: registry.made(&instruments::UPSTREAM_UNAVAILABLE),
             calls,
-            indeterminate: Family::default(),
-            reconnects: Family::default(),
-            messages_dropped: Family::default(),
-            log_bytes_dropped: Family::default(),
+            indeterminate: registry.made(&instruments::UPSTREAM_INDETERMINATE),
+            reconnects: registry.made(&instruments::UPSTREAM_RECONNECTS),
+            messages_dropped: registry.made(&instruments::UPSTREAM_MESSAGES_DROPPED),
+            log_bytes_dropped: registry.made(&instruments::UPSTREAM_LOG_DROPPED),
             labelled: RwLock::default(),
             others,
-        };
-        let sub = registry.sub_registry_with_prefix("upstream");
-        sub.register("servers", "Servers behind Gantry that somebody has wanted, by state", metrics.servers.clone());
-        sub.register("starts", "Starts of servers, by how they went", metrics.starts.clone());
-        sub.register("restarts", "Starts of servers that had been started before", metrics.restarts.clone());
-        sub.register("unavailable_alerts", "Times a server was given up", metrics.unavailable.clone());
-        sub.register("calls_in_flight", "Calls on servers that have not ended", metrics.calls.clone());
-        let help = "Calls of which nobody knows what came of them";
-        sub.register("indeterminate_outcomes", help, metrics.indeterminate.clone());
-        let help = "Connections that had broken and were made anew, by kind";
-        sub.register("reconnects", help, metrics.reconnects.clone());
-        let help = "What servers said and nobody heard, by kind";
-        sub.register("messages_dropped", help, metrics.messages_dropped.clone());
-        let help = "Bytes of servers' logs that were not kept";
-        sub.register("log_dropped_bytes", help, metrics.log_bytes_dropped.clone());
-        metrics
+        }
     }
 
     /// A server went from one state to another; `None`: it was not kept before, or is not any more.

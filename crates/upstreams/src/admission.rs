@@ -8,9 +8,9 @@
 //! because the list may have become shorter and a name may lead elsewhere.
 //!
 //! Invariants
-//! - ADM-1: what a tenant has described runs only if its list covers all of it: command, variables, paths and hosts.
-//! - ADM-2: the bounds of `[egress]` hold for every address, whoever named it.
-//! - ADM-3: nothing of the list, of an address or of a path is repeated in a refusal.
+//! - UADM-1: what a tenant has described runs only if its list covers all of it: command, variables, paths and hosts.
+//! - UADM-2: the bounds of `[egress]` hold for every address, whoever named it.
+//! - UADM-3: nothing of the list, of an address or of a path is repeated in a refusal.
 //!
 //! Not here: who is an administrator (`kernel::administration`), what the sandbox gives (`executors::confinement`).
 

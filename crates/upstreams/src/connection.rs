@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants
-//! - CONN-1: dropping the future of a request ends it for the server too, and leaves the connection as good as before. One
+//! - UCONN-1: dropping the future of a request ends it for the server too, and leaves the connection as good as before. One
 //!   that has not left yet never does (`departure`).
-//! - CONN-2: a caller's own token is nowhere on this side; what a server is shown comes from its own specification.
+//! - UCONN-2: a caller's own token is nowhere on this side; what a server is shown comes from its own specification.
 //!
 //! Not here: when to connect and when to give up (`supervisor`), what a result means (`executor`).
 
@@ -313,7 +313,7 @@ impl ConnectionLine<'_> {
     }
 }
 
-/// CONN-1: a request that is dropped before its answer came is taken back.
+/// UCONN-1: a request that is dropped before its answer came is taken back.
 struct PendingRequest<'a> {
     line: ConnectionLine<'a>,
     id: CallId,

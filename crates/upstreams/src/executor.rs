@@ -1,10 +1,10 @@
 //! Calls of tools that live on servers behind Gantry (`execution.type = "mcp"`).
 //!
 //! Invariants
-//! - EXE-1: a call is sent a second time only if it surely was not executed, or if its tool may be executed twice. Never more
+//! - UEXE-1: a call is sent a second time only if it surely was not executed, or if its tool may be executed twice. Never more
 //!   often than that (DESIGN §5, §8.10).
-//! - EXE-2: a result is handed on as it came: all content blocks, known or not, and the structured content.
-//! - EXE-3: what a server asks in the middle of a call reaches the caller only as its operator allows, and in a bounded number
+//! - UEXE-2: a result is handed on as it came: all content blocks, known or not, and the structured content.
+//! - UEXE-3: what a server asks in the middle of a call reaches the caller only as its operator allows, and in a bounded number
 //!   of rounds.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const USER: &str = "dev.gantry/user";
 /// Bytes of structured content, and of metadata, that a failed tool may put beside its words.
 const FAILURE_MEMBER_BYTES_MAX: usize = 16 * 1024;
 
-/// Times a call may be sent again (EXE-1).
+/// Times a call may be sent again (UEXE-1).
 const REPEATS_MAX: u32 = 1;
 
 /// Runs tools of servers behind Gantry.
@@ -146,7 +146,7 @@ impl Executor for UpstreamExecutor {
             if fault.is_unreachable() {
                 live.connection.give_up("the server cannot be reached");
             }
-            // EXE-1.
+            // UEXE-1.
             let again = matches!(fault, UpstreamFault::NotSent(_)) || (safe && fault.ends_connection());
             if !again || repeats >= REPEATS_MAX {
                 let said = fault.to_string();
@@ -178,7 +178,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Sends it, and again with the answers as long as the server asks back (EXE-3).
+    /// Sends it, and again with the answers as long as the server asks back (UEXE-3).
     async fn once(&self, live: &Arc<LiveConnection>) -> Result<Value, UpstreamFault> {
         let companion = live.discreet(&self.call.companion);
         let underway = self.call.trace.begin(|| OutwardCall::Mcp {
@@ -246,7 +246,7 @@ impl Counts {
     }
 }
 
-/// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
+/// UEXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
 fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, ExecutorError> {
     let nonsense = || UpstreamFault::Nonsense("result of a tool").failure(server, safe);
     let members = result.as_object_mut().ok_or_else(nonsense)?;

@@ -14,6 +14,7 @@
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
+use contract::error::tool_words::{CONTENT, UPSTREAM_DATA};
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::json::JsonError;
 use ports::executor::{ExecutionReach, ExecutorError};
@@ -297,11 +298,11 @@ fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
         METHOD_NOT_FOUND => (ErrorCode::E3010, format!("the server `{server}` does not offer this")),
         _ => (ErrorCode::E3502, format!("the server `{server}` could not do it")),
     };
-    let mut details = json!({ "upstream_code": error.code, "content": [{ "type": "text", "text": error.message }] });
+    let mut details = json!({ "upstream_code": error.code, CONTENT: [{ "type": "text", "text": error.message }] });
     if let (Some(members), Some(data)) = (details.as_object_mut(), error.data)
         && data.to_string().len() <= DETAILS_BYTES_MAX / 2
     {
-        members.insert("upstream_data".to_owned(), data);
+        members.insert(UPSTREAM_DATA.to_owned(), data);
     }
     Refusal::new(code, message)
         .details(details)

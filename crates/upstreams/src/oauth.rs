@@ -3,7 +3,7 @@
 //! Invariants
 //! - OAUTH-1: a token is fetched once for all who wait for one, and kept in memory until shortly before it ends.
 //! - OAUTH-2: a token that a server has turned away is not shown to it again; it is replaced once for each refusal.
-//! - OAUTH-3: what was shown to Gantry by a caller is never sent from here (CONN-2).
+//! - OAUTH-3: what was shown to Gantry by a caller is never sent from here (UCONN-2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,13 +123,14 @@ impl TokenKeeper {
             .header(http::header::ACCEPT, "application/json")
             .body(form);
         let mut response = request.send().await.map_err(|error| {
-            denial(&error).and_then(denied_on_the_way).unwrap_or_else(|| not_had("it cannot be reached"))
+            let denied = denial(&error).and_then(denied_on_the_way);
+            denied.unwrap_or_else(|| not_had("it cannot be reached").caused_by(error.without_url()))
         })?;
         if !response.status().is_success() {
             return Err(not_had("it refused").retryable(response.status().is_server_error()));
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| not_had("its answer broke off"))? {
+        while let Some(chunk) = response.chunk().await.map_err(broke_off)? {
             if body.len() + chunk.len() > ANSWER_BYTES_MAX {
                 return Err(not_had("its answer is too long"));
             }
@@ -159,6 +160,10 @@ impl TokenKeeper {
         let text = std::str::from_utf8(secret.expose()).map_err(|_| not_had("the credential is no text"))?;
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
+}
+
+fn broke_off(error: reqwest::Error) -> Refusal {
+    not_had("its answer broke off").caused_by(error.without_url())
 }
 
 fn not_had(why: &str) -> Refusal {

@@ -1,5 +1,5 @@
 //! Rounds of questions and answers within one request to a server of 2026-07-28: it answers "input required", the caller is
-//! asked, and the request is sent again with the answers. (EXE-3)
+//! asked, and the request is sent again with the answers. (UEXE-3)
 //!
 //! A server that has asked has begun with the call (FAULT-4), whatever becomes of the rounds that follow.
 //!

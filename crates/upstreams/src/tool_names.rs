@@ -5,9 +5,9 @@
 //! the server offers later.
 //!
 //! Invariants
-//! - NAME-1: every name made here is a valid tool id.
-//! - NAME-2: two tools of one server never get one name, and none gets a name that is taken.
-//! - NAME-3: which name a tool gets does not depend on the order in which its server lists it.
+//! - UNAME-1: every name made here is a valid tool id.
+//! - UNAME-2: two tools of one server never get one name, and none gets a name that is taken.
+//! - UNAME-3: which name a tool gets does not depend on the order in which its server lists it.
 
 use contract::hex::lower_hex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ pub fn tool_ids<'a>(
     }
     let mut names = BTreeMap::new();
     for (word, tools) in &plain {
-        // Whoever is written like this already has the best right to it; of several that are not, none has (NAME-3).
+        // Whoever is written like this already has the best right to it; of several that are not, none has (UNAME-3).
         let owner = match tools.as_slice() {
             [only] => Some(*only),
             several => several.iter().copied().find(|tool| tool == word),

@@ -6,9 +6,9 @@
 //! every revision has, and what is inside them stays a value. The words (versions, headers, error codes) are `rmcp`'s.
 //!
 //! Invariants
-//! - WIRE-1: whatever comes in gives a message or an error, never a panic; nesting is bounded by the reader.
-//! - WIRE-2: our own ids are numbers that are used once in the life of a connection.
-//! - WIRE-3: a number in a result is what the server wrote, and every member stands there once; else the answer is none that is
+//! - UWIRE-1: whatever comes in gives a message or an error, never a panic; nesting is bounded by the reader.
+//! - UWIRE-2: our own ids are numbers that are used once in the life of a connection.
+//! - UWIRE-3: a number in a result is what the server wrote, and every member stands there once; else the answer is none that is
 //!   handed on (decision 0114). Whoever waits for it hears so at once.
 
 use contract::json::{self, DEPTH_MAX_CEILING, JsonError, JsonLimits};
@@ -128,7 +128,7 @@ fn is_tool_list(message: &Value) -> bool {
     message.pointer("/result/tools").is_some_and(Value::is_array)
 }
 
-/// WIRE-3: the answers in this text, none of which is handed on.
+/// UWIRE-3: the answers in this text, none of which is handed on.
 fn read_heads(text: &[u8], why: &JsonError) -> Result<Vec<IncomingMessage>, NoMessage> {
     // A list would be read as the members of one head, in their order.
     let heads: Vec<AnswerHead> = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {

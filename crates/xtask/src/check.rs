@@ -11,6 +11,7 @@ mod codes;
 mod decisions;
 mod dependencies;
 mod headers;
+mod invariants;
 mod layers;
 mod lengths;
 mod names;
@@ -33,10 +34,11 @@ struct World {
 /// A rule's name and its function; findings are sentences.
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     ("layers", |world| layers::findings(&world.files, &world.metadata)),
     ("architecture", |world| architecture::findings(&world.files)),
     ("headers", |world| Ok(headers::findings(&world.files))),
+    ("invariants", |world| Ok(invariants::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
     ("generated", |_| generate::stale()),

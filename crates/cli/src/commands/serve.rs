@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use executors::ProcessExecutor;
+use insights::InsightQueries;
 use kernel::Kernel;
 use ports::change_bus::ChangeBus;
 use ports::clock::Clock;
@@ -38,9 +39,9 @@ mod archive;
 mod assembly;
 mod audit_sinks;
 mod banner;
+mod call_insights;
 mod callbacks;
 mod development;
-mod insights;
 mod installation;
 mod jobs;
 mod ledger_upkeep;
@@ -138,8 +139,18 @@ impl ServeCommand {
         let listener = bind(&config).await?;
         let queue = SealedQueue::build(&house, &config)?;
         let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
-        let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared, news } =
-            Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
+        let RunningKernel {
+            kernel,
+            insights,
+            recorder,
+            loaders,
+            processes,
+            mut policies,
+            upstreams,
+            sinks,
+            shared,
+            news,
+        } = Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
@@ -161,11 +172,12 @@ impl ServeCommand {
             config: config.server.limits.clone(),
             mcp: config.mcp.clone(),
             session_key: house.session_key(),
+            insights: Some(Arc::clone(&insights)),
             servers: Some(Arc::clone(&catalogue) as _),
             webhooks: Some(Arc::clone(&callbacks.webhooks)),
             inbound_jobs: callbacks.inbound.clone(),
             jobs: Some(Arc::clone(&jobs)),
-            free_space: Some(insights::free_space(context.data_dir().path(), &config)),
+            free_space: Some(call_insights::free_space(context.data_dir().path(), &config)),
             shared_state: Some(Arc::clone(&shared)),
             membership: Some(Arc::clone(&membership)),
             log: Some(log),
@@ -174,7 +186,7 @@ impl ServeCommand {
         });
         let listener = listening(listener, tls.as_ref(), &config);
         let background = jobs::begin(&house, queue, callbacks, jobs)?;
-        let mut keepers = keepers(&kernel, &processes, policies, &house);
+        let mut keepers = keepers(&kernel, &insights, &processes, policies, &house);
         keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
         keepers.extend(follow_registry(&kernel, news));
         keepers.push(tokio::spawn(async move { catalogue.follow().await }));
@@ -220,9 +232,7 @@ impl ServeCommand {
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
             upstreams.shut_down().await;
             kernel.books().retire().await;
-            if let Some(insights) = kernel.insights() {
-                insights.close().await;
-            }
+            insights.source().close().await;
             recorder.close().await;
             sinks.close().await;
             house.store.close().await;
@@ -341,12 +351,12 @@ fn announcement(listener: &TcpListener, over_tls: bool) -> Result<RunningServer,
 /// another issuer, policies in files; and what lets warm processes go when nobody has called them for a while.
 fn keepers(
     kernel: &Arc<Kernel>,
+    insights: &Arc<InsightQueries>,
     processes: &Arc<ProcessExecutor>,
     policies: Option<PolicyFollower>,
     house: &KernelAssembly,
 ) -> Vec<JoinHandle<()>> {
     let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
-    let learning = kernel.insights().cloned();
     let warm = Arc::clone(processes.warm());
     let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
     let keys_clock = clock();
@@ -356,11 +366,11 @@ fn keepers(
         tokio::spawn(async move { warm.keep_in_order().await }),
         tokio::spawn(clean_checkpoints(Arc::clone(kernel), clock())),
     ];
-    let reporting = Arc::clone(kernel);
+    let (learning, reporting) = (Arc::clone(insights.source()), Arc::clone(insights));
+    keepers.push(tokio::spawn(async move { learning.keep().await }));
     keepers.push(tokio::spawn(async move { reporting.keep_reporting_deprecations().await }));
     let guarding = kernel.resilience().cloned();
     keepers.extend(guarding.map(|resilience| tokio::spawn(async move { resilience.follow().await })));
-    keepers.extend(learning.map(|insights| tokio::spawn(async move { insights.keep().await })));
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers
 }

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use kernel::health::HealthSettings;
-use kernel::health::alerts::AlertHold;
+use insights::health::HealthSettings;
+use insights::health::alerts::AlertHold;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::EffectiveSettings;

@@ -2,9 +2,8 @@
 
 use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use kernel::inbound_jobs::CallOutUrls;
-use policy::QstashReceiver;
 use ports::secret_source::SecretValue;
+use vendor_services::{CallOutUrls, QstashReceiver};
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};

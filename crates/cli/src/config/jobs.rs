@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
-use kernel::jobs::JobsSettings;
+use jobs::JobsSettings;
 use ports::job_store::QueueBounds;
 
 use super::key::{ConfigKey, KeyKind};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use executors::{CallTimes, OpenedNetworks};
-use kernel::webhooks::WebhookSettings;
+use jobs::webhooks::WebhookSettings;
 
 use super::key::{ConfigKey, KeyKind};
 use super::settings::{ConfigProblem, EffectiveSettings};

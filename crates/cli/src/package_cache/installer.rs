@@ -1,4 +1,4 @@
-//! Running the machine's own package tools, bounded (CACHE-3), with what they say in the end.
+//! Running the machine's own package tools, bounded (INSTALLED-3), with what they say in the end.
 //!
 //! They run as whoever gives the command, with that person's environment and configuration: registries, proxies and logins are
 //! what they are for every other package.

@@ -71,7 +71,7 @@ fn npm_step<'a>(folder: &'a Path, words: Vec<OsString>, scripts: bool, remedy: &
         ["--install-links", "--omit=dev", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error"]
             .map(Into::into),
     );
-    // CACHE-2.
+    // INSTALLED-2.
     args.push(if scripts { "--ignore-scripts=false" } else { "--ignore-scripts" }.into());
     args.extend(words);
     Step { program: "npm", args, cwd: folder, watched: folder, input: String::new(), remedy }

@@ -140,7 +140,7 @@ impl Resolution<'_> {
 
     fn step(&self, mut args: Vec<OsString>, input: String) -> Step<'_> {
         args.extend(["--quiet".into(), "--python".into(), OsString::from(&self.python)]);
-        // CACHE-2: what is built runs code of its author.
+        // INSTALLED-2: what is built runs code of its author.
         if !self.scripts {
             args.push("--no-build".into());
         }

@@ -13,8 +13,8 @@
 //!
 //! Invariants
 //! - TPKG-1: the record is there only beside a whole installation: it is taken away first and written last.
-//! - TPKG-2: install scripts and builds run only if the author has said so (CACHE-2), and everything is bounded as for packages of
-//!   servers (CACHE-3).
+//! - TPKG-2: install scripts and builds run only if the author has said so (INSTALLED-2), and everything is bounded as for packages of
+//!   servers (INSTALLED-3).
 
 use contract::hex::lower_hex;
 use std::fs::{self, File};

@@ -5,13 +5,16 @@
 //!
 //! Invariants (each has a test)
 //! - REASON-1: [`RefusalReason::read`] finds in the members of a reason the same reason again. It is asked where a refusal comes
-//!   back from a place that keeps JSON (the ledger, a job's end), and nowhere else.
+//!   back from a place that keeps what was told and no reason (the end of a job, a line of the ledger of former releases), and
+//!   nowhere else.
 //! - REASON-2: a source is never rendered, and says nothing about whether two refusals are the same.
+//! - REASON-3: the form in which the ledger keeps a reason can be read by every later release.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ErrorCode;
@@ -31,8 +34,9 @@ const UPSTREAM_CODE: &str = "upstream_code";
 const CODE: &str = "code";
 const INNER: &str = "details";
 
-/// Why a call was refused or failed, where somebody decides by it.
-#[derive(Debug, Clone, PartialEq)]
+/// Why a call was refused or failed, where somebody decides by it. Serialised, it is the form that the ledger keeps (REASON-3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RefusalReason {
     /// The token lacks this scope.
     MissingScope(String),
@@ -188,6 +192,29 @@ mod tests {
             (Some(unknown), Some(-32603))
         );
         assert_eq!(RefusalReason::read(ErrorCode::E3413, &json!({ "cause": "timed_out" })), None);
+    }
+
+    #[test]
+    fn the_form_of_a_reason_in_the_ledger_stays_as_it_is() {
+        let behind = Some(Box::new(RefusalReason::UpstreamError { code: -32603 }));
+        let kept = [
+            (RefusalReason::MissingScope("a:b".into()), json!({ "missing_scope": "a:b" })),
+            (RefusalReason::MissingKey, json!("missing_key")),
+            (RefusalReason::Widening("tools".into()), json!({ "widening": "tools" })),
+            (RefusalReason::Denied { policies: vec!["p".into()] }, json!({ "denied": { "policies": ["p"] } })),
+            (RefusalReason::ForbiddenDestinations(vec!["h:1".into()]), json!({ "forbidden_destinations": ["h:1"] })),
+            (RefusalReason::UnreadableAnswer, json!("unreadable_answer")),
+            (RefusalReason::UpstreamStatus(429), json!({ "upstream_status": 429 })),
+            (RefusalReason::UpstreamError { code: -32602 }, json!({ "upstream_error": { "code": -32602 } })),
+            (
+                RefusalReason::OutcomeUnknown { code: ErrorCode::E3502, behind },
+                json!({ "outcome_unknown": { "code": "E3502", "behind": { "upstream_error": { "code": -32603 } } } }),
+            ),
+        ];
+        for (reason, form) in kept {
+            assert_eq!(json!(reason), form);
+            assert_eq!(RefusalReason::deserialize(&form).unwrap(), reason);
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! value bounds the walk. Places that lead to no annotation are cut off when the graph is made.
 //!
 //! Invariants
-//! - PLACE-1: every place that may describe a value is in its set. Branches count whether they hold or not (GUARD-4).
-//! - PLACE-2: a guard reaches down: once a place has one, all texts below have it, undeclared property names included.
+//! - GPLACE-1: every place that may describe a value is in its set. Branches count whether they hold or not (GUARD-4).
+//! - GPLACE-2: a guard reaches down: once a place has one, all texts below have it, undeclared property names included.
 //!
 //! Not here: `if`, `not`, `contains` and `propertyNames`, which ask and do not describe. `annotation` refuses guards there.
 

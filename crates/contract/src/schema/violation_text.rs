@@ -5,8 +5,8 @@
 //! because such messages travel to alerts.
 //!
 //! Invariants
-//! - WORD-1: at most [`VIOLATIONS_MAX`] violations are spelt out; the rest is a count.
-//! - WORD-2: no quoted value is longer than 80 characters, none is sensitive.
+//! - VTEXT-1: at most [`VIOLATIONS_MAX`] violations are spelt out; the rest is a count.
+//! - VTEXT-2: no quoted value is longer than 80 characters, none is sensitive.
 //!
 //! Not here: error codes and envelopes (`contract::errors`), what is refused (`jsonschema`).
 

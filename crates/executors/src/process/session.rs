@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cost::ReportedCost;
+use contract::error::tool_words::TOOL_DATA;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::ids::{InvocationId, Subject, ToolId, TraceId};
 use contract::version::Version;
@@ -206,7 +207,7 @@ impl SessionError {
             Self::Failed(failure) => {
                 let mut details = json!({ "tool_code": failure.code });
                 if let (Some(data), Some(members)) = (&failure.data, details.as_object_mut()) {
-                    members.insert("tool_data".to_owned(), data.clone());
+                    members.insert(TOOL_DATA.to_owned(), data.clone());
                 }
                 match ServiceFailure::of_data(failure.data.as_ref()) {
                     Some(whose) => whose.refusal(Some(&failure.message), failure.data.as_ref(), details),

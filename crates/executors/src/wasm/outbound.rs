@@ -5,8 +5,8 @@
 //! like any other; a guest that follows it asks again and is judged again.
 //!
 //! Invariants
-//! - OUT-1: no byte leaves except through a connection the gate has given.
-//! - OUT-2: connections at once, headers and waiting are bounded; the call's deadline ends all of them.
+//! - WOUT-1: no byte leaves except through a connection the gate has given.
+//! - WOUT-2: connections at once, headers and waiting are bounded; the call's deadline ends all of them.
 //!
 //! Not here: sockets (`grants` closes them), the rules about addresses (the gate).
 

@@ -111,7 +111,7 @@ impl AccessSnapshot {
     }
 
     /// Is the tenant known here, and switched on? One that is switched off gets nothing.
-    pub(crate) fn is_open(&self, tenant: &TenantId) -> bool {
+    pub fn is_open(&self, tenant: &TenantId) -> bool {
         self.grounds.get(tenant).is_some_and(|ground| ground.record.enabled)
     }
 

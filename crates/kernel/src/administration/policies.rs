@@ -104,7 +104,7 @@ impl Kernel {
             })
         })
         .await
-        .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?
+        .map_err(|error| Refusal::new(ErrorCode::E3000, "the policies could not be compiled").caused_by(error))?
         .map_err(|problems| not_usable(&problems))?;
         let of_tenant = tenant.as_ref().unwrap_or_else(|| caller.tenant());
         for named in &tools {

@@ -11,13 +11,13 @@ use contract::version::Version;
 use policy::Action;
 use ports::actor::Actor;
 use ports::audit_sink::{AuditAction, AuditRecord};
+use ports::event_announcer::VersionEvent;
 use ports::lifecycle::LifecycleAction;
 use ports::registry_store::ToolQuarantine;
 use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
 
 use crate::identity::Principal;
-use crate::insights::VersionEvent;
 use crate::invoke::Kernel;
 use crate::recorder::RecordSlot;
 use crate::registry::{RegisteredTool, RegistrationOutcome, not_admitted};
@@ -122,7 +122,7 @@ impl Kernel {
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
         slot.record_durably(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note))).await?;
-        if let (LifecycleAction::Remove, Some(insights)) = (action, self.insights()) {
+        if let (LifecycleAction::Remove, Some(insights)) = (action, &self.insights) {
             let (at, by) = (self.clock().now(), json!({ "by": caller.subject() }));
             for version in &changed {
                 insights.happened(VersionEvent::about(version, EventName::ToolVersionRemoved, at, by.clone())).await;

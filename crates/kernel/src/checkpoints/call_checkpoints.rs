@@ -18,7 +18,7 @@ use super::plan::{CheckpointPlan, wish_shape};
 use crate::invoke::Kernel;
 
 /// The member of a refusal's details that names what a failed call can be resumed from.
-pub(crate) const CHECKPOINT_REF: &str = "checkpoint_ref";
+pub const CHECKPOINT_REF: &str = "checkpoint_ref";
 
 /// The checkpoints of one call.
 #[derive(Debug, Default)]

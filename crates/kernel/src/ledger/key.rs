@@ -18,7 +18,7 @@ const WINDOW_MIN: Duration = Duration::from_secs(86_400);
 
 /// What the caller said about which call this is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct CallKey {
+pub struct CallKey {
     pub(crate) given: Option<String>,
     pub(crate) turn_group: Option<String>,
     pub(crate) session: Option<String>,
@@ -54,7 +54,7 @@ impl CallKey {
     }
 
     /// The key, if there is one. What the caller gave wins over what can be derived (IDEM-006).
-    pub(crate) fn of(&self, caller: &Caller, tool: &ToolVersion, parameters: &Value) -> Option<IdempotencyKey> {
+    pub fn of(&self, caller: &Caller, tool: &ToolVersion, parameters: &Value) -> Option<IdempotencyKey> {
         let key = self.given.clone().or_else(|| {
             let fields = tool.manifest.idempotency.as_ref().map_or(&[][..], |spec| &spec.key_fields);
             self.turn_group.as_deref().map(|group| turn_key(tool.id.as_str(), fields, parameters, group))
@@ -67,7 +67,7 @@ impl CallKey {
 /// caller named it, because nothing keeps it from being done twice.
 ///
 /// A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
-pub(crate) fn queue_key(caller: &Caller, tool: &ToolVersion, key: &CallKey, parameters: &Value) -> Option<String> {
+pub fn queue_key(caller: &Caller, tool: &ToolVersion, key: &CallKey, parameters: &Value) -> Option<String> {
     if key.given.is_none() && !tool.manifest.side_effect_policy.has_effects() {
         return None;
     }

@@ -13,8 +13,9 @@ use ports::audit_sink::{AuditAction, AuditRecord};
 use ports::ledger::{EntryFilter, EntryState, LedgerEntry, SettleOutcome, Settlement};
 use ports::observer::LedgerEvent;
 use ports::registry_store::StoreError;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::kept_outcome::{KeptDoubt, KeptOutcome};
 use super::settlement::INTERRUPTED;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
@@ -58,10 +59,12 @@ impl Kernel {
                 let Ok(slot) = self.parts.recorder.reserve().await else { return Ok(recovered) };
                 let safe = entry.intent.effects.is_safe_to_retry();
                 let state = if safe { EntryState::FailedClean } else { EntryState::Unknown };
-                let why = if safe { "failure" } else { "unknown" };
-                let message = "the server ended while the call ran";
-                let cause = json!({ "code": ErrorCode::E3413.as_str(), "cause": INTERRUPTED, "message": message });
-                let settlement = Settlement { state, outcome: json!({ why: cause }) };
+                let ended = Refusal::new(ErrorCode::E3413, "the server ended while the call ran");
+                let outcome = match state {
+                    EntryState::Unknown => KeptDoubt::of(&ended, INTERRUPTED).write(),
+                    _ => KeptOutcome::failure(&ended).write(),
+                };
+                let settlement = Settlement { state, outcome };
                 let settled = books.ledger().settle(entry.intent.invocation, entry.fence, settlement).await?;
                 // Whoever ran it has come back and settled it after all.
                 if settled == SettleOutcome::Fenced {

@@ -3,7 +3,7 @@
 //! A result that is said to have come of it is what repeated calls are answered with, so it has to be one that the tool could
 //! have given: it is checked like the tool's own answer, and what `output_policy` hides of that is hidden of it before it is kept.
 //!
-//! Not here: the job of such a call (`jobs::resolving`).
+//! Not here: the job of such a call (`jobs::resolution`).
 
 use std::sync::Arc;
 

@@ -13,18 +13,26 @@ use contract::error::{ErrorCode, Refusal};
 use contract::manifest::SideEffectPolicy;
 use ports::executor::ExecutionReach;
 use ports::ledger::{EntryState, Settlement};
-use serde_json::json;
 
-use super::kept_outcome::{KeptOutcome, KeptResult};
+use super::kept_outcome::{KeptDoubt, KeptOutcome, KeptResult};
 
-/// How the end of a call is kept. `reach` says how far it came, if it failed, and the word beside the refusal why nobody
-/// knows, if nobody does.
+/// End of a call that came to no result.
+#[derive(Debug)]
+pub(crate) struct FailedEnd<'a> {
+    pub(crate) refusal: &'a Refusal,
+    /// Why nobody knows, if nobody does.
+    pub(crate) cause: &'static str,
+    /// The newest state of the call, if there is one.
+    pub(crate) checkpoint: Option<String>,
+}
+
+/// How the end of a call is kept. `reach` says how far it came, if it failed.
 pub(crate) fn settlement(
     effects: SideEffectPolicy,
     reach: ExecutionReach,
-    end: Result<KeptResult, (&Refusal, &'static str)>,
+    end: Result<KeptResult, FailedEnd<'_>>,
 ) -> Settlement {
-    let (refusal, cause) = match end {
+    let FailedEnd { refusal, cause, checkpoint } = match end {
         Ok(result) => {
             return Settlement { state: EntryState::Done, outcome: KeptOutcome::Success(Box::new(result)).write() };
         }
@@ -37,18 +45,17 @@ pub(crate) fn settlement(
         ExecutionReach::MayHaveRun => EntryState::Unknown,
     };
     let outcome = match state {
-        EntryState::Unknown => json!({ "unknown": {
-            "code": refusal.code.as_str(), "cause": cause, "message": refusal.message } }),
-        _ => KeptOutcome::failure(refusal).write(),
+        EntryState::Unknown => KeptDoubt::of(refusal, cause).write(),
+        _ => KeptOutcome::failure_of(refusal, checkpoint).write(),
     };
     Settlement { state, outcome }
 }
 
 /// Why nobody knows where a server ended before its call did, in an orderly way or not.
-pub(crate) const INTERRUPTED: &str = "interrupted";
+pub const INTERRUPTED: &str = "interrupted";
 
 /// Why nobody knows, in a word. `is_left` says that the call was ended because its server ends, or has lost its lease.
-pub(crate) fn cause(code: ErrorCode, is_left: bool) -> &'static str {
+pub fn cause(code: ErrorCode, is_left: bool) -> &'static str {
     match code {
         ErrorCode::E3703 if is_left => INTERRUPTED,
         ErrorCode::E3002 | ErrorCode::E3402 => "timed_out",
@@ -61,7 +68,13 @@ pub(crate) fn cause(code: ErrorCode, is_left: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn failed<'a>(refusal: &'a Refusal, cause: &'static str) -> Result<KeptResult, FailedEnd<'a>> {
+        Err(FailedEnd { refusal, cause, checkpoint: None })
+    }
 
     #[test]
     fn how_far_a_call_came_decides_its_state_and_its_code_does_not() {
@@ -69,7 +82,7 @@ mod tests {
         for code in ErrorCode::ALL.iter().copied() {
             for reach in ExecutionReach::ALL {
                 let refusal = Refusal::new(code, "it failed");
-                let state = |effects| settlement(effects, reach, Err((&refusal, cause(code, false)))).state;
+                let state = |effects| settlement(effects, reach, failed(&refusal, cause(code, false))).state;
                 for effects in [SideEffectPolicy::Pure, SideEffectPolicy::Idempotent] {
                     assert_eq!(state(effects), FailedClean, "{code} {reach:?}: it can always be repeated");
                 }
@@ -98,7 +111,7 @@ mod tests {
             let kept = settlement(
                 SideEffectPolicy::Compensatable,
                 ExecutionReach::MayHaveRun,
-                Err((&Refusal::new(code, "it failed"), cause(code, false))),
+                failed(&Refusal::new(code, "it failed"), cause(code, false)),
             )
             .outcome;
             let expected = json!({ "unknown": { "code": code.as_str(), "cause": word, "message": "it failed" } });
@@ -112,7 +125,7 @@ mod tests {
     fn a_failure_is_told_again_as_it_was_told() {
         let told =
             Refusal::new(ErrorCode::E3401, "no money").hint("earn some").details(json!({ "left": 0 })).retryable(false);
-        let end = Err((&told, cause(told.code, false)));
+        let end = failed(&told, cause(told.code, false));
         let kept = settlement(SideEffectPolicy::Compensatable, ExecutionReach::Answered, end).outcome;
         let KeptOutcome::Failure(failure) = KeptOutcome::read(Some(kept)).unwrap() else {
             panic!("a failure was kept")

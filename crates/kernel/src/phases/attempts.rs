@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         (key, result_key): (&CallKey, Option<&ResultKey>),
     ) -> Result<Output, Refusal> {
         let tool = Arc::clone(&call.tool);
-        let background = caller.is_of_record();
+        let background = caller.is_recorded();
         let (resilience, services) = (guarded.resilience, guarded.services());
         let retries = guarded.retries().filter(|_| !background);
         let mut attempts = retries.map(|retries| (retries, RetryAttempts::new(retries.plan)));

@@ -102,7 +102,7 @@ async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound
     // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. A background job was already counted when
     // it was submitted.
     let Authorized { caller, tool, .. } = &authorized;
-    if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_of_record()) {
+    if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_recorded()) {
         resilience.count(caller, tool, guard_of(tool, &resilience.settings)).await?;
     }
     Ok(authorized)
@@ -170,7 +170,7 @@ async fn authorize_uncounted(
         token_left: caller.time_left(kernel.clock().now()),
         parent_left,
         // Nobody waits on a line for a call that is done in the background.
-        sync_max: (!caller.is_of_record()).then_some(SYNC_MAX),
+        sync_max: (!caller.is_recorded()).then_some(SYNC_MAX),
     };
     let time_allowed = time_allowed(&tool.manifest, limits_of_time)
         .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;

@@ -30,9 +30,9 @@ use crate::checkpoints::CallCheckpoints;
 use crate::identity::Principal;
 use crate::invocation_ids::IdHold;
 use crate::invoke::{FailedCall, IncomingCall, Kernel};
-use crate::jobs::WhyStop;
 use crate::ledger::{FirstCall, HeldClaim, NotedKey};
 use crate::recorder::{RecordDurability, RecordSlot};
+use crate::running_jobs::WhyStop;
 
 /// Under this name the log tells of each call (OBS-010).
 pub(super) const CALLS: &str = "gantry_calls";
@@ -306,7 +306,7 @@ pub(super) fn millis(span: Duration) -> u64 {
 }
 
 /// The status word for a failed call.
-pub(crate) fn status_of(code: ErrorCode) -> InvocationStatus {
+pub fn status_of(code: ErrorCode) -> InvocationStatus {
     match code {
         ErrorCode::E3002 | ErrorCode::E3402 => InvocationStatus::Timeout,
         ErrorCode::E3703 => InvocationStatus::Cancelled,

@@ -13,6 +13,7 @@ use contract::envelope::{
 use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use ports::audit_sink::{AuditAction, RecordedActor, ResultShape};
+use ports::call_insights::{CallEnding, CallInsights};
 use ports::clock::UnixMillis;
 use ports::observer::{FinishedCall, Phase, TracedCall};
 use ports::tool_version::ToolVersion;
@@ -20,7 +21,6 @@ use ports::tool_version::ToolVersion;
 use super::facts::{CALLS, CallFacts, denied, millis, recorded_until, status_of};
 use super::settle::SettledCall;
 use super::verify::Verified;
-use crate::insights::{CallEnding, Insights};
 use crate::invoke::{FailedCall, Kernel};
 use crate::tool_logs::LoggedCall;
 
@@ -322,7 +322,10 @@ fn began(code: ErrorCode) -> bool {
 }
 
 /// Who learns from the call, whose it was and of which tool, if all of them are known.
-fn heard<'a>(kernel: &'a Kernel, facts: &'a CallFacts) -> Option<(&'a Insights, &'a RecordedActor, &'a ToolVersion)> {
+fn heard<'a>(
+    kernel: &'a Kernel,
+    facts: &'a CallFacts,
+) -> Option<(&'a dyn CallInsights, &'a RecordedActor, &'a ToolVersion)> {
     Some((kernel.insights.as_deref()?, &facts.caller.as_ref()?.who, facts.tool.as_deref()?))
 }
 

@@ -7,7 +7,7 @@
 //! limits are only looked at, because most of them are the same ones. A budget belongs to one token and is spent.
 
 use contract::canonical;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::Refusal;
 use policy::Caller;
 use ports::tool_version::ToolVersion;
 use serde_json::Value;
@@ -64,10 +64,4 @@ pub(crate) async fn may_manage(
 /// Everybody in whose name the token acts.
 fn subjects(caller: &Caller) -> impl Iterator<Item = &contract::ids::Subject> {
     std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub))
-}
-
-/// Parameters that no longer fit the tool make no call.
-pub(crate) fn no_longer_fit(tool: &ToolVersion) -> Refusal {
-    Refusal::new(ErrorCode::E3301, format!("the parameters of the job do not fit `{}` {}", tool.id, tool.version))
-        .hint("make the call anew")
 }

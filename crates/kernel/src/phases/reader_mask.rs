@@ -5,10 +5,10 @@
 //! that looks at them hears of none.
 //!
 //! Invariants
-//! - READ-1: where it cannot be found out what is to be masked, nothing of the tool's words is shown.
-//! - READ-2: whoever the layers deny the tool is shown nothing of its words, only where the call stands; the owner of a call whose
+//! - RMASK-1: where it cannot be found out what is to be masked, nothing of the tool's words is shown.
+//! - RMASK-2: whoever the layers deny the tool is shown nothing of its words, only where the call stands; the owner of a call whose
 //!   right to make it was withdrawn is no exception. A denial has no obligations that could be kept. (decision 0093)
-//! - READ-3: what is hidden in the details of an error is hidden in its sentences.
+//! - RMASK-3: what is hidden in the details of an error is hidden in its sentences.
 //!
 //! Not here: tokens. Whoever owns a call or may look at all jobs reads with every token of its own, whichever tools that names.
 
@@ -41,26 +41,20 @@ const SENTENCES: [&str; 3] = ["message", "resolution", "hint"];
 
 /// What is masked for a reader.
 #[derive(Debug)]
-pub(crate) struct ReaderMask<'k> {
+pub struct ReaderMask<'k> {
     kernel: &'k Kernel,
     tenant: TenantId,
-    /// `None`: it could not be found out (READ-1), or the reader is denied the tool (READ-2).
+    /// `None`: it could not be found out (RMASK-1), or the reader is denied the tool (RMASK-2).
     conditions: Option<Conditions>,
 }
 
 impl<'k> ReaderMask<'k> {
     /// For what a tool said in a call of this tenant; `owns` says whether the call was the reader's own.
-    pub(crate) async fn of(
-        kernel: &'k Kernel,
-        reader: &Principal,
-        tenant: &TenantId,
-        tool: &ToolId,
-        owns: bool,
-    ) -> Self {
+    pub async fn of(kernel: &'k Kernel, reader: &Principal, tenant: &TenantId, tool: &ToolId, owns: bool) -> Self {
         let conditions = match conditions_of(kernel, reader, tenant, tool, owns).await {
             Ok(conditions) => conditions,
             Err(refusal) => {
-                tracing::warn!(code = %refusal.code, %tool, "what is masked for a reader could not be found out");
+                tracing::warn!(code = %refusal.code, %tool, error = &refusal as &dyn std::error::Error, "what is masked for a reader could not be found out");
                 None
             }
         };
@@ -68,12 +62,12 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// For somebody who is not welcome any more.
-    pub(crate) fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
+    pub fn withholding(kernel: &'k Kernel, tenant: &TenantId) -> Self {
         Self { kernel, tenant: tenant.clone(), conditions: None }
     }
 
     /// Is nothing of the tool's words shown?
-    pub(crate) fn withholds(&self) -> bool {
+    pub fn withholds(&self) -> bool {
         self.conditions.is_none()
     }
 
@@ -83,7 +77,7 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// Words of the tool, as the reader may see them.
-    pub(crate) fn mask(&self, words: &mut Value) {
+    pub fn mask(&self, words: &mut Value) {
         let Some(conditions) = &self.conditions else {
             *words = WITHHELD.into();
             return;
@@ -96,7 +90,7 @@ impl<'k> ReaderMask<'k> {
     }
 
     /// The same for a text.
-    pub(crate) fn mask_text(&self, text: &mut String) {
+    pub fn mask_text(&self, text: &mut String) {
         let mut words = Value::String(std::mem::take(text));
         self.mask(&mut words);
         if let Value::String(shown) = words {
@@ -104,7 +98,7 @@ impl<'k> ReaderMask<'k> {
         }
     }
 
-    /// The same for the parts of an error that hold words of the tool (READ-3). Its code stays. Says which values were hidden, for
+    /// The same for the parts of an error that hold words of the tool (RMASK-3). Its code stays. Says which values were hidden, for
     /// what is told beside it.
     pub(crate) fn mask_error(&self, error: &mut Value) -> HiddenValues {
         let Some(members) = error.as_object_mut() else { return HiddenValues::None };
@@ -136,9 +130,22 @@ impl<'k> ReaderMask<'k> {
     }
 }
 
+impl ReaderMask<'_> {
+    /// An error, and a text that is told beside it: what is hidden in the one is hidden in the other (READ-3).
+    pub fn mask_told(&self, error: Option<&mut Value>, beside: Option<&mut String>) {
+        let hidden = error.map_or(HiddenValues::None, |error| self.mask_error(error));
+        if let Some(text) = beside {
+            self.mask_text(text);
+            if let Some(rest) = hidden.taken_out_of_text(text) {
+                *text = rest;
+            }
+        }
+    }
+}
+
 impl Kernel {
     /// What a reader may see, now, of a text that a tool of its tenant said in an earlier call, as a door has kept it. JSON is
-    /// masked as what it says. Nothing of it where it cannot be found out what is to be masked (READ-1).
+    /// masked as what it says. Nothing of it where it cannot be found out what is to be masked (RMASK-1).
     pub async fn shown_to_reader(&self, reader: &Principal, tool: &str, said: Arc<str>) -> Arc<str> {
         let Ok(tool) = tool.parse::<ToolId>() else { return WITHHELD.into() };
         // What a door keeps for a reader is the answer to a call of its own.
@@ -169,7 +176,7 @@ impl Kernel {
     }
 }
 
-/// What tightens a call of the reader, if it made one now. `None`: it may make none (READ-2).
+/// What tightens a call of the reader, if it made one now. `None`: it may make none (RMASK-2).
 async fn conditions_of(
     kernel: &Kernel,
     reader: &Principal,

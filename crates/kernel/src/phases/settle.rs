@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::facts::{CallFacts, millis};
 use super::verify::Verified;
 use crate::invoke::Kernel;
-use crate::ledger::{self, KeptResult, UnwrittenReason};
+use crate::ledger::{self, FailedEnd, KeptResult, UnwrittenReason};
 use crate::resilience::last_results::LastResult;
 
 /// The end of a call, in the ledger if it belongs there.
@@ -39,7 +39,10 @@ pub async fn settle(kernel: &Kernel, facts: &mut CallFacts, mut carried: Result<
     let cause = carried.as_ref().err().map_or("", |refusal| ledger::cause(refusal.code, facts.is_left(kernel)));
     let kept = match (&carried, &shown) {
         (Ok(verified), _) => Ok(kept(kernel, facts, verified)),
-        (Err(refusal), shown) => Err((shown.as_ref().unwrap_or(refusal), cause)),
+        (Err(refusal), shown) => {
+            let checkpoint = facts.checkpointing.summary.newest.map(|id| id.to_string());
+            Err(FailedEnd { refusal: shown.as_ref().unwrap_or(refusal), cause, checkpoint })
+        }
     };
     let settlement = ledger::settlement(effects, facts.reach, kept);
     let state = settlement.state;

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use contract::error::Refusal;
+use contract::error::tool_words::{CONTENT, STRUCTURED, TOOL_DATA, TOOL_WORDS};
 use contract::manifest::OutputPolicy;
 use contract::schema::PartMarks;
 use ports::redactor::{RedactError, Redactor};
@@ -26,15 +27,6 @@ use super::opaque_content::withhold_opaque;
 use super::summary::unredactable;
 use crate::discretion;
 use crate::hidden_values::HiddenValues;
-
-/// What the server of an imported tool answers in structure.
-const STRUCTURED: &str = "structuredContent";
-/// Blocks of an MCP answer.
-const CONTENT: &str = "content";
-/// Members of a failure's details that hold what a tool or its server said.
-const TOOL_WORDS: [&str; 5] = [CONTENT, STRUCTURED, "_meta", TOOL_DATA, "upstream_data"];
-/// What a tool says beside the message of its failure.
-const TOOL_DATA: &str = "tool_data";
 
 /// Takes out of a result what its caller is not shown.
 pub(super) fn redacted(

@@ -130,7 +130,8 @@ pub(crate) async fn prepared(
     kernel.concurrency.check_answer(caller, check).await.ok()?
 }
 
-/// An option that cannot be honoured is refused, never ignored: a dry run that runs would be a lie.
+/// An option that cannot be honoured is refused, never ignored: a dry run that runs would be a lie. `async_mode` is honoured
+/// before a call comes here: what the queue takes over arrives without it, so where it is still set, nobody is there to take it.
 fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
     let options = &request.execution_options;
     let asked = [

@@ -440,7 +440,9 @@ async fn ruled(
         (manifest, findings)
     };
     let asked = tokio::task::spawn_blocking(asking).await;
-    asked.map_err(|_| Refusal::new(ErrorCode::E3000, "the manifest could not be compared with the version before it"))
+    asked.map_err(|error| {
+        Refusal::new(ErrorCode::E3000, "the manifest could not be compared with the version before it").caused_by(error)
+    })
 }
 
 fn taken(id: &ToolId) -> Refusal {

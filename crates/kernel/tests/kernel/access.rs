@@ -11,8 +11,9 @@ use policy::{PolicyOverrides, PolicyVerdict, VisibilityDefault, WhyUnavailable};
 use ports::change_bus::{BusChange, ChangeBus as _};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
-
-use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, arrival, as_holder, greet, manifest};
+use test_kernel::{
+    ADMIN, ScriptedEngine, TestKernel, TestKernelOptions, ToolScript, admin, arrival, as_holder, greet, manifest,
+};
 
 fn tenant(name: &str) -> TenantId {
     name.parse().unwrap()
@@ -29,20 +30,20 @@ fn activation(tenant: &str, agent: Option<&str>, tool: &str, enabled: bool) -> A
     }
 }
 
-async fn listed(stage: &Stage, token: &str, tier: Option<VisibilityTier>) -> Vec<String> {
+async fn listed(stage: &TestKernel, token: &str, tier: Option<VisibilityTier>) -> Vec<String> {
     let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
     let page = stage.kernel.list_tools(as_holder(token), &filter, tier).await.unwrap();
     page.tools.iter().map(|listed| listed.tool.id.to_string()).collect()
 }
 
-async fn found(stage: &Stage, token: &str) -> Vec<String> {
+async fn found(stage: &TestKernel, token: &str) -> Vec<String> {
     let hits = stage.kernel.search_tools(as_holder(token), "greets somebody", 50).await.unwrap();
     let mut ids: Vec<String> = hits.iter().map(|hit| hit.tool.id.to_string()).collect();
     ids.sort();
     ids
 }
 
-async fn unavailable(stage: &Stage, token: &str, agent: &str) -> Vec<(String, WhyUnavailable)> {
+async fn unavailable(stage: &TestKernel, token: &str, agent: &str) -> Vec<(String, WhyUnavailable)> {
     let list = stage.kernel.unavailable_tools(as_holder(token), &agent.parse().unwrap()).await.unwrap();
     list.iter().map(|one| (one.current.id.to_string(), one.why)).collect()
 }
@@ -54,7 +55,7 @@ fn idempotent(tool: &str) -> Value {
 
 #[tokio::test]
 async fn two_tenants_and_three_agents_see_and_use_exactly_what_was_configured() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.publish(idempotent("writer")).await;
     let ann = stage.mint(json!({ "sub": "ann" })).await;
@@ -104,7 +105,7 @@ async fn two_tenants_and_three_agents_see_and_use_exactly_what_was_configured() 
 
 #[tokio::test]
 async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let author = stage.mint(json!({ "sub": "author", "roles": ["tool_author", "operator"] })).await;
     let eve = stage.mint(json!({ "sub": "eve", "tenant": "globex", "roles": ["tool_author", "operator"] })).await;
@@ -138,7 +139,7 @@ async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
 
 #[tokio::test]
 async fn a_tenant_has_the_shared_tools_it_was_given_and_nothing_when_switched_off() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "stats", "namespace": "demo" })).await;
     let agent = stage.mint(json!({})).await;
@@ -162,7 +163,7 @@ async fn a_tenant_has_the_shared_tools_it_was_given_and_nothing_when_switched_of
 
 #[tokio::test]
 async fn administrators_of_a_tenant_administer_that_tenant_only() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let chief = stage.mint(json!({ "sub": "chief", "roles": ["admin"] })).await;
     let wish =
@@ -175,7 +176,7 @@ async fn administrators_of_a_tenant_administer_that_tenant_only() {
         let put = stage.kernel.put_activations(as_holder(&chief), vec![activation(name, None, "greet", false)]).await;
         let policies = stage.kernel.put_policies(as_holder(&chief), Some(&tenant(name)), PERMIT.into()).await;
         let minted =
-            stage.kernel.mint_token(as_holder(&chief), &crate::stage::mint_request(json!({ "tenant": name }))).await;
+            stage.kernel.mint_token(as_holder(&chief), &test_kernel::mint_request(json!({ "tenant": name }))).await;
         let shown = stage.kernel.tenant_tools(as_holder(&chief), &tenant(name)).await.map(|tools| tools.len());
         answers.push((put.unwrap_err(), policies.unwrap_err(), minted.unwrap_err(), shown.unwrap_err().code));
     }
@@ -190,7 +191,7 @@ async fn administrators_of_a_tenant_administer_that_tenant_only() {
 
 #[tokio::test]
 async fn overrides_only_tighten() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({})).await;
     let with =
@@ -217,7 +218,7 @@ async fn the_default_decides_where_no_activation_does() {
         (VisibilityDefault::Disabled, Some(ErrorCode::E3101), Some(ErrorCode::E3101)),
     ] {
         let settings = AccessSettings { visibility: Some(default), ..AccessSettings::default() };
-        let stage = Stage::with(Props { settings, ..Props::default() }).await;
+        let stage = TestKernel::with(TestKernelOptions { settings, ..TestKernelOptions::default() }).await;
         stage.publish(json!({})).await;
         stage.publish(idempotent("writer")).await;
         let agent = stage.mint(json!({})).await;
@@ -240,7 +241,7 @@ fn loud(times: i64) -> Value {
 
 #[tokio::test]
 async fn policies_see_the_arguments_take_effect_at_once_and_say_why() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({})).await;
     assert!(stage.call_as(Some(&agent), loud(9)).await.is_ok());
@@ -267,7 +268,7 @@ async fn policies_see_the_arguments_take_effect_at_once_and_say_why() {
 
 #[tokio::test]
 async fn policies_decide_alike_about_short_and_long_texts_and_about_none_that_would_take_too_long() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({})).await;
     // Each character may have to be held against the whole piece between the two `*`.
@@ -298,7 +299,7 @@ async fn policies_decide_alike_about_short_and_long_texts_and_about_none_that_wo
 
 #[tokio::test]
 async fn a_tenants_policies_are_asked_besides_the_platforms_and_for_that_tenant_only() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let chief = stage.mint(json!({ "sub": "chief", "roles": ["admin"] })).await;
     let agent = stage.mint(json!({})).await;
@@ -315,7 +316,7 @@ async fn a_tenants_policies_are_asked_besides_the_platforms_and_for_that_tenant_
 
 #[tokio::test]
 async fn obligations_are_honoured() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({})).await;
     let with = async |obligations: &str| {
@@ -334,9 +335,9 @@ async fn obligations_are_honoured() {
 
 #[tokio::test]
 async fn a_lowered_time_limit_ends_the_call() {
-    let stage = Stage::with(Props { impatient: true, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { impatient: true, ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    *stage.tool.act.lock().unwrap() = ToolScript::Hang;
     let text = "@obligations(\"timeout_seconds=2\") permit (principal, action, resource);".to_owned();
     stage.kernel.put_policies(admin(), None, text).await.unwrap();
     let failed = stage.call(greet()).await.unwrap_err();
@@ -346,13 +347,13 @@ async fn a_lowered_time_limit_ends_the_call() {
 
 #[tokio::test]
 async fn decisions_are_remembered_per_caller_and_context_and_forgotten_when_anything_changes() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let (ann, bob) = (stage.mint(json!({ "sub": "ann" })).await, stage.mint(json!({ "sub": "bob" })).await);
     stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
     let remembered = async |token: &str, times: i64| {
         let _either = stage.call_as(Some(token), loud(times)).await;
-        *stage.tally.1.lock().unwrap().last().unwrap()
+        *stage.observer.1.lock().unwrap().last().unwrap()
     };
     assert!(!remembered(&ann, 1).await && remembered(&ann, 1).await);
     // Other arguments are another question, because these policies read them; so is another caller.
@@ -373,7 +374,7 @@ async fn decisions_are_remembered_per_caller_and_context_and_forgotten_when_anyt
 
 #[tokio::test]
 async fn a_policy_about_time_is_asked_anew_as_time_passes() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({ "ttl_seconds": 86400 })).await;
     // The stage's clock starts at 08:00.
@@ -389,8 +390,9 @@ async fn a_policy_about_time_is_asked_anew_as_time_passes() {
 #[tokio::test]
 async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
     let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
-    let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
-    let stage = Stage::with(Props { engine: Some(Arc::clone(&oracle)), ..Props::default() }).await;
+    let oracle = Arc::new(ScriptedEngine(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
+    let stage =
+        TestKernel::with(TestKernelOptions { engine: Some(Arc::clone(&oracle)), ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({})).await;
     assert_eq!(stage.code(&agent, "greet").await, None);
@@ -415,10 +417,14 @@ async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
     let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
     let no = PolicyVerdict { allowed: false, reason: "not any more".into(), ..yes.clone() };
     for word in [BusChange::Decisions, BusChange::Lost] {
-        let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
+        let oracle = Arc::new(ScriptedEngine(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
         let bus = Arc::new(MemoryBus::default());
-        let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
-        let stage = Stage::with(props).await;
+        let props = TestKernelOptions {
+            engine: Some(Arc::clone(&oracle)),
+            bus: Some(Arc::clone(&bus)),
+            ..TestKernelOptions::default()
+        };
+        let stage = TestKernel::with(props).await;
         stage.publish(json!({})).await;
         let agent = stage.mint(json!({})).await;
         let story = async {
@@ -445,10 +451,14 @@ async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
 #[tokio::test]
 async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() {
     let yes = PolicyVerdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
-    let oracle = Arc::new(Oracle(Mutex::new(Ok(yes)), AtomicUsize::new(0)));
+    let oracle = Arc::new(ScriptedEngine(Mutex::new(Ok(yes)), AtomicUsize::new(0)));
     let bus = Arc::new(MemoryBus::default());
-    let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
-    let stage = Stage::with(props).await;
+    let props = TestKernelOptions {
+        engine: Some(Arc::clone(&oracle)),
+        bus: Some(Arc::clone(&bus)),
+        ..TestKernelOptions::default()
+    };
+    let stage = TestKernel::with(props).await;
     stage.publish(json!({})).await;
     let ann = stage.mint(json!({ "sub": "ann" })).await;
     let bob = stage.mint(json!({ "sub": "bob", "user_did": "did:example:uma" })).await;
@@ -496,7 +506,7 @@ async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() 
 
 #[tokio::test]
 async fn a_cached_allow_never_helps_a_token_that_does_not_name_the_tool() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
     let wide = stage.mint(json!({})).await;
@@ -508,7 +518,7 @@ async fn a_cached_allow_never_helps_a_token_that_does_not_name_the_tool() {
 #[tokio::test]
 async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
     let settings = AccessSettings { visibility: Some(VisibilityDefault::Enabled), ..AccessSettings::default() };
-    let stage = Stage::with(Props { settings, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { settings, ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
     let mallory = stage.mint(json!({ "sub": "mallory" })).await;
     let fresh = DelegationRequest { sub: Some("fresh-name".parse().unwrap()), ..DelegationRequest::default() };
@@ -587,7 +597,7 @@ async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
 
 #[tokio::test]
 async fn a_call_can_be_explained_without_being_run() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
     let agent = stage.mint(json!({ "budget": { "calls": 1 } })).await;

@@ -9,8 +9,7 @@ use policy::{PolicyOverrides, VisibilityDefault};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
-
-use crate::stage::{Props, Stage, admin, mint_request};
+use test_kernel::{TestKernel, TestKernelOptions, admin, mint_request};
 
 const AGENTS: [&str; 2] = ["ann", "bob"];
 /// Id, whether it is pure, and the scope it needs.
@@ -150,9 +149,9 @@ fn cedar(rules: &[Rule]) -> String {
         .collect()
 }
 
-async fn built(world: &World) -> (Stage, Vec<String>) {
+async fn built(world: &World) -> (TestKernel, Vec<String>) {
     let settings = AccessSettings { visibility: world.default, ..AccessSettings::default() };
-    let stage = Stage::with(Props { settings, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { settings, ..TestKernelOptions::default() }).await;
     for (tool, pure, need) in TOOLS {
         let (namespace, name) = tool.split_once('.').map_or((None, tool), |(space, name)| (Some(space), name));
         let mut change = json!({ "tool_id": name, "namespace": namespace, "required_permissions": need.into_iter().collect::<Vec<_>>() });

@@ -20,8 +20,7 @@ use ports::registry_store::StoreError;
 use ports::tool_companion::ToolSnapshot;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
-
-use crate::stage::{ADMIN, Act, Move, Props, Stage, admin, as_holder, greet};
+use test_kernel::{ADMIN, TestKernel, TestKernelOptions, ToolMove, ToolScript, admin, as_holder, greet};
 
 const CALL: &str = "019b0000-0000-7000-8000-000000000001";
 
@@ -129,38 +128,38 @@ impl CheckpointStore for Shelf {
 }
 
 struct Scene {
-    stage: Stage,
+    stage: TestKernel,
     shelf: Arc<Shelf>,
 }
 
 impl Scene {
     async fn new() -> Self {
-        Self::with(Props::default()).await
+        Self::with(TestKernelOptions::default()).await
     }
 
     /// With `greet` as a tool that takes long, and declares an event.
-    async fn with(props: Props) -> Self {
+    async fn with(props: TestKernelOptions) -> Self {
         let shelf = Arc::new(Shelf::default());
-        let stage = Stage::with(Props { checkpoints: Some(Arc::clone(&shelf) as _), ..props }).await;
+        let stage = TestKernel::with(TestKernelOptions { checkpoints: Some(Arc::clone(&shelf) as _), ..props }).await;
         let config = json!({ "enabled": true, "macro_events": ["parsed"] });
         stage.publish(json!({ "timeout_class": "long_running", "checkpoint_config": config })).await;
         Self { stage, shelf }
     }
 
-    fn act(&self, moves: Vec<Move>, then: Act) {
-        self.stage.puppet.saved.lock().unwrap().clear();
-        *self.stage.puppet.act.lock().unwrap() = Act::Keep(moves, Box::new(then));
+    fn act(&self, moves: Vec<ToolMove>, then: ToolScript) {
+        self.stage.tool.saved.lock().unwrap().clear();
+        *self.stage.tool.act.lock().unwrap() = ToolScript::Keep(moves, Box::new(then));
     }
 
     /// Runs a call that saves and then fails; gives what it was answered when it saved.
-    async fn failing(&self, moves: Vec<Move>) -> Vec<String> {
+    async fn failing(&self, moves: Vec<ToolMove>) -> Vec<String> {
         self.act(moves, failure());
         self.stage.call(call(json!({}))).await.unwrap_err();
         self.saved().into_iter().map(Result::unwrap).collect()
     }
 
     fn saved(&self) -> Vec<Result<String, ErrorCode>> {
-        self.stage.puppet.saved.lock().unwrap().clone()
+        self.stage.tool.saved.lock().unwrap().clone()
     }
 
     async fn listed(&self) -> Vec<(String, CheckpointKind)> {
@@ -174,7 +173,7 @@ impl Scene {
         self.act(vec![], answer());
         let wish = json!({ "checkpoint_config": { "resume_from_checkpoint_id": id }, "invocation_id": null });
         self.stage.call(call(wish)).await.map_err(|failed| failed.refusal.code)?;
-        let point = self.stage.puppet.resumed.lock().unwrap().clone().unwrap();
+        let point = self.stage.tool.resumed.lock().unwrap().clone().unwrap();
         Ok(point.saved.custom_state.clone())
     }
 }
@@ -188,16 +187,16 @@ fn call(change: Value) -> Value {
     request
 }
 
-fn save(name: Option<&str>, state: Value) -> Move {
-    Move::Save(ToolSnapshot::of(name, state))
+fn save(name: Option<&str>, state: Value) -> ToolMove {
+    ToolMove::Save(ToolSnapshot::of(name, state))
 }
 
-fn answer() -> Act {
-    Act::Answer(json!({ "text": "hi" }))
+fn answer() -> ToolScript {
+    ToolScript::Answer(json!({ "text": "hi" }))
 }
 
-fn failure() -> Act {
-    Act::Fail(Refusal::new(ErrorCode::E3401, "it fell over"))
+fn failure() -> ToolScript {
+    ToolScript::Fail(Refusal::new(ErrorCode::E3401, "it fell over"))
 }
 
 // ----------------------------------------------------------------------------------------------------------- saving
@@ -207,13 +206,13 @@ async fn of_many_micro_checkpoints_the_newest_of_each_interval_is_written() {
     let scene = Scene::new().await;
     let moves = vec![
         save(None, json!(1)),
-        Move::Work(10),
+        ToolMove::Work(10),
         save(None, json!(2)),
-        Move::Work(25),
+        ToolMove::Work(25),
         save(None, json!(3)), // 35 s after the start: written
-        Move::Work(1),
+        ToolMove::Work(1),
         save(None, json!(4)),
-        Move::Work(5),
+        ToolMove::Work(5),
         save(None, json!(5)), // written at the end, because the call fails
     ];
     let ids = scene.failing(moves).await;
@@ -227,8 +226,8 @@ async fn of_many_micro_checkpoints_the_newest_of_each_interval_is_written() {
 #[tokio::test]
 async fn what_waits_is_written_when_its_time_has_come_while_the_tool_works_on() {
     // Sleeps of this clock end as soon as everybody has had a turn, the deadline's too: a hanging tool is timed out.
-    let scene = Scene::with(Props { impatient: true, ..Props::default() }).await;
-    scene.act(vec![save(None, json!("late"))], Act::Hang);
+    let scene = Scene::with(TestKernelOptions { impatient: true, ..TestKernelOptions::default() }).await;
+    scene.act(vec![save(None, json!("late"))], ToolScript::Hang);
     let failed = scene.stage.call(call(json!({}))).await.unwrap_err();
     assert_eq!(failed.refusal.code, ErrorCode::E3402);
     let id = scene.saved()[0].clone().unwrap();
@@ -240,8 +239,8 @@ async fn what_waits_is_written_when_its_time_has_come_while_the_tool_works_on() 
 async fn success_leaves_milestones_and_names_and_says_which() {
     let scene = Scene::new().await;
     let moves = vec![
-        Move::Progress(40.0, "parse"),
-        Move::Work(31),
+        ToolMove::Progress(40.0, "parse"),
+        ToolMove::Work(31),
         save(None, json!({ "n": 1 })),
         save(Some("parsed"), json!({ "n": 2 })),
         save(Some("before lunch"), json!({ "n": 3 })),
@@ -260,7 +259,7 @@ async fn success_leaves_milestones_and_names_and_says_which() {
     assert_eq!(created, [CheckpointKind::Micro, CheckpointKind::Macro, CheckpointKind::Named]);
     assert_eq!(response.execution_metadata.checkpoints_created[2].checkpoint_id, ids[2]);
     scene.resumed_from(&ids[2]).await.unwrap();
-    let point = scene.stage.puppet.resumed.lock().unwrap().clone().unwrap();
+    let point = scene.stage.tool.resumed.lock().unwrap().clone().unwrap();
     assert_eq!((point.saved.progress_percent, point.saved.phase.as_deref()), (Some(40.0), Some("parse")));
     assert_eq!(point.invocation_id.to_string(), CALL);
 }
@@ -292,14 +291,15 @@ async fn a_resumed_call_links_to_where_it_came_from_and_a_second_attempt_goes_on
 async fn a_store_that_fails_troubles_the_tool_only_where_it_was_promised_something() {
     let scene = Scene::new().await;
     scene.shelf.is_down.store(true, Ordering::SeqCst);
-    let moves = vec![Move::Work(31), save(None, json!(1)), save(Some("x"), json!(2)), save(Some("parsed"), json!(3))];
+    let moves =
+        vec![ToolMove::Work(31), save(None, json!(1)), save(Some("x"), json!(2)), save(Some("parsed"), json!(3))];
     scene.act(moves, answer());
     let response = scene.stage.call(call(json!({}))).await.unwrap();
     assert!(matches!(scene.saved()[..], [Ok(_), Err(ErrorCode::E3902), Err(ErrorCode::E3902)]), "{:?}", scene.saved());
     assert_eq!((response.checkpoint_ref, response.execution_metadata.checkpoints_created), (None, vec![]));
     // Back again: the one that waited is written in the next interval.
     scene.shelf.is_down.store(false, Ordering::SeqCst);
-    let ids = scene.failing(vec![Move::Work(31), save(None, json!(1))]).await;
+    let ids = scene.failing(vec![ToolMove::Work(31), save(None, json!(1))]).await;
     assert_eq!(scene.listed().await, [(ids[0].clone(), CheckpointKind::Micro)]);
 }
 
@@ -309,7 +309,7 @@ async fn too_much_state_is_refused_and_the_call_goes_on() {
     let large = json!("x".repeat(4 << 20));
     let binary =
         ToolSnapshot { binaries: BTreeMap::from([("b".into(), vec![0; 1 << 20])]), ..ToolSnapshot::of(None, json!(1)) };
-    scene.act(vec![save(None, large.clone()), save(Some("n"), large), Move::Save(binary)], answer());
+    scene.act(vec![save(None, large.clone()), save(Some("n"), large), ToolMove::Save(binary)], answer());
     scene.stage.call(call(json!({}))).await.unwrap();
     assert_eq!(scene.saved(), vec![Err(ErrorCode::E3906); 3]);
     scene.act((0..257).map(|n| save(Some("n"), json!(n))).collect(), answer());
@@ -334,7 +334,7 @@ async fn only_calls_that_want_it_save() {
         assert_eq!(scene.saved()[0].is_ok(), kept, "{tool} {config}");
         assert!(kept || scene.saved()[0] == Err(ErrorCode::E3010));
     }
-    let bare = Stage::new().await;
+    let bare = TestKernel::new().await;
     bare.publish(json!({})).await;
     for config in [json!({ "enable_checkpointing": true }), json!({ "resume_from_checkpoint_id": CALL })] {
         assert_eq!(bare.refusal(call(json!({ "checkpoint_config": config }))).await, ErrorCode::E3010);
@@ -349,9 +349,9 @@ async fn a_damaged_checkpoint_is_passed_over_and_an_unknown_version_is_not() {
     let scene = Scene::new().await;
     let moves = vec![
         save(Some("parsed"), json!("macro")),
-        Move::Work(31),
+        ToolMove::Work(31),
         save(None, json!("older")),
-        Move::Work(31),
+        ToolMove::Work(31),
         save(None, json!("newer")),
     ];
     let ids = scene.failing(moves).await;
@@ -416,7 +416,7 @@ async fn another_caller_can_neither_put_a_state_into_an_invocation_nor_end_it() 
     let scene = Scene::new().await;
     let ids = scene.failing(vec![save(None, json!("honest"))]).await;
     let token = scene.stage.mint(json!({ "tenant": "local", "sub": "mallory", "tools": [{ "tool_id": "*" }] })).await;
-    scene.act(vec![save(Some("n"), json!("forged")), Move::Work(31), save(None, json!("forged"))], answer());
+    scene.act(vec![save(Some("n"), json!("forged")), ToolMove::Work(31), save(None, json!("forged"))], answer());
     scene.stage.call_as(Some(&token), call(json!({}))).await.unwrap();
     assert_eq!(scene.saved()[0], Err(ErrorCode::E3902));
     assert_eq!(scene.listed().await, [(ids[0].clone(), CheckpointKind::Micro)]);
@@ -430,7 +430,7 @@ async fn people_name_roll_back_and_delete_and_it_is_recorded() {
     let scene = Scene::new().await;
     let kernel = &scene.stage.kernel;
     let invocation = CALL.parse().unwrap();
-    let moves = vec![save(Some("parsed"), json!("one")), Move::Work(31), save(None, json!("two"))];
+    let moves = vec![save(Some("parsed"), json!("one")), ToolMove::Work(31), save(None, json!("two"))];
     let ids = scene.failing(moves).await;
     let named = kernel.name_checkpoint(admin(), None, invocation, "keep me").await.unwrap();
     assert_eq!((named.kind, named.label.as_deref()), (CheckpointKind::Named, Some("keep me")));
@@ -474,7 +474,7 @@ async fn people_name_roll_back_and_delete_and_it_is_recorded() {
 #[tokio::test]
 async fn what_runs_is_neither_rolled_back_nor_gone_on_from() {
     let scene = Scene::new().await;
-    scene.act(vec![save(Some("n"), json!(1))], Act::Hang);
+    scene.act(vec![save(Some("n"), json!(1))], ToolScript::Hang);
     let running = scene.stage.call(call(json!({})));
     tokio::pin!(running);
     // Until it has saved.

@@ -11,9 +11,8 @@ use gantry_kernel::registry::ListFilter;
 use policy::WhyUnavailable;
 use ports::tool_companion::{CallListener, CallerAnswer, LogLevel, QuestionKind, ToolProgress, ToolQuestion};
 use serde_json::{Value, json};
+use test_kernel::{ADMIN, TestKernel, ToolScript, admin, as_holder, greet};
 use tokio_util::sync::CancellationToken;
-
-use crate::stage::{self, ADMIN, Act, Stage, admin, as_holder, greet};
 
 /// Hears everything and answers every question with its own parameters.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ impl CallListener for Echo {
 
 fn arrival(audience: Option<Arc<Echo>>, cancellation: CancellationToken) -> IncomingCall<'static> {
     let audience = audience.map(|audience| audience as _);
-    IncomingCall { audience, cancellation, ..stage::arrival(Some(ADMIN), greet()) }
+    IncomingCall { audience, cancellation, ..test_kernel::arrival(Some(ADMIN), greet()) }
 }
 
 fn question(key: &str, parameters: Value) -> ToolQuestion {
@@ -43,9 +42,9 @@ fn question(key: &str, parameters: Value) -> ToolQuestion {
 
 #[tokio::test]
 async fn what_a_tool_asks_is_answered_by_the_side_that_called() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Ask(vec![question("a", json!(1)), question("b", json!("x"))]);
+    *stage.tool.act.lock().unwrap() = ToolScript::Ask(vec![question("a", json!(1)), question("b", json!("x"))]);
     let echo = Arc::new(Echo::default());
     let answer = stage.kernel.invoke(arrival(Some(echo), CancellationToken::new())).await.unwrap().into_response();
     assert_eq!(answer.result["text"], "a=1 b=\"x\"");
@@ -55,12 +54,12 @@ async fn what_a_tool_asks_is_answered_by_the_side_that_called() {
 
 #[tokio::test]
 async fn questions_are_bounded_in_number_and_size() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let many = (0..17).map(|i| question(&i.to_string(), json!(null))).collect();
     let large = vec![question("a", json!("x".repeat(300 * 1024)))];
     for questions in [many, large] {
-        *stage.puppet.act.lock().unwrap() = Act::Ask(questions);
+        *stage.tool.act.lock().unwrap() = ToolScript::Ask(questions);
         let refused = stage.kernel.invoke(arrival(Some(Arc::default()), CancellationToken::new())).await.unwrap_err();
         assert_eq!(refused.refusal.code, ErrorCode::E3407);
     }
@@ -68,9 +67,9 @@ async fn questions_are_bounded_in_number_and_size() {
 
 #[tokio::test]
 async fn the_side_that_called_hears_progress_within_the_same_bounds_as_everybody() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Chat;
+    *stage.tool.act.lock().unwrap() = ToolScript::Chat;
     let echo = Arc::new(Echo::default());
     stage.kernel.invoke(arrival(Some(Arc::clone(&echo)), CancellationToken::new())).await.unwrap();
     let heard = echo.percents.lock().unwrap().clone();
@@ -79,9 +78,9 @@ async fn the_side_that_called_hears_progress_within_the_same_bounds_as_everybody
 
 #[tokio::test]
 async fn a_call_whose_caller_hangs_up_ends_and_is_recorded_as_cancelled() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    *stage.tool.act.lock().unwrap() = ToolScript::Hang;
     let cancellation = CancellationToken::new();
     let hang_up = cancellation.clone();
     let (failed, ()) = tokio::join!(stage.kernel.invoke(arrival(None, cancellation)), async {
@@ -98,7 +97,7 @@ async fn a_call_whose_caller_hangs_up_ends_and_is_recorded_as_cancelled() {
 
 #[tokio::test]
 async fn a_tool_that_is_not_to_be_had_is_neither_offered_nor_run_until_it_is_again() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let agent = stage.mint(json!({ "tenant": "local" })).await;
     let key = (TenantId::home(), "greet".parse().unwrap());

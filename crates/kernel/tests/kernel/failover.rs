@@ -6,12 +6,12 @@ use ports::resilience::{BreakerMode, ManualMove};
 use serde_json::json;
 
 use super::resilience::{answer, call, fail, keyed, mail, mode, says, stage};
-use super::stage::{Act, Stage, admin};
+use test_kernel::{TestKernel, ToolScript, admin};
 
 /// The stage, with three addresses of the service.
-async fn stage_with_addresses() -> Stage {
+async fn stage_with_addresses() -> TestKernel {
     let stage = stage(ResilienceSettings::default()).await;
-    *stage.puppet.endpoints.lock().unwrap() = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
+    *stage.tool.endpoints.lock().unwrap() = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
     let patient = json!({ "failure_threshold": 2, "success_threshold": 1, "timeout_seconds": 20 });
     stage
         .publish(mail(
@@ -21,14 +21,14 @@ async fn stage_with_addresses() -> Stage {
     stage
 }
 
-fn asked(stage: &Stage) -> Vec<usize> {
-    std::mem::take(&mut *stage.puppet.asked.lock().unwrap())
+fn asked(stage: &TestKernel) -> Vec<usize> {
+    std::mem::take(&mut *stage.tool.asked.lock().unwrap())
 }
 
 #[tokio::test]
 async fn a_call_goes_to_the_next_address_and_no_longer_to_one_whose_breaker_is_open() {
     let stage = stage_with_addresses().await;
-    says(&stage, Act::At(vec![fail(ErrorCode::E3502), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3502), answer(), answer()]));
     for _ in 0..2 {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), [0, 1], "within the same call");
@@ -38,14 +38,14 @@ async fn a_call_goes_to_the_next_address_and_no_longer_to_one_whose_breaker_is_o
     stage.call(call("find")).await.unwrap();
     assert_eq!(asked(&stage), [1], "the first is left alone");
     // Two are away: what is open is skipped.
-    says(&stage, Act::At(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
     for expected in [&[1, 2][..], &[1, 2], &[2]] {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), expected);
     }
     // The first is tried again after its wait, and is the first again when it answers.
     stage.step(20);
-    says(&stage, Act::At(vec![answer(), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![answer(), answer(), answer()]));
     for _ in 0..2 {
         stage.call(call("find")).await.unwrap();
         assert_eq!(asked(&stage), [0]);
@@ -86,7 +86,7 @@ async fn what_must_not_happen_twice_is_not_tried_at_another_address() {
         .publish(mail(json!({ "tool_id": "pay", "side_effect_policy": "compensatable", "side_effects": effects,
             "retry_policy": { "max_attempts": 3 }, "idempotency": {}, "compensation_tool_id": "mail" })))
         .await;
-    says(&stage, Act::At(vec![fail(ErrorCode::E3503), answer(), answer()]));
+    says(&stage, ToolScript::At(vec![fail(ErrorCode::E3503), answer(), answer()]));
     assert_eq!(stage.refusal(keyed("pay", "k-1")).await, ErrorCode::E3413);
     assert_eq!(asked(&stage), [0]);
     // Nor is one that says so itself; but once the breaker is open, calls go to where they are answered.

@@ -14,8 +14,9 @@ use ports::actor::Actor;
 use ports::audit_sink::AuditAction;
 use ports::key_source::KeySource;
 use serde_json::{Value, json};
-
-use crate::stage::{Almanac, Billboard, Drawer, Props, START, Stage, admin, as_holder, mint_request};
+use test_kernel::{
+    KnownDids, MemoryVault, START, ScriptedKeys, TestKernel, TestKernelOptions, admin, as_holder, mint_request,
+};
 
 /// A token of another issuer.
 fn foreign(key: &SigningKey, change: Value) -> String {
@@ -37,8 +38,8 @@ fn issuer(source: Option<Arc<dyn KeySource>>) -> Option<ExternalIssuer> {
     })
 }
 
-async fn with_tenant(props: Props) -> Stage {
-    let stage = Stage::with(props).await;
+async fn with_tenant(props: TestKernelOptions) -> TestKernel {
+    let stage = TestKernel::with(props).await;
     stage.publish(json!({})).await;
     // Introduces `acme` and `agent-1`.
     stage.mint(json!({})).await;
@@ -49,9 +50,13 @@ async fn with_tenant(props: Props) -> Stage {
 async fn keys_of_another_issuer_are_fetched_when_needed_and_not_more_often_than_allowed() {
     let (first, second, stranger) =
         (SigningKey::from_seed(&[1; 32]), SigningKey::from_seed(&[2; 32]), SigningKey::from_seed(&[3; 32]));
-    let board = Arc::new(Billboard::default());
+    let board = Arc::new(ScriptedKeys::default());
     *board.text.lock().unwrap() = Some(key_set(&[&first]));
-    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions {
+        external: issuer(Some(Arc::clone(&board) as _)),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let looks = || board.looks.load(Ordering::SeqCst);
 
     assert_eq!(stage.code(&foreign(&first, json!({})), "greet").await, None);
@@ -79,9 +84,13 @@ async fn keys_of_another_issuer_are_fetched_when_needed_and_not_more_often_than_
 #[tokio::test]
 async fn another_issuer_gives_no_roles_it_was_not_trusted_with() {
     let key = SigningKey::from_seed(&[1; 32]);
-    let board = Arc::new(Billboard::default());
+    let board = Arc::new(ScriptedKeys::default());
     *board.text.lock().unwrap() = Some(key_set(&[&key]));
-    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions {
+        external: issuer(Some(Arc::clone(&board) as _)),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let admin_token = foreign(&key, json!({ "roles": ["admin"], "tenant": "local" }));
     assert_eq!(stage.code(&admin_token, "greet").await, Some(ErrorCode::E3203));
     // Nor can it speak in this server's own name.
@@ -93,8 +102,8 @@ async fn another_issuer_gives_no_roles_it_was_not_trusted_with() {
 
 #[tokio::test]
 async fn the_signing_key_is_replaced_without_a_token_becoming_invalid() {
-    let drawer = Arc::new(Drawer::default());
-    let stage = with_tenant(Props { drawer: Arc::clone(&drawer), ..Props::default() }).await;
+    let drawer = Arc::new(MemoryVault::default());
+    let stage = with_tenant(TestKernelOptions { drawer: Arc::clone(&drawer), ..TestKernelOptions::default() }).await;
     let before = stage.mint(json!({})).await;
     assert_eq!(stage.code(&before, "greet").await, None);
     let kid = stage.kernel.rotate_keys(admin()).await.unwrap();
@@ -115,7 +124,7 @@ async fn the_signing_key_is_replaced_without_a_token_becoming_invalid() {
 
 #[tokio::test]
 async fn revoked_tokens_are_refused_at_the_next_call_though_they_are_remembered() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     let (one, other) = (stage.mint(json!({})).await, stage.mint(json!({})).await);
     for token in [&one, &other] {
         assert_eq!(stage.code(token, "greet").await, None);
@@ -155,7 +164,7 @@ async fn revoked_tokens_are_refused_at_the_next_call_though_they_are_remembered(
 
 #[tokio::test]
 async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     stage.publish(json!({ "tool_id": "other" })).await;
     let user = stage
         .mint(json!({ "sub": "did:example:ann", "roles": [], "tools": [{ "tool_id": "greet" }], "ttl_seconds": 50 }))
@@ -208,7 +217,7 @@ async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
 
 #[tokio::test]
 async fn a_revocation_is_forgotten_once_its_token_could_not_be_used_anyway() {
-    let stage = with_tenant(Props { leeway_seconds: 30, ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions { leeway_seconds: 30, ..TestKernelOptions::default() }).await;
     let by_id = |token: &str| RevocationRequest {
         jti: Some(claims(token)["jti"].as_str().unwrap().to_owned()),
         ..RevocationRequest::default()
@@ -232,7 +241,7 @@ async fn a_revocation_is_forgotten_once_its_token_could_not_be_used_anyway() {
 
 #[tokio::test]
 async fn a_chain_has_an_end() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     let mut token = stage.mint(json!({})).await;
     for _ in 0..policy::DELEGATION_DEPTH_MAX {
         token = stage.kernel.delegate_token(as_holder(&token), &DelegationRequest::default()).await.unwrap().token;
@@ -244,7 +253,7 @@ async fn a_chain_has_an_end() {
 
 #[tokio::test]
 async fn a_budget_of_calls_is_shared_by_everything_delegated_from_it() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     let parent = stage.mint(json!({ "budget": { "calls": 3 } })).await;
     let wish = NarrowingRequest { budget: Some(CallBudget { calls: Some(2) }), ..NarrowingRequest::default() };
     let request = DelegationRequest { wish, ..DelegationRequest::default() };
@@ -264,9 +273,13 @@ async fn a_budget_of_calls_is_shared_by_everything_delegated_from_it() {
 #[tokio::test]
 async fn a_budget_of_another_issuers_token_is_shared_with_what_is_exchanged_from_it() {
     let key = SigningKey::from_seed(&[1; 32]);
-    let board = Arc::new(Billboard::default());
+    let board = Arc::new(ScriptedKeys::default());
     *board.text.lock().unwrap() = Some(key_set(&[&key]));
-    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions {
+        external: issuer(Some(Arc::clone(&board) as _)),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let parent = foreign(&key, json!({ "budget": { "calls": 1 } }));
     let child = stage.kernel.delegate_token(as_holder(&parent), &DelegationRequest::default()).await.unwrap().token;
     assert_eq!(stage.code(&parent, "greet").await, None);
@@ -276,9 +289,13 @@ async fn a_budget_of_another_issuers_token_is_shared_with_what_is_exchanged_from
 #[tokio::test]
 async fn tokens_of_two_issuers_with_one_id_are_two_tokens_for_whoever_revokes_one() {
     let key = SigningKey::from_seed(&[1; 32]);
-    let board = Arc::new(Billboard::default());
+    let board = Arc::new(ScriptedKeys::default());
     *board.text.lock().unwrap() = Some(key_set(&[&key]));
-    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions {
+        external: issuer(Some(Arc::clone(&board) as _)),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let minter = TokenMinter { issuer: "https://issuer.example".into(), audience: "gantry".into() };
     let twins = async || {
         let ours = stage.mint(json!({})).await;
@@ -321,7 +338,7 @@ async fn tokens_of_two_issuers_with_one_id_are_two_tokens_for_whoever_revokes_on
 
 #[tokio::test]
 async fn limits_of_a_token_hold_for_the_arguments_that_run() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     let token = stage.mint(json!({ "limits": [{ "tool_id": "greet", "argument": "/times", "max": 2 }] })).await;
     let call = |times: Value| json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": times } });
     let code = async |times: Value| stage.call_as(Some(&token), call(times)).await.err().map(|f| f.refusal.code);
@@ -336,12 +353,15 @@ async fn limits_of_a_token_hold_for_the_arguments_that_run() {
 #[tokio::test]
 async fn subjects_that_nobody_knows_are_refused() {
     let key = SigningKey::from_seed(&[1; 32]);
-    let board = Arc::new(Billboard::default());
+    let board = Arc::new(ScriptedKeys::default());
     *board.text.lock().unwrap() = Some(key_set(&[&key]));
-    let dids = Arc::new(Almanac::default());
+    let dids = Arc::new(KnownDids::default());
     dids.0.lock().unwrap().push("did:web:agents.example".into());
-    let props =
-        Props { external: issuer(Some(Arc::clone(&board) as _)), dids: Some(Arc::clone(&dids)), ..Props::default() };
+    let props = TestKernelOptions {
+        external: issuer(Some(Arc::clone(&board) as _)),
+        dids: Some(Arc::clone(&dids)),
+        ..TestKernelOptions::default()
+    };
     let stage = with_tenant(props).await;
     let self_certified = policy::Did::of_key(&key);
     let unknown = Some(ErrorCode::E3207);
@@ -372,7 +392,7 @@ async fn subjects_that_nobody_knows_are_refused() {
 
 #[tokio::test]
 async fn clocks_may_differ_by_what_the_configuration_says_and_not_a_second_more() {
-    let stage = with_tenant(Props { leeway_seconds: 30, ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions { leeway_seconds: 30, ..TestKernelOptions::default() }).await;
     let token = stage.mint(json!({ "ttl_seconds": 60 })).await;
     stage.step(89);
     assert_eq!(stage.code(&token, "greet").await, None);
@@ -382,7 +402,7 @@ async fn clocks_may_differ_by_what_the_configuration_says_and_not_a_second_more(
 
 #[tokio::test]
 async fn an_address_that_keeps_failing_is_held_off_and_a_good_token_is_not() {
-    let stage = with_tenant(Props { failures_per_minute: Some(5), ..Props::default() }).await;
+    let stage = with_tenant(TestKernelOptions { failures_per_minute: Some(5), ..TestKernelOptions::default() }).await;
     let source: Option<IpAddr> = Some("192.0.2.7".parse().unwrap());
     let good = stage.mint(json!({})).await;
     let try_as = async |token: &str| {
@@ -401,7 +421,7 @@ async fn an_address_that_keeps_failing_is_held_off_and_a_good_token_is_not() {
 
 #[tokio::test]
 async fn acts_that_were_refused_are_recorded() {
-    let stage = with_tenant(Props::default()).await;
+    let stage = with_tenant(TestKernelOptions::default()).await;
     let agent = stage.mint(json!({})).await;
     assert!(stage.kernel.mint_token(as_holder(&agent), &mint_request(json!({ "roles": ["admin"] }))).await.is_err());
     let records = stage.all_records().await;

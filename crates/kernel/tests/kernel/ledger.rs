@@ -11,15 +11,14 @@ use gantry_kernel::RecoveryReport;
 use ports::executor::{ExecutionReach, ExecutorError};
 use ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
 use serde_json::{Value, json};
+use test_kernel::{FailingLedger, TestKernel, TestKernelOptions, ToolScript, admin, as_holder};
 use tokio::sync::Notify;
-
-use super::stage::{Act, Blotter, Props, Stage, admin, as_holder};
 
 const EVERY_END: [ErrorCode; 3] = [ErrorCode::E3402, ErrorCode::E3404, ErrorCode::E3503];
 
 /// A stage with a tool of each kind: `pay` must not happen twice, `set_it` may, `guess` nobody has classified.
-async fn stage(props: Props) -> Stage {
-    let stage = Stage::with(props).await;
+async fn stage(props: TestKernelOptions) -> TestKernel {
+    let stage = TestKernel::with(props).await;
     let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
     let result = json!({ "type": ["object", "null", "array"] });
     let tool = |id: &str, policy: &str| {
@@ -39,22 +38,22 @@ fn call(tool: &str, key: &str) -> Value {
     json!({ "tool_id": tool, "parameters": { "name": "Ada" }, "execution_options": { "idempotency_key": key } })
 }
 
-fn says(stage: &Stage, act: Act) {
-    *stage.puppet.act.lock().unwrap() = act;
+fn says(stage: &TestKernel, act: ToolScript) {
+    *stage.tool.act.lock().unwrap() = act;
 }
 
-fn fails(stage: &Stage, code: ErrorCode) {
-    says(stage, Act::Fail(Refusal::new(code, "it went wrong")));
+fn fails(stage: &TestKernel, code: ErrorCode) {
+    says(stage, ToolScript::Fail(Refusal::new(code, "it went wrong")));
 }
 
 #[tokio::test]
 async fn the_same_call_twice_runs_once_and_both_get_the_same_answer() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     for (number, result) in [json!({ "paid": 5 }), json!({}), json!(null), json!([])].into_iter().enumerate() {
-        says(&stage, Act::Answer(result.clone()));
+        says(&stage, ToolScript::Answer(result.clone()));
         let key = format!("k{number}");
         let first = stage.call(call("pay", &key)).await.unwrap();
-        says(&stage, Act::Answer(json!({ "paid": "again" })));
+        says(&stage, ToolScript::Answer(json!({ "paid": "again" })));
         let mut second = stage.call(call("pay", &key)).await.unwrap();
         assert_eq!(first.result, result, "also what is empty is an answer");
         assert!(!first.cached && second.cached, "a replay is marked as one");
@@ -72,9 +71,9 @@ async fn the_same_call_twice_runs_once_and_both_get_the_same_answer() {
 
 #[tokio::test]
 async fn a_hundred_at_once_run_once() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     let go = Arc::new(Notify::new());
-    says(&stage, Act::Wait(Arc::clone(&go), json!({ "paid": 5 })));
+    says(&stage, ToolScript::Wait(Arc::clone(&go), json!({ "paid": 5 })));
     let calls = (0..100).map(|_| stage.call(call("pay", "k")));
     let release = async {
         while stage.runs() == 0 {
@@ -92,8 +91,8 @@ async fn a_hundred_at_once_run_once() {
 
 #[tokio::test]
 async fn who_does_not_want_to_wait_is_told_where_the_first_call_is() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Hang);
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Hang);
     let mut first = Box::pin(stage.call(call("pay", "k")));
     while stage.runs() == 0 {
         assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx).is_pending())).await);
@@ -111,8 +110,8 @@ async fn who_does_not_want_to_wait_is_told_where_the_first_call_is() {
 
 #[tokio::test]
 async fn a_key_is_of_one_tool_one_caller_one_session_and_one_set_of_parameters() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Answer(json!({})));
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Answer(json!({})));
     stage.call(call("pay", "k")).await.unwrap();
     let mut other = call("pay", "k");
     other["parameters"]["name"] = json!("Bob");
@@ -132,8 +131,8 @@ async fn a_key_is_of_one_tool_one_caller_one_session_and_one_set_of_parameters()
 
 #[tokio::test]
 async fn what_must_not_happen_twice_needs_a_key_and_a_turn_is_one() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Answer(json!({})));
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Answer(json!({})));
     let bare = json!({ "tool_id": "pay", "parameters": { "name": "Ada" } });
     let refused = stage.call(bare).await.unwrap_err();
     assert_eq!(refused.refusal.code, ErrorCode::E3004);
@@ -157,32 +156,32 @@ async fn what_must_not_happen_twice_needs_a_key_and_a_turn_is_one() {
 
 #[tokio::test]
 async fn a_failure_that_is_certain_is_told_again_and_one_before_the_start_is_not() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     fails(&stage, ErrorCode::E3401);
     assert_eq!(stage.refusal(call("pay", "declined")).await, ErrorCode::E3401);
-    says(&stage, Act::Answer(json!({})));
+    says(&stage, ToolScript::Answer(json!({})));
     let again = stage.call(call("pay", "declined")).await.unwrap_err();
     assert_eq!((again.refusal.code, again.refusal.message.as_str()), (ErrorCode::E3401, "it went wrong"));
     assert_eq!(stage.runs(), 1, "it was not tried a second time");
 
     fails(&stage, ErrorCode::E3405);
     assert_eq!(stage.refusal(call("pay", "no-sandbox")).await, ErrorCode::E3405);
-    says(&stage, Act::Answer(json!({})));
+    says(&stage, ToolScript::Answer(json!({})));
     assert!(!stage.call(call("pay", "no-sandbox")).await.unwrap().cached, "nothing had happened");
 }
 
 #[tokio::test]
 async fn what_the_executor_knows_decides_whether_a_key_is_free_and_no_code_does() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     let codes =
         [ErrorCode::E3401, ErrorCode::E3404, ErrorCode::E3502, ErrorCode::E3504, ErrorCode::E3603, ErrorCode::E3701];
     let mut runs = 0;
     for code in codes {
         for reach in ExecutionReach::ALL {
             let key = format!("{code} {reach:?}");
-            says(&stage, Act::FailAs(ExecutorError::new(Refusal::new(code, "it went wrong"), reach)));
+            says(&stage, ToolScript::FailAs(ExecutorError::new(Refusal::new(code, "it went wrong"), reach)));
             let first = stage.refusal(call("pay", &key)).await;
-            says(&stage, Act::Answer(json!({ "paid": 5 })));
+            says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
             let second = stage.call(call("pay", &key)).await.map(|answer| answer.cached).map_err(|f| f.refusal.code);
             let (told, again, times) = match reach {
                 ExecutionReach::NotSent | ExecutionReach::Refused => (code, Ok(false), 2),
@@ -197,24 +196,25 @@ async fn what_the_executor_knows_decides_whether_a_key_is_free_and_no_code_does(
 
 #[tokio::test]
 async fn a_call_that_is_ended_before_it_was_sent_leaves_its_key_free() {
-    let stage = stage(Props { impatient: true, ..Props::default() }).await;
-    says(&stage, Act::HangUnsent);
+    let stage = stage(TestKernelOptions { impatient: true, ..TestKernelOptions::default() }).await;
+    says(&stage, ToolScript::HangUnsent);
     assert_eq!(
         stage.refusal(call("pay", "waits")).await,
         ErrorCode::E3402,
         "it waited for its turn until its time was over"
     );
-    says(&stage, Act::Hang);
+    says(&stage, ToolScript::Hang);
     assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
     assert!(!stage.call(call("pay", "waits")).await.unwrap().cached);
     assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
 }
 
 #[tokio::test]
 async fn a_call_that_is_dropped_before_it_was_sent_leaves_its_key_free_and_another_does_not() {
-    let stage = stage(Props::default()).await;
-    for (number, (act, key)) in [(Act::HangUnsent, "waits"), (Act::Hang, "hangs")].into_iter().enumerate() {
+    let stage = stage(TestKernelOptions::default()).await;
+    for (number, (act, key)) in [(ToolScript::HangUnsent, "waits"), (ToolScript::Hang, "hangs")].into_iter().enumerate()
+    {
         says(&stage, act);
         let mut calling = Box::pin(stage.call(call("pay", key)));
         while stage.runs() <= number {
@@ -230,7 +230,7 @@ async fn a_call_that_is_dropped_before_it_was_sent_leaves_its_key_free_and_anoth
     stage.kernel.books().retire().await;
     let recovered = stage.kernel.recover().await.unwrap();
     assert_eq!((recovered.indeterminate, recovered.set_free), (1, 0));
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
     assert!(!stage.call(call("pay", "waits")).await.unwrap().cached);
     assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
 }
@@ -238,11 +238,13 @@ async fn a_call_that_is_dropped_before_it_was_sent_leaves_its_key_free_and_anoth
 #[tokio::test]
 async fn a_call_that_is_ended_or_dropped_while_its_claim_is_written_leaves_its_key_free() {
     for impatient in [true, false] {
-        let blotter = Arc::new(Blotter::telling_late());
-        let stage = stage(Props { impatient, blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
-        let told = blotter.tells_late.as_ref().unwrap();
+        let failing = Arc::new(FailingLedger::telling_late());
+        let stage =
+            stage(TestKernelOptions { impatient, ledger: Some(Arc::clone(&failing)), ..TestKernelOptions::default() })
+                .await;
+        let told = failing.tells_late.as_ref().unwrap();
         stage.kernel.books().renew().await.unwrap();
-        says(&stage, Act::Answer(json!({ "paid": 5 })));
+        says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
         if impatient {
             assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3402, "no other call has its key");
         } else {
@@ -267,12 +269,12 @@ async fn a_call_that_is_ended_or_dropped_while_its_claim_is_written_leaves_its_k
 
 #[tokio::test]
 async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
-    let stage = stage(Props::default()).await;
-    let told = |stage: &Stage| stage.puppet.keys.lock().unwrap().last().unwrap().to_string();
-    says(&stage, Act::FailAs(ExecutorError::not_sent(Refusal::new(ErrorCode::E3502, "it is away"))));
+    let stage = stage(TestKernelOptions::default()).await;
+    let told = |stage: &TestKernel| stage.tool.keys.lock().unwrap().last().unwrap().to_string();
+    says(&stage, ToolScript::FailAs(ExecutorError::not_sent(Refusal::new(ErrorCode::E3502, "it is away"))));
     stage.refusal(call("pay", "order-7")).await;
     let first = told(&stage);
-    says(&stage, Act::Answer(json!({})));
+    says(&stage, ToolScript::Answer(json!({})));
     stage.call(call("pay", "order-7")).await.unwrap();
     assert_eq!(told(&stage), first);
     assert!(!first.contains("order-7"), "what the caller calls its key is not handed on");
@@ -285,7 +287,7 @@ async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
 
 #[tokio::test]
 async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has_looked() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     for (number, code) in EVERY_END.into_iter().enumerate() {
         let key = format!("k{number}");
         fails(&stage, code);
@@ -297,7 +299,7 @@ async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has
         let source = std::error::Error::source(&failed.refusal).unwrap().to_string();
         assert!(source.starts_with(&code.to_string()), "{source}");
         assert_eq!(failed.refusal.details.unwrap()["code"], code.to_string());
-        says(&stage, Act::Answer(json!({ "paid": 5 })));
+        says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
         let again = stage.call(call("pay", &key)).await.unwrap_err();
         assert_eq!(again.refusal.code, ErrorCode::E3413);
         assert_eq!(stage.runs(), number + 1);
@@ -326,20 +328,20 @@ async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has
 
 #[tokio::test]
 async fn what_is_safe_to_repeat_is_repeated_after_any_failure() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     for (number, code) in EVERY_END.into_iter().chain([ErrorCode::E3401]).enumerate() {
         let key = format!("k{number}");
         fails(&stage, code);
         assert_eq!(stage.refusal(call("set_it", &key)).await, code);
-        says(&stage, Act::Answer(json!({})));
+        says(&stage, ToolScript::Answer(json!({})));
         assert!(!stage.call(call("set_it", &key)).await.unwrap().cached);
         assert!(stage.call(call("set_it", &key)).await.unwrap().cached);
     }
 }
 
 /// Starts a call and loses it while its tool runs, as the end of a process does.
-async fn lose(stage: &Stage, request: Value) {
-    says(stage, Act::Hang);
+async fn lose(stage: &TestKernel, request: Value) {
+    says(stage, ToolScript::Hang);
     let (before, mut running) = (stage.runs(), Box::pin(stage.call(request)));
     while stage.runs() == before {
         assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(running.as_mut().poll(cx).is_pending())).await);
@@ -350,7 +352,7 @@ async fn lose(stage: &Stage, request: Value) {
 
 #[tokio::test]
 async fn a_call_whose_process_died_is_repeated_if_that_is_safe_and_shown_to_people_if_not() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     lose(&stage, call("pay", "k")).await;
     lose(&stage, call("set_it", "k")).await;
     let recovered = stage.kernel.recover().await.unwrap();
@@ -358,7 +360,7 @@ async fn a_call_whose_process_died_is_repeated_if_that_is_safe_and_shown_to_peop
     stage.step(60);
     let recovered = stage.kernel.recover().await.unwrap();
     assert_eq!((recovered.indeterminate, recovered.set_free), (1, 1));
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
     assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
     assert!(!stage.call(call("set_it", "k")).await.unwrap().cached);
     assert_eq!(stage.runs(), 3);
@@ -371,24 +373,25 @@ async fn a_call_whose_process_died_is_repeated_if_that_is_safe_and_shown_to_peop
 
 #[tokio::test]
 async fn an_intent_that_cannot_be_written_keeps_the_tool_from_starting() {
-    let blotter = Arc::new(Blotter::default());
-    let stage = stage(Props { blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
-    blotter.cannot_begin.store(true, Ordering::SeqCst);
+    let failing = Arc::new(FailingLedger::default());
+    let stage = stage(TestKernelOptions { ledger: Some(Arc::clone(&failing)), ..TestKernelOptions::default() }).await;
+    failing.cannot_begin.store(true, Ordering::SeqCst);
     assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3001);
     assert_eq!(stage.refusal(call("set_it", "k")).await, ErrorCode::E3001);
     assert_eq!(stage.runs(), 0);
-    blotter.cannot_begin.store(false, Ordering::SeqCst);
-    says(&stage, Act::Answer(json!({})));
+    failing.cannot_begin.store(false, Ordering::SeqCst);
+    says(&stage, ToolScript::Answer(json!({})));
     assert!(!stage.call(call("pay", "k")).await.unwrap().cached);
 }
 
 #[tokio::test]
 async fn an_end_that_cannot_be_written_is_not_told_as_if_it_had_been() {
-    let blotter = Arc::new(Blotter::default());
-    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let failing = Arc::new(FailingLedger::default());
+    let props =
+        TestKernelOptions { ledger: Some(Arc::clone(&failing)), impatient: true, ..TestKernelOptions::default() };
     let stage = stage(props).await;
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
-    blotter.cannot_settle.store(true, Ordering::SeqCst);
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
+    failing.cannot_settle.store(true, Ordering::SeqCst);
     let failed = stage.call(call("pay", "k")).await.unwrap_err();
     assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
     let mut impatient = call("pay", "k");
@@ -400,21 +403,22 @@ async fn an_end_that_cannot_be_written_is_not_told_as_if_it_had_been() {
 /// The store was away for longer than a caller is kept waiting: the instance that knows the end writes it when it can.
 #[tokio::test]
 async fn an_end_that_could_not_be_written_is_written_later_and_then_told() {
-    let blotter = Arc::new(Blotter::default());
-    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let failing = Arc::new(FailingLedger::default());
+    let props =
+        TestKernelOptions { ledger: Some(Arc::clone(&failing)), impatient: true, ..TestKernelOptions::default() };
     let stage = stage(props).await;
     for (key, effects) in [("k", "pay"), ("l", "set_it")] {
-        says(&stage, Act::Answer(json!({ "paid": 5 })));
-        blotter.cannot_settle.store(true, Ordering::SeqCst);
+        says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
+        failing.cannot_settle.store(true, Ordering::SeqCst);
         let runs = stage.runs();
         assert_eq!(stage.refusal(call(effects, key)).await, ErrorCode::E3413);
-        says(&stage, Act::Answer(json!({ "paid": "again" })));
+        says(&stage, ToolScript::Answer(json!({ "paid": "again" })));
         let again = async {
             // Tried in vain for a while; then the store is back.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
-            blotter.cannot_settle.store(false, Ordering::SeqCst);
+            failing.cannot_settle.store(false, Ordering::SeqCst);
             let open = EntryFilter { state: Some(EntryState::InFlight), ..EntryFilter::default() };
             while !stage.kernel.ledger_lines(admin(), open.clone(), 10).await.unwrap().is_empty() {
                 tokio::task::yield_now().await;
@@ -433,11 +437,12 @@ async fn an_end_that_could_not_be_written_is_written_later_and_then_told() {
 /// Its lease ran out meanwhile, and somebody else has settled it by the rule: that stands.
 #[tokio::test]
 async fn an_end_that_comes_after_its_call_was_given_up_is_dropped() {
-    let blotter = Arc::new(Blotter::default());
-    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let failing = Arc::new(FailingLedger::default());
+    let props =
+        TestKernelOptions { ledger: Some(Arc::clone(&failing)), impatient: true, ..TestKernelOptions::default() };
     let stage = stage(props).await;
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
-    blotter.cannot_settle.store(true, Ordering::SeqCst);
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
+    failing.cannot_settle.store(true, Ordering::SeqCst);
     let failed = stage.call(call("pay", "k")).await.unwrap_err();
     stage.step(60);
     // Another instance finds a lease that is over.
@@ -446,7 +451,7 @@ async fn an_end_that_comes_after_its_call_was_given_up_is_dropped() {
     let outcome = json!({ "unknown": { "code": "E3413", "cause": "interrupted", "message": "it ended" } });
     let unknown = Settlement { state: EntryState::Unknown, outcome };
     stage.store.settle(failed.invocation_id, lapsed[0].fence, unknown).await.unwrap();
-    blotter.cannot_settle.store(false, Ordering::SeqCst);
+    failing.cannot_settle.store(false, Ordering::SeqCst);
     assert_eq!(stage.kernel.recover().await.unwrap(), RecoveryReport::default());
     let line = stage.kernel.ledger_line(admin(), failed.invocation_id).await.unwrap();
     assert_eq!(line.state, EntryState::Unknown);
@@ -457,18 +462,18 @@ async fn an_end_that_comes_after_its_call_was_given_up_is_dropped() {
 /// A store that was away was away from others too: their leases are over, and they are not gone.
 #[tokio::test]
 async fn whoever_could_not_reach_the_store_gives_others_the_time_of_a_lease() {
-    let blotter = Arc::new(Blotter::default());
-    let stage = stage(Props { blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
-    says(&stage, Act::Hang);
+    let failing = Arc::new(FailingLedger::default());
+    let stage = stage(TestKernelOptions { ledger: Some(Arc::clone(&failing)), ..TestKernelOptions::default() }).await;
+    says(&stage, ToolScript::Hang);
     let hanging = stage.call(call("pay", "k"));
     let others = async {
         while stage.runs() == 0 {
             tokio::task::yield_now().await;
         }
-        blotter.cannot_renew.store(true, Ordering::SeqCst);
+        failing.cannot_renew.store(true, Ordering::SeqCst);
         stage.step(60);
         assert!(stage.kernel.books().renew().await.is_err());
-        blotter.cannot_renew.store(false, Ordering::SeqCst);
+        failing.cannot_renew.store(false, Ordering::SeqCst);
         assert_eq!(stage.kernel.recover().await.unwrap(), RecoveryReport::default(), "not yet");
         stage.step(16);
         assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1, "whoever is not back by now is gone");
@@ -481,9 +486,9 @@ async fn whoever_could_not_reach_the_store_gives_others_the_time_of_a_lease() {
 
 #[tokio::test]
 async fn a_call_that_was_given_up_meanwhile_cannot_write_its_end() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     let go = Arc::new(Notify::new());
-    says(&stage, Act::Wait(Arc::clone(&go), json!({ "paid": 5 })));
+    says(&stage, ToolScript::Wait(Arc::clone(&go), json!({ "paid": 5 })));
     let overtaken = async {
         while stage.runs() == 0 {
             tokio::task::yield_now().await;
@@ -503,8 +508,8 @@ async fn a_call_that_was_given_up_meanwhile_cannot_write_its_end() {
 
 #[tokio::test]
 async fn an_invocation_id_that_is_used_is_taken() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Answer(json!({})));
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Answer(json!({})));
     let id = "018f0000-0000-7000-8000-000000000001";
     let mut request = call("pay", "k");
     request["invocation_id"] = json!(id);
@@ -518,8 +523,8 @@ async fn an_invocation_id_that_is_used_is_taken() {
 
 #[tokio::test]
 async fn a_call_is_seen_by_whoever_made_it_and_by_nobody_of_another_tenant() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Answer(json!({})));
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Answer(json!({})));
     let agent = stage.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
     let other = stage.mint(json!({ "sub": "agent-2", "tenant": "local" })).await;
     let foreign = stage.mint(json!({ "sub": "agent-1", "tenant": "acme", "roles": ["admin"] })).await;
@@ -534,8 +539,8 @@ async fn a_call_is_seen_by_whoever_made_it_and_by_nobody_of_another_tenant() {
 
 #[tokio::test]
 async fn a_replay_names_the_version_that_ran() {
-    let stage = stage(Props::default()).await;
-    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    let stage = stage(TestKernelOptions::default()).await;
+    says(&stage, ToolScript::Answer(json!({ "paid": 5 })));
     let first = stage.call(call("pay", "k")).await.unwrap();
     let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
     stage
@@ -549,9 +554,9 @@ async fn a_replay_names_the_version_that_ran() {
 
 #[tokio::test]
 async fn a_key_of_a_pure_tool_saves_work_for_its_window_and_nothing_is_written() {
-    let blotter = Arc::new(Blotter::default());
-    blotter.cannot_begin.store(true, Ordering::SeqCst);
-    let stage = stage(Props { blotter: Some(blotter), ..Props::default() }).await;
+    let failing = Arc::new(FailingLedger::default());
+    failing.cannot_begin.store(true, Ordering::SeqCst);
+    let stage = stage(TestKernelOptions { ledger: Some(failing), ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
     let first = stage.call(call("greet", "k")).await.unwrap();
     let second = stage.call(call("greet", "k")).await.unwrap();
@@ -567,16 +572,16 @@ async fn a_key_of_a_pure_tool_saves_work_for_its_window_and_nothing_is_written()
     assert!(!stage.call(call("greet", "k")).await.unwrap().cached, "its window is over");
     fails(&stage, ErrorCode::E3402);
     assert_eq!(stage.refusal(call("greet", "k3")).await, ErrorCode::E3402);
-    says(&stage, Act::Answer(json!({ "text": "hi" })));
+    says(&stage, ToolScript::Answer(json!({ "text": "hi" })));
     assert!(!stage.call(call("greet", "k3")).await.unwrap().cached, "a failure is not remembered");
 }
 
 #[tokio::test]
 async fn many_calls_of_a_pure_tool_with_one_key_at_once_run_once() {
-    let stage = stage(Props::default()).await;
+    let stage = stage(TestKernelOptions::default()).await;
     stage.publish(json!({})).await;
     let go = Arc::new(Notify::new());
-    says(&stage, Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+    says(&stage, ToolScript::Wait(Arc::clone(&go), json!({ "text": "hi" })));
     let calls = (0..100).map(|_| stage.call(call("greet", "k")));
     let release = async {
         while stage.runs() == 0 {

@@ -14,9 +14,8 @@ use ports::offerings::{
 };
 use ports::tool_companion::ToolCompanion;
 use serde_json::{Value, json};
+use test_kernel::{TestKernel, TestKernelOptions, admin, as_holder};
 use tokio::sync::{Semaphore, broadcast};
-
-use crate::stage::{Props, Stage, admin, as_holder};
 
 /// Two servers; the one called `broken` never has anything.
 #[derive(Debug)]
@@ -58,8 +57,8 @@ impl Offerings for Shelf {
     }
 }
 
-async fn stage() -> Stage {
-    Stage::with(Props { offerings: Some(Arc::new(Shelf)), ..Props::default() }).await
+async fn stage() -> TestKernel {
+    TestKernel::with(TestKernelOptions { offerings: Some(Arc::new(Shelf)), ..TestKernelOptions::default() }).await
 }
 
 #[tokio::test]
@@ -191,18 +190,18 @@ impl Offerings for Counted {
     }
 }
 
-async fn counted(open: usize) -> (Stage, Arc<Counted>) {
+async fn counted(open: usize) -> (TestKernel, Arc<Counted>) {
     let server = Counted::new(open);
     let offerings = Some(Arc::clone(&server) as Arc<dyn Offerings>);
-    (Stage::with(Props { offerings, ..Props::default() }).await, server)
+    (TestKernel::with(TestKernelOptions { offerings, ..TestKernelOptions::default() }).await, server)
 }
 
 /// The same with one place for calls, and nobody who may wait for it.
-async fn crowded(open: usize) -> (Stage, Arc<Counted>) {
+async fn crowded(open: usize) -> (TestKernel, Arc<Counted>) {
     let server = Counted::new(open);
     let offerings = Some(Arc::clone(&server) as Arc<dyn Offerings>);
     let bounds = CallBounds { calls_max: 1, waiting_max: 0, ..CallBounds::default() };
-    (Stage::with(Props { offerings, bounds, ..Props::default() }).await, server)
+    (TestKernel::with(TestKernelOptions { offerings, bounds, ..TestKernelOptions::default() }).await, server)
 }
 
 #[tokio::test]

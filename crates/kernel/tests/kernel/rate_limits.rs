@@ -4,18 +4,18 @@ use contract::error::ErrorCode;
 use gantry_kernel::DelegationRequest;
 use gantry_kernel::resilience::ResilienceSettings;
 use serde_json::json;
-
-use super::stage::{Props, Stage, arrival, as_holder};
+use test_kernel::{TestKernel, TestKernelOptions, arrival, as_holder};
 
 /// A tool that each user may call twice a day.
-async fn stage_with_a_limit_of_two() -> Stage {
+async fn stage_with_a_limit_of_two() -> TestKernel {
     let resilience = Some(ResilienceSettings::default());
-    let stage = Stage::with(Props { impatient: true, resilience, ..Props::default() }).await;
+    let stage =
+        TestKernel::with(TestKernelOptions { impatient: true, resilience, ..TestKernelOptions::default() }).await;
     stage.publish(json!({ "tool_id": "rare", "rate_limit": { "max_per_day": 2 } })).await;
     stage
 }
 
-async fn named(stage: &Stage, token: &str, name: &str) -> String {
+async fn named(stage: &TestKernel, token: &str, name: &str) -> String {
     let request = DelegationRequest { sub: Some(name.parse().unwrap()), ..DelegationRequest::default() };
     stage.kernel.delegate_token(as_holder(token), &request).await.unwrap().token
 }
@@ -60,6 +60,6 @@ async fn explaining_takes_nothing_from_a_limit_and_says_when_it_is_used_up() {
     }
     assert_eq!(explained().await, Some(ErrorCode::E3003));
     assert_eq!(stage.runs(), 2);
-    let ended = stage.tally.0.lock().unwrap().len();
+    let ended = stage.observer.0.lock().unwrap().len();
     assert_eq!(ended, 2, "an explanation is no call");
 }

@@ -1,21 +1,33 @@
 //! A service that fails is left alone, nobody gets more than a share, and what is tried again is tried with care.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use contract::cost::Costs;
 use contract::error::{ErrorCode, Refusal, RefusalReason};
+use contract::ids::{Subject, TenantId, ToolId};
 use gantry_kernel::resilience::ResilienceSettings;
 use ports::audit_sink::AuditAction;
 use ports::breaker_history::HistoryQuery;
+use ports::call_insights::{CallEnding, CallInsights};
+use ports::event_announcer::VersionEvent;
+use ports::executor::ResourceUsage;
 use ports::resilience::{BreakerMode, ManualMove, RateQuota};
 use ports::shared_state::{BreakerKey, BreakerQuery};
+use ports::tool_version::ToolVersion;
 use serde_json::{Value, json};
-
-use super::stage::{Act, Props, Stage, admin, as_holder};
+use test_kernel::{TestKernel, TestKernelOptions, ToolScript, admin, as_holder};
 
 /// A stage whose `mail` is a tool of the service of that name: two failures in a minute open its breaker for twenty seconds,
 /// two successes close it. No retries, unless a test publishes others.
-pub(super) async fn stage(settings: ResilienceSettings) -> Stage {
-    let stage = Stage::with(Props { impatient: true, resilience: Some(settings), ..Props::default() }).await;
+pub(super) async fn stage(settings: ResilienceSettings) -> TestKernel {
+    let stage = TestKernel::with(TestKernelOptions {
+        impatient: true,
+        resilience: Some(settings),
+        ..TestKernelOptions::default()
+    })
+    .await;
     stage.publish(mail(json!({ "tool_id": "mail" }))).await;
     stage
 }
@@ -40,19 +52,19 @@ pub(super) fn keyed(tool: &str, key: &str) -> Value {
     json!({ "tool_id": tool, "parameters": { "name": "Ada" }, "execution_options": { "idempotency_key": key } })
 }
 
-pub(super) fn fail(code: ErrorCode) -> Act {
-    Act::Fail(Refusal::new(code, "it went wrong"))
+pub(super) fn fail(code: ErrorCode) -> ToolScript {
+    ToolScript::Fail(Refusal::new(code, "it went wrong"))
 }
 
-pub(super) fn answer() -> Act {
-    Act::Answer(json!({ "text": "hi" }))
+pub(super) fn answer() -> ToolScript {
+    ToolScript::Answer(json!({ "text": "hi" }))
 }
 
-pub(super) fn says(stage: &Stage, act: Act) {
-    *stage.puppet.act.lock().unwrap() = act;
+pub(super) fn says(stage: &TestKernel, act: ToolScript) {
+    *stage.tool.act.lock().unwrap() = act;
 }
 
-pub(super) async fn mode(stage: &Stage, breaker: &str) -> Option<BreakerMode> {
+pub(super) async fn mode(stage: &TestKernel, breaker: &str) -> Option<BreakerMode> {
     let query = BreakerQuery { limit: 100, ..BreakerQuery::default() };
     let reports = stage.kernel.breakers(admin(), None, query).await.unwrap();
     reports.into_iter().find(|report| report.key.to_string() == breaker).map(|report| report.snapshot.mode)
@@ -132,7 +144,7 @@ async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
     let retry = json!({ "max_attempts": 3 });
     let patient = json!({ "failure_threshold": 50 });
     stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
-    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
+    says(&stage, ToolScript::InTurn(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
     stage.call(call("fetch")).await.unwrap();
     assert_eq!(stage.runs(), 3);
     // The last error comes out, with the number of attempts.
@@ -148,7 +160,7 @@ async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
     assert_eq!(stage.runs(), 8);
     // A wait that is longer than the call may take is not waited.
     let busy = Refusal { retry_after_ms: Some(60_000), ..Refusal::new(ErrorCode::E3504, "busy") };
-    says(&stage, Act::Fail(busy));
+    says(&stage, ToolScript::Fail(busy));
     assert_eq!(stage.refusal(call("fetch")).await, ErrorCode::E3504);
     assert_eq!(stage.runs(), 9);
 }
@@ -160,9 +172,9 @@ async fn the_status_of_the_service_itself_is_the_one_that_is_listed() {
     let patient = json!({ "failure_threshold": 50 });
     stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
     let said = |status: u16| {
-        Act::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").because(RefusalReason::UpstreamStatus(status)))
+        ToolScript::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").because(RefusalReason::UpstreamStatus(status)))
     };
-    says(&stage, Act::InTurn(vec![said(502), answer()]));
+    says(&stage, ToolScript::InTurn(vec![said(502), answer()]));
     stage.call(call("fetch")).await.unwrap();
     assert_eq!(stage.runs(), 2);
     for other in [said(500), fail(ErrorCode::E3502)] {
@@ -183,7 +195,7 @@ async fn what_must_not_happen_twice_is_tried_again_only_if_surely_nothing_happen
             "idempotency": {}, "compensation_tool_id": "mail", "retry_policy": retry,
             "circuit_breaker_config": patient })))
         .await;
-    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), answer()]));
+    says(&stage, ToolScript::InTurn(vec![fail(ErrorCode::E3502), answer()]));
     stage.call(keyed("pay", "k-1")).await.unwrap();
     assert_eq!(stage.runs(), 2, "it was not reached, so it can be tried again");
     says(&stage, fail(ErrorCode::E3503));
@@ -315,7 +327,7 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
     let stage = stage(ResilienceSettings::default()).await;
     let author = stage.mint(json!({ "tenant": "acme", "roles": ["tool_author", "agent"] })).await;
     let runs = json!({ "type": "process", "command": ["mail"] });
-    let own = super::stage::manifest(mail(json!({ "tool_id": "own_mail", "execution": runs })));
+    let own = test_kernel::manifest(mail(json!({ "tool_id": "own_mail", "execution": runs })));
     stage.kernel.publish(as_holder(&author), own).await.unwrap();
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..2 {
@@ -326,10 +338,13 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
 }
 
 /// Five failures open it; `mail` is shared by all tenants.
-async fn stage_with_guests() -> Stage {
-    let stage =
-        Stage::with(Props { impatient: true, resilience: Some(ResilienceSettings::default()), ..Props::default() })
-            .await;
+async fn stage_with_guests() -> TestKernel {
+    let stage = TestKernel::with(TestKernelOptions {
+        impatient: true,
+        resilience: Some(ResilienceSettings::default()),
+        ..TestKernelOptions::default()
+    })
+    .await;
     let five =
         json!({ "failure_threshold": 5, "success_threshold": 1, "timeout_seconds": 20, "half_open_max_calls": 4 });
     stage.publish(mail(json!({ "tool_id": "mail", "circuit_breaker_config": five }))).await;
@@ -423,11 +438,39 @@ async fn what_becomes_of_breakers_is_written_down() {
 
 // --------------------------------------------------------------------------------------------------------------- health
 
+/// Learns how many of the calls of each tool came to a result.
+#[derive(Debug, Default)]
+struct ResultShare(Mutex<HashMap<ToolId, (u64, u64)>>);
+
+#[async_trait::async_trait]
+impl CallInsights for ResultShare {
+    fn ended(&self, call: &CallEnding<'_>) {
+        let mut calls = self.0.lock().unwrap();
+        let (results, all) = calls.entry(call.tool.id.clone()).or_default();
+        *results += u64::from(call.refusal.is_none());
+        *all += 1;
+    }
+
+    fn bill(&self, _: &ToolVersion, _: ResourceUsage, _: Option<u64>, _: Duration) -> Costs {
+        Costs::default()
+    }
+
+    fn score(&self, tool: &ToolVersion) -> Option<(f64, u64)> {
+        let calls = self.0.lock().unwrap();
+        calls.get(&tool.id).map(|(results, all)| (*results as f64 / *all as f64, *all))
+    }
+
+    fn found_out_of_reach(&self, _: &TenantId, _: &Subject, _: &[ToolId]) {}
+
+    async fn happened(&self, _: VersionEvent) {}
+}
+
 #[tokio::test]
 async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
     let settings = ResilienceSettings::default();
-    let props = Props { impatient: true, insights: true, resilience: Some(settings), ..Props::default() };
-    let stage = Stage::with(props).await;
+    let insights: Option<Arc<dyn CallInsights>> = Some(Arc::new(ResultShare::default()));
+    let props = TestKernelOptions { impatient: true, insights, resilience: Some(settings), ..TestKernelOptions::default() };
+    let stage = TestKernel::with(props).await;
     let config = |health: Option<u8>| {
         let mut config = json!({ "failure_threshold": 100, "timeout_seconds": 20, "minimum_calls": 10 });
         if let Some(percent) = health {
@@ -435,7 +478,7 @@ async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
         }
         config
     };
-    for (tool, health) in [("frail", Some(60)), ("sturdy", None)] {
+    for (tool, health) in [("frail", Some(90)), ("sturdy", None)] {
         let change = json!({ "tool_id": tool, "external_service": tool, "circuit_breaker_config": config(health) });
         stage.publish(mail(change)).await;
     }

@@ -6,10 +6,10 @@ use ports::resilience::ManualMove;
 use serde_json::json;
 
 use super::resilience::{call, fail, keyed, mail, says, stage};
-use super::stage::{Act, Stage, admin};
+use test_kernel::{TestKernel, ToolScript, admin};
 
 /// A stage with `news`, which may be answered with what it said in the last minute, and `weather`, which is the same for all.
-async fn stage_with_former_results() -> Stage {
+async fn stage_with_former_results() -> TestKernel {
     let stage = stage(ResilienceSettings::default()).await;
     stage.publish(mail(json!({ "tool_id": "news", "stale_results": { "max_age_seconds": 60 } }))).await;
     stage
@@ -18,15 +18,15 @@ async fn stage_with_former_results() -> Stage {
     stage
 }
 
-fn text(said: &str) -> Act {
-    Act::Answer(json!({ "text": said }))
+fn text(said: &str) -> ToolScript {
+    ToolScript::Answer(json!({ "text": said }))
 }
 
-async fn open(stage: &Stage) {
+async fn open(stage: &TestKernel) {
     stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::ForceOpen).await.unwrap();
 }
 
-async fn close(stage: &Stage) {
+async fn close(stage: &TestKernel) {
     stage.kernel.move_breaker(admin(), &"mail".parse().unwrap(), ManualMove::Close).await.unwrap();
 }
 
@@ -42,7 +42,7 @@ async fn while_a_service_is_left_alone_the_last_good_result_is_answered_and_mark
     // What is not good is not kept: neither a failure nor what breaks the promise of the manifest.
     says(&stage, fail(ErrorCode::E3401));
     assert_eq!(stage.refusal(call("news")).await, ErrorCode::E3401);
-    says(&stage, Act::Answer(json!({ "text": 7 })));
+    says(&stage, ToolScript::Answer(json!({ "text": 7 })));
     assert_eq!(stage.refusal(call("news")).await, ErrorCode::E3303);
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..2 {
@@ -148,7 +148,7 @@ async fn only_a_pure_tool_with_a_breaker_may_ask_to_be_answered_with_what_it_sai
             "only pure tools",
         ),
     ] {
-        let refused = stage.kernel.publish(admin(), super::stage::manifest(change)).await.unwrap_err();
+        let refused = stage.kernel.publish(admin(), test_kernel::manifest(change)).await.unwrap_err();
         assert!(format!("{refused:?}").contains(why), "{refused:?}");
     }
 }

@@ -5,8 +5,7 @@ use contract::manifest::Isolation;
 use gantry_kernel::{IsolationDemand, IsolationPolicy, ResourceEnvelope};
 use ports::executor::forbidden_destinations;
 use serde_json::{Value, json};
-
-use crate::stage::{ADMIN, Act, Props, Stage, admin, greet, manifest, mint_request};
+use test_kernel::{ADMIN, TestKernel, TestKernelOptions, ToolScript, admin, greet, manifest, mint_request};
 
 fn call_of(tool: &str) -> Value {
     json!({ "tool_id": tool, "parameters": { "name": "Ada" } })
@@ -14,7 +13,7 @@ fn call_of(tool: &str) -> Value {
 
 #[tokio::test]
 async fn words_that_cannot_be_granted_are_refused_at_registration_with_every_reason() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     let publish = async |change: Value| stage.kernel.publish(admin(), manifest(change)).await;
     let refusal = publish(json!({
         "required_permissions": ["filesystem:read:relative", "tool:fine", "network:ssh://h", "filesystem:write:/data"],
@@ -39,7 +38,7 @@ async fn words_that_cannot_be_granted_are_refused_at_registration_with_every_rea
 
 #[tokio::test]
 async fn what_the_network_policy_opens_is_asked_of_the_token() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     let policy = json!({ "allowed_domains": ["api.example.com"], "allowed_ports": [443] });
     stage.publish(json!({ "network_policy": policy })).await;
     stage.publish(json!({ "tool_id": "closed", "network_policy": { "allowed_domains": ["api.example.com"], "deny_all_egress": true } })).await;
@@ -66,13 +65,13 @@ async fn the_highest_isolation_anybody_demands_is_the_one_that_counts() {
         demand(Isolation::Gvisor, None, Some("untrusted"), None),
         demand(Isolation::Microvm, Some("greet"), None, Some("acme")),
     ]);
-    let stage = Stage::with(Props { isolation, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { isolation, ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "greet", "namespace": "demo" })).await;
     stage.publish(json!({ "tool_id": "tagged", "tags": ["untrusted"] })).await;
 
     stage.call(greet()).await.unwrap();
-    assert_eq!(stage.puppet.kept.lock().unwrap().unwrap().0, Isolation::Builtin, "nothing is demanded of it");
+    assert_eq!(stage.tool.kept.lock().unwrap().unwrap().0, Isolation::Builtin, "nothing is demanded of it");
     // A built-in has no isolation at all, so that even the weakest demand refuses it.
     for (tool, word) in [("demo.greet", "process"), ("tagged", "gvisor")] {
         let failed = stage.call(call_of(tool)).await.unwrap_err();
@@ -91,7 +90,7 @@ async fn the_highest_isolation_anybody_demands_is_the_one_that_counts() {
 
 #[tokio::test]
 async fn a_policy_can_demand_isolation_as_an_obligation() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let policies = r#"@obligations("isolation=gvisor") permit (principal, action, resource);"#;
     stage.kernel.put_policies(admin(), None, policies.into()).await.unwrap();
@@ -108,7 +107,7 @@ async fn limits_nest_and_are_never_widened() {
         scratch_mb: 2_048,
         ..ResourceEnvelope::default()
     };
-    let stage = Stage::with(Props { envelope, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { envelope, ..TestKernelOptions::default() }).await;
     let program = json!({ "type": "process", "command": ["main"] });
     stage.publish(json!({ "execution": program, "resource_limits": { "cpu": "500m", "memory": "256Mi" } })).await;
     stage.publish(json!({ "tool_id": "glutton", "execution": program, "resource_limits": { "memory": "2Gi" } })).await;
@@ -121,7 +120,7 @@ async fn limits_nest_and_are_never_widened() {
         (json!({ "memory_mb_limit": 512, "cpu_millicore_limit": 100 }), (100, 256, Some(50), 1_024, true)),
     ] {
         stage.call(asking(asked.clone())).await.unwrap();
-        let (_, limits) = stage.puppet.kept.lock().unwrap().unwrap();
+        let (_, limits) = stage.tool.kept.lock().unwrap().unwrap();
         let found =
             (limits.cpu_millicores, limits.memory_mb, limits.network_mbps, limits.scratch_mb, limits.asked_by_caller);
         assert_eq!(found, expected, "{asked}");
@@ -143,13 +142,13 @@ async fn limits_nest_and_are_never_widened() {
 #[tokio::test]
 async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_place_back() {
     let envelope = ResourceEnvelope { concurrent_calls_per_agent: 2, ..ResourceEnvelope::default() };
-    let stage = Stage::with(Props { envelope, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { envelope, ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "boxed", "execution": { "type": "process", "command": ["a"] } })).await;
     let (one, other) = (stage.mint(json!({ "sub": "one" })).await, stage.mint(json!({ "sub": "other" })).await);
     let counted = stage.mint(json!({ "sub": "one", "budget": { "calls": 1 } })).await;
 
-    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    *stage.tool.act.lock().unwrap() = ToolScript::Hang;
     let mut hanging: Vec<_> = (0..2).map(|_| Box::pin(stage.call_as(Some(&one), call_of("boxed")))).collect();
     for (earlier, call) in hanging.iter_mut().enumerate() {
         let runs = async {
@@ -163,7 +162,7 @@ async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_pl
             () = runs => {}
         }
     }
-    *stage.puppet.act.lock().unwrap() = Act::Answer(json!({ "text": "hi" }));
+    *stage.tool.act.lock().unwrap() = ToolScript::Answer(json!({ "text": "hi" }));
     // One more waits, and so does one by another token of the same agent.
     let mut third = Box::pin(stage.call_as(Some(&one), call_of("boxed")));
     let mut fourth = Box::pin(stage.call_as(Some(&counted), call_of("boxed")));
@@ -186,7 +185,7 @@ async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_pl
     hanging.pop();
     assert!(third.await.is_ok(), "its turn has come");
     assert_eq!(stage.code(&counted, "boxed").await, None, "a call that was dropped, and no budget was spent before");
-    *stage.puppet.act.lock().unwrap() = Act::Fail(contract::error::Refusal::new(ErrorCode::E3401, "no"));
+    *stage.tool.act.lock().unwrap() = ToolScript::Fail(contract::error::Refusal::new(ErrorCode::E3401, "no"));
     for _ in 0..3 {
         assert_eq!(stage.code(&one, "boxed").await, Some(ErrorCode::E3401), "a call that failed");
     }
@@ -194,12 +193,12 @@ async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_pl
 
 #[tokio::test]
 async fn what_a_tool_says_is_bounded_and_what_it_asks_for_is_refused_kindly() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Chat;
+    *stage.tool.act.lock().unwrap() = ToolScript::Chat;
     let answer = stage.call(greet()).await.unwrap();
     assert_eq!(answer.result, json!({ "text": "E3010 E3010" }));
-    let heard = stage.tally.2.lock().unwrap();
+    let heard = stage.observer.2.lock().unwrap();
     let dropped = heard.iter().filter(|words| *words == "Dropped").count();
     assert_eq!(heard.len(), 1_001);
     assert!((900..1_000).contains(&dropped), "{dropped} of {}", heard.len());
@@ -208,13 +207,13 @@ async fn what_a_tool_says_is_bounded_and_what_it_asks_for_is_refused_kindly() {
 
 #[tokio::test]
 async fn a_forbidden_destination_is_in_the_record_cleaned_and_bounded() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let tool =
         stage.kernel.registry().snapshot().find(&"local".parse().unwrap(), "greet").unwrap().versions()[0].clone();
     let long = "x".repeat(500);
     let tried = ["evil.example:443", "a\nb\u{202e}:80", &long, "c:1", "d:1", "e:1"];
-    *stage.puppet.act.lock().unwrap() = Act::Fail(forbidden_destinations(&tool, tried));
+    *stage.tool.act.lock().unwrap() = ToolScript::Fail(forbidden_destinations(&tool, tried));
     let failed = stage.call_as(Some(ADMIN), greet()).await.unwrap_err();
     assert_eq!(failed.refusal.code, ErrorCode::E3406);
     let shown = failed.envelope().details.unwrap();
@@ -228,10 +227,10 @@ async fn a_forbidden_destination_is_in_the_record_cleaned_and_bounded() {
 
 #[tokio::test]
 async fn strict_output_is_cut_and_the_answer_says_where() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({ "output_policy": "strict" })).await;
     stage.publish(json!({ "tool_id": "standard_one" })).await;
-    *stage.puppet.act.lock().unwrap() = Act::Answer(json!({ "text": "x".repeat(20_000) }));
+    *stage.tool.act.lock().unwrap() = ToolScript::Answer(json!({ "text": "x".repeat(20_000) }));
     let answer = stage.call(greet()).await.unwrap();
     let truncation = serde_json::to_value(answer.execution_metadata.truncation).unwrap();
     assert_eq!(

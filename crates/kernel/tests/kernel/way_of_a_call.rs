@@ -11,12 +11,11 @@ use ports::actor::Actor;
 use ports::audit_sink::AuditAction;
 use ports::lifecycle::LifecycleAction;
 use serde_json::{Value, json};
-
-use crate::stage::{ADMIN, Act, Props, Stage, admin, arrival, greet, manifest};
+use test_kernel::{ADMIN, TestKernel, TestKernelOptions, ToolScript, admin, arrival, greet, manifest};
 
 #[tokio::test]
 async fn a_call_passes_all_phases_and_leaves_one_record() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let answer =
         stage.call(json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": "3" } })).await.unwrap();
@@ -26,8 +25,8 @@ async fn a_call_passes_all_phases_and_leaves_one_record() {
     assert_eq!(answer.execution_metadata.coercions.len(), 1);
     assert_eq!(answer.execution_metadata.started_at, "2027-01-15T08:00:00.000Z");
     // What ran is what was validated: the string became a number.
-    assert_eq!(*stage.puppet.calls.lock().unwrap(), [json!({ "name": "Ada", "times": 3 })]);
-    assert_eq!(*stage.tally.0.lock().unwrap(), [(Some("greet".into()), InvocationStatus::Success, None)]);
+    assert_eq!(*stage.tool.calls.lock().unwrap(), [json!({ "name": "Ada", "times": 3 })]);
+    assert_eq!(*stage.observer.0.lock().unwrap(), [(Some("greet".into()), InvocationStatus::Success, None)]);
     let records = stage.records().await;
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].who.as_ref().unwrap().subject.as_str(), "admin");
@@ -36,11 +35,11 @@ async fn a_call_passes_all_phases_and_leaves_one_record() {
 
 #[tokio::test]
 async fn the_record_shows_the_parameters_without_what_must_not_be_seen() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let name = "Ada, ada@example.org, password=supersecret";
     stage.call(json!({ "tool_id": "greet", "parameters": { "name": name } })).await.unwrap();
-    assert_eq!(stage.puppet.calls.lock().unwrap()[0]["name"], name, "the tool gets what was sent");
+    assert_eq!(stage.tool.calls.lock().unwrap()[0]["name"], name, "the tool gets what was sent");
     let records = stage.records().await;
     let shown: Value = serde_json::from_str(records[0].parameters.as_deref().unwrap()).unwrap();
     assert_eq!(shown["name"], "Ada, [EMAIL_REDACTED], password=[REDACTED]");
@@ -48,7 +47,7 @@ async fn the_record_shows_the_parameters_without_what_must_not_be_seen() {
 
 #[tokio::test]
 async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "off_tool", "enabled": false })).await;
     stage.publish(json!({ "tool_id": "catalogued", "execution": null })).await;
@@ -99,7 +98,7 @@ async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
 
 #[tokio::test]
 async fn guarded_text_is_refused_or_stripped_and_what_is_validated_is_what_runs() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     let parameters = json!({ "type": "object", "required": ["name"], "properties": {
         "name": { "type": "string", "minLength": 3, "x-guard": "shell" },
         "note": { "type": "string" },
@@ -132,12 +131,12 @@ async fn guarded_text_is_refused_or_stripped_and_what_is_validated_is_what_runs(
     stage.call(call("open_door", hostile.clone())).await.unwrap();
     stage.call(call("greet", json!({ "name": "Ada", "note": ";" }))).await.unwrap();
     let stripped = json!({ "name": "Ada reboot", "note": "; DROP TABLE documents;--" });
-    assert_eq!(*stage.puppet.calls.lock().unwrap(), [stripped, hostile, json!({ "name": "Ada", "note": ";" })]);
+    assert_eq!(*stage.tool.calls.lock().unwrap(), [stripped, hostile, json!({ "name": "Ada", "note": ";" })]);
 }
 
 #[tokio::test]
 async fn a_slip_in_the_name_gets_a_suggestion_from_what_the_caller_may_know() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let failed = stage.call(json!({ "tool_id": "gret" })).await.unwrap_err();
     assert_eq!(failed.refusal.resolution(), "did you mean `greet`?");
@@ -148,7 +147,7 @@ async fn a_slip_in_the_name_gets_a_suggestion_from_what_the_caller_may_know() {
 
 #[tokio::test]
 async fn tokens_open_exactly_what_they_name_for_as_long_as_they_live() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     stage.publish(json!({ "version": "2.0.0" })).await;
     stage.publish(json!({ "tool_id": "reader", "required_permissions": ["filesystem:read:/data"] })).await;
@@ -181,7 +180,7 @@ async fn tokens_open_exactly_what_they_name_for_as_long_as_they_live() {
 
 #[tokio::test]
 async fn agents_cannot_administer() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     let token = stage.token(json!([{ "tool_id": "*" }]), json!(["*"]), 60).await;
     let agent = Actor { credential: Some(BearerSecret(&token)), ..admin() };
     assert_eq!(stage.kernel.publish(agent, manifest(json!({}))).await.unwrap_err().code, ErrorCode::E3206);
@@ -193,9 +192,9 @@ async fn agents_cannot_administer() {
 
 #[tokio::test]
 async fn a_tool_that_takes_too_long_is_left_and_says_so() {
-    let stage = Stage::with(Props { impatient: true, ..Props::default() }).await;
+    let stage = TestKernel::with(TestKernelOptions { impatient: true, ..TestKernelOptions::default() }).await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    *stage.tool.act.lock().unwrap() = ToolScript::Hang;
     let failed = stage.call(greet()).await.unwrap_err();
     assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3402, InvocationStatus::Timeout));
     assert!(failed.envelope().retryable, "a pure tool may be tried again");
@@ -203,7 +202,7 @@ async fn a_tool_that_takes_too_long_is_left_and_says_so() {
 
 #[tokio::test]
 async fn output_that_breaks_the_manifests_promise_is_not_returned() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let secret = "the-value-nobody-may-see";
     for (output, code, words) in [
@@ -212,7 +211,7 @@ async fn output_that_breaks_the_manifests_promise_is_not_returned() {
         (json!(null), ErrorCode::E3303, "expected object"),
         (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3414, "larger than"),
     ] {
-        *stage.puppet.act.lock().unwrap() = Act::Answer(output);
+        *stage.tool.act.lock().unwrap() = ToolScript::Answer(output);
         let failed = stage.call(greet()).await.unwrap_err();
         assert_eq!(failed.refusal.code, code);
         assert!(failed.envelope().message.contains(words), "{}", failed.envelope().message);
@@ -222,9 +221,9 @@ async fn output_that_breaks_the_manifests_promise_is_not_returned() {
 
 #[tokio::test]
 async fn what_the_tool_itself_refuses_comes_through_with_its_code() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    *stage.puppet.act.lock().unwrap() = Act::Fail(Refusal::new(ErrorCode::E3502, "the service is away"));
+    *stage.tool.act.lock().unwrap() = ToolScript::Fail(Refusal::new(ErrorCode::E3502, "the service is away"));
     let failed = stage.call(greet()).await.unwrap_err();
     assert_eq!(failed.refusal.code, ErrorCode::E3502);
     assert_eq!(failed.envelope().message, "the service is away");
@@ -232,9 +231,9 @@ async fn what_the_tool_itself_refuses_comes_through_with_its_code() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
-    stage.paper.broken.store(true, Ordering::SeqCst);
+    stage.audit.broken.store(true, Ordering::SeqCst);
     // The call that meets the breakage has room already, and runs; but what cannot be recorded is not answered.
     assert_eq!(stage.refusal(greet()).await, ErrorCode::E3801);
     assert_eq!(stage.runs(), 1);
@@ -245,7 +244,7 @@ async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
 
 #[tokio::test]
 async fn a_tool_with_effects_leaves_a_record_of_its_start_and_of_its_end() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     let effects = json!([{ "resource": "r", "op": "UPDATE", "scope": "s" }]);
     stage.publish(json!({ "side_effect_policy": "idempotent", "side_effects": effects, "idempotency": {} })).await;
     stage.call(greet()).await.unwrap();
@@ -262,7 +261,7 @@ async fn a_tool_with_effects_leaves_a_record_of_its_start_and_of_its_end() {
 
 #[tokio::test]
 async fn versions_live_and_end_as_the_lifecycle_says() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     for version in ["1.0.0", "1.1.0", "1.2.0", "2.0.0"] {
         stage.publish(json!({ "version": version })).await;
     }
@@ -300,7 +299,7 @@ async fn versions_live_and_end_as_the_lifecycle_says() {
 
 #[tokio::test]
 async fn numbers_must_tell_the_truth_about_schemas() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let narrower = json!({ "type": "object", "properties": { "name": { "type": "string", "maxLength": 3 } }, "required": ["name"] });
     let publish = async |change: Value| {
@@ -323,7 +322,7 @@ async fn numbers_must_tell_the_truth_about_schemas() {
 
 #[tokio::test]
 async fn an_alias_leads_to_its_tool() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({ "aliases": ["tool-greet"] })).await;
     let answer = stage.call(json!({ "tool_id": "tool-greet", "parameters": { "name": "Ada" } })).await.unwrap();
     assert_eq!(answer.tool_id, "greet");
@@ -331,7 +330,7 @@ async fn an_alias_leads_to_its_tool() {
 
 #[tokio::test]
 async fn a_parents_deadline_that_has_passed_refuses_the_call() {
-    let stage = Stage::new().await;
+    let stage = TestKernel::new().await;
     stage.publish(json!({})).await;
     let arrival = IncomingCall { parent_left: Some(Duration::ZERO), ..arrival(Some(ADMIN), greet()) };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);

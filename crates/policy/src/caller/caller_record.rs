@@ -4,7 +4,7 @@
 //! with the token, because the work it stands for was let in while the token was good; whoever honours it asks again what
 //! can be asked without a token (revocation, the tenant's standing, activation, policies) and has a limit of age of its own.
 //!
-//! Not here: how old a record may be, and where it is kept (the kernel's jobs).
+//! Not here: how old a record may be, and where it is kept (`jobs`).
 
 use contract::ids::{Subject, TenantId};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ struct HeldClaims {
     token_id: Option<String>,
     issued_at: Option<i64>,
     chain: Vec<Delegator>,
-    /// When the token ends. What was let in goes on without it; what is begun anew does not. Absent in warrants of earlier
+    /// When the token ends. What was let in goes on without it; what is begun anew does not. Absent in records of earlier
     /// releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at_ms: Option<i64>,
@@ -124,7 +124,7 @@ mod tests {
     use crate::{Authenticator, BearerSecret, TokenTrust};
 
     #[test]
-    fn a_warrant_gives_the_same_caller_back_and_holds_no_token() {
+    fn a_caller_record_gives_the_same_caller_back_and_holds_no_token() {
         let claims = json!({
             "iss": "gantry", "aud": "gantry", "sub": "s", "exp": 60, "nbf": 0, "iat": 0, "jti": "j", "tenant": "t",
             "roles": ["agent"], "tools": [{"tool_id": "demo.*"}], "scopes": ["tool:a"], "user_did": "u", "session_id": "i",

@@ -131,8 +131,8 @@ fn read_header(header: &Map<String, Value>) -> Result<(SignatureAlgorithm, Strin
     Ok((algorithm, key_id.to_owned()))
 }
 
-/// A header, which must be a JSON object.
-pub(crate) fn header_object(part: &str) -> Result<Map<String, Value>, JwsError> {
+/// The header of a compact token, which must be a JSON object.
+pub fn header_object(part: &str) -> Result<Map<String, Value>, JwsError> {
     const PROBLEM: &str = "its header is not a JSON object in base64url";
     let bytes = decode_part(part, PROBLEM)?;
     // The strict reader refuses duplicate members, which other readers resolve differently.
@@ -142,8 +142,8 @@ pub(crate) fn header_object(part: &str) -> Result<Map<String, Value>, JwsError> 
     }
 }
 
-/// The engine refuses padding, whitespace, the standard alphabet and non-zero trailing bits.
-pub(crate) fn decode_part(part: &str, problem: &'static str) -> Result<Vec<u8>, JwsError> {
+/// A part of a compact token, decoded. The engine refuses padding, whitespace, the standard alphabet and non-zero trailing bits.
+pub fn decode_part(part: &str, problem: &'static str) -> Result<Vec<u8>, JwsError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| JwsError::Malformed(problem))
 }
 

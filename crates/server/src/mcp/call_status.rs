@@ -3,7 +3,7 @@
 //! The client has said how long it waits (`dev.gantry/wait_seconds`). What it reads at `gantry://calls/{id}` is what `tasks/get` says
 //! of the same call, to the same callers.
 
-use kernel::jobs::AcceptedCall;
+use jobs::AcceptedCall;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::json;

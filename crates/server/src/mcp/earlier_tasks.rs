@@ -23,8 +23,8 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::TaskSupport;
-use kernel::jobs::{Jobs, TOOL_CALL};
-use ports::job_store::{JobFilter, JobKey, JobRecord};
+use jobs::Jobs;
+use ports::job_store::{JobFilter, JobKey, JobRecord, TOOL_CALL};
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CustomNotification, CustomRequest, CustomResult,
     DetailedTask, ErrorCode as WireCode, InputResponses, ProgressNotificationParam, ProgressToken,
@@ -38,7 +38,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::client_state::ClientState;
-use super::running_call::CallerListener;
+use super::running_call::ClientAbilities;
 use super::tasks::{TaskMode, VisitorTasks, is_error, no_such_task, wire};
 use super::tools_call::ToolsCall;
 use super::{McpVisit, call_logs, lazy, pages, to_wire};
@@ -189,7 +189,7 @@ impl<'a> EarlierTasks<'a> {
         let calls = ToolsCall { client: self.client, visit: self.visit, context: self.context };
         let (round, invoke) = calls.prepared(call).await?;
         // Progress is told from the task (`follow`), and nobody can be asked.
-        let started = tasks.start(&round, jobs, invoke, CallerListener::default(), InputResponses::new()).await;
+        let started = tasks.start(&round, jobs, invoke, ClientAbilities::default(), InputResponses::new()).await;
         started.map(|accepted| accepted.invocation_id).map_err(|refusal| to_wire::error(&refusal, round.trace_id))
     }
 
@@ -223,7 +223,7 @@ impl<'a> EarlierTasks<'a> {
         let (tasks, visit, context) = (self.tasks(), self.visit, self.context);
         let jobs = tasks.keeper().ok_or_else(no_such_task)?;
         // Before the first look, so that nothing falls between.
-        let mut news = jobs.news();
+        let mut news = jobs.changes();
         let mut task = tasks.task(id).await?;
         if !task.status().is_terminal() {
             let _room = self.client.door.watcher(visit.caller.caller()).ok_or_else(|| {
@@ -271,7 +271,7 @@ impl<'a> EarlierTasks<'a> {
         let (Some(jobs), Some(room)) = (tasks.keeper(), self.client.door.watcher(visit.caller.caller())) else {
             return;
         };
-        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), tasks.kept_for_ms());
+        let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.changes(), tasks.kept_for_ms());
         tokio::spawn(async move {
             let _room = room;
             let following = follow(&jobs, &visit, id, kept, listener, &mut news);

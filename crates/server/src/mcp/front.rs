@@ -1,4 +1,4 @@
-//! What stands before the protocol: token, origin, path, session and body of each request, in this order, so that strangers
+//! What stands before the protocol: host name, origin, token, path, session and body of each request, in this order, so that strangers
 //! cost little. What passes is handed to `rmcp` without its token (MCP-C).
 //!
 //! Refusals here are those of HTTP and rendered as everywhere (`problem`), except that a body which is no message gets the

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::client_state::ClientState;
 use super::offering_relay::{OfferingRelay, RequestedOffering};
 use super::rounds::{CallRound, RoundEnd};
-use super::running_call::{CallTask, RunOutcome, RunSubject};
+use super::running_call::{RequestedRun, RunOutcome, RunSubject};
 use super::{McpVisit, addresses, resources, seal, to_wire};
 
 /// What one visitor asks servers for.
@@ -147,8 +147,8 @@ fn answer(round: &CallRound<'_>, turn: RoundEnd) -> Result<RelayAnswer, ErrorDat
     }
 }
 
-fn task(asked: &RequestedOffering, request: OfferingRequest, parameters: Value) -> CallTask {
-    CallTask::Offering { server: asked.server.name.clone(), request, parameters }
+fn task(asked: &RequestedOffering, request: OfferingRequest, parameters: Value) -> RequestedRun {
+    RequestedRun::Offering { server: asked.server.name.clone(), request, parameters }
 }
 
 fn read_result(mut value: Value, asked: &RequestedOffering) -> Option<ReadResourceResult> {

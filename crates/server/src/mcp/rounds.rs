@@ -18,7 +18,7 @@ use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
-use kernel::jobs::AcceptedCall;
+use jobs::AcceptedCall;
 use ports::entropy::new_token_id;
 use ports::tool_companion::{
     CallerAnswer, LogNote, LogSeverity, ProgressCount, ProtocolEra, QuestionKind, ToolProgress, ToolQuestion,
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::client_state::ClientState;
-use super::running_call::{CallTask, CallerListener, RunOutcome, RunSubject, RunningCall, ToolMessage};
+use super::running_call::{ClientAbilities, RequestedRun, RunOutcome, RunSubject, RunningCall, ToolMessage};
 use super::waiting_calls::WaitingCall;
 use super::{McpVisit, call_logs};
 
@@ -83,19 +83,19 @@ impl<'a> CallRound<'a> {
     /// asked.
     pub(crate) async fn begin(
         &self,
-        task: CallTask,
+        requested: RequestedRun,
         subject: RunSubject,
         given: Option<InputResponses>,
     ) -> Result<RoundEnd, ErrorData> {
         let ending = self.client.door.kernel().ending();
-        let lasting =
-            outlasts_its_client(&task, &subject).then(|| self.client.lasting.note(self.context.id.clone(), ending));
+        let lasting = outlasts_its_client(&requested, &subject)
+            .then(|| self.client.lasting.note(self.context.id.clone(), ending));
         match RunningCall::begin(
             &self.client.door,
             (self.visit.caller.caller(), self.visit.who.clone()),
             context_of(self.visit, self.context),
-            task,
-            self.ears(),
+            requested,
+            self.abilities(),
             lasting,
         ) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
@@ -113,12 +113,12 @@ impl<'a> CallRound<'a> {
         self.context.meta.get_progress_token().filter(|_| !call_logs::is_unasked(&self.context.extensions))
     }
 
-    pub(crate) fn ears(&self) -> CallerListener {
+    pub(crate) fn abilities(&self) -> ClientAbilities {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
         let log = if self.is_modern() { self.context.meta.log_level() } else { self.client.log_level() };
         // Clients of sessions that name no level hear what servers usually say; newer ones ask for it with each request.
         let unasked = (!self.is_modern()).then_some(LogSeverity::Info);
-        CallerListener {
+        ClientAbilities {
             progress: self.progress_token().is_some(),
             log: log.map(severity).or(unasked),
             log_asked: log.is_some(),
@@ -277,9 +277,9 @@ impl<'a> CallRound<'a> {
 }
 
 /// A call of a tool with effects that can be found again by its key.
-fn outlasts_its_client(task: &CallTask, subject: &RunSubject) -> bool {
-    match (task, subject) {
-        (CallTask::Call(request), RunSubject::Tool(Some(tool))) => {
+fn outlasts_its_client(requested: &RequestedRun, subject: &RunSubject) -> bool {
+    match (requested, subject) {
+        (RequestedRun::Call(request), RunSubject::Tool(Some(tool))) => {
             request.execution_options.idempotency_key.is_some()
                 && tool.version.manifest.side_effect_policy.has_effects()
         }

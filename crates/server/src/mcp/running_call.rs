@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
-use kernel::jobs::{AcceptedCall, CallOutcome, Jobs};
+use jobs::{AcceptedCall, CallOutcome, Jobs};
 use kernel::{FailedCall, IncomingCall};
 use policy::Caller;
 use ports::offerings::OfferingRequest;
@@ -45,7 +45,7 @@ pub(crate) enum ToolMessage {
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum CallTask {
+pub(crate) enum RequestedRun {
     /// Call a tool, and wait for it.
     Call(Box<InvokeRequest>),
     /// Call a tool for a client that can take a task, or be told of a job, should it last longer than it is waited for.
@@ -74,7 +74,7 @@ pub(crate) enum RunOutcome {
 
 /// What the caller wants to hear, and what it can be asked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CallerListener {
+pub(crate) struct ClientAbilities {
     pub(crate) progress: bool,
     pub(crate) log: Option<LogSeverity>,
     /// Has it asked for that, or is it what clients hear that say nothing?
@@ -101,8 +101,8 @@ impl RunningCall {
         door: &Arc<Door>,
         (caller, who): (&Caller, CallerCredential),
         trace: TraceContext,
-        task: CallTask,
-        ears: CallerListener,
+        requested: RequestedRun,
+        abilities: ClientAbilities,
         lasting: Option<DetachedCall>,
     ) -> Result<Self, Refusal> {
         let (say, said) = mpsc::channel(SAID_MAX);
@@ -116,9 +116,9 @@ impl RunningCall {
             }
         };
         door.carry_call(caller, async move {
-            let audience: Arc<dyn CallListener> = Arc::new(Listener { say, ears });
-            let outcome = match task {
-                CallTask::Call(request) => {
+            let audience: Arc<dyn CallListener> = Arc::new(StreamListener { say, abilities });
+            let outcome = match requested {
+                RequestedRun::Call(request) => {
                     let arrival = IncomingCall {
                         credential: who.secret(),
                         source: who.source(),
@@ -131,7 +131,7 @@ impl RunningCall {
                     let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
                     RunOutcome::Call(Box::new(outcome))
                 }
-                CallTask::Promotable(request, jobs, patience) => {
+                RequestedRun::Promotable(request, jobs, patience) => {
                     let who = who.in_trace(trace.trace_id);
                     match jobs.call_heard(who.actor(), trace, *request, audience, patience, cancelled).await {
                         Ok(CallOutcome::Returned(returned)) => RunOutcome::Call(Box::new(Ok(returned.into_response()))),
@@ -139,7 +139,7 @@ impl RunningCall {
                         Err(failed) => RunOutcome::Call(Box::new(Err(failed))),
                     }
                 }
-                CallTask::Offering { server, request, parameters } => {
+                RequestedRun::Offering { server, request, parameters } => {
                     let who = who.in_trace(trace.trace_id);
                     let asking = kernel.ask_offering(who.actor(), &server, request, parameters, Some(audience));
                     tokio::select! {
@@ -165,22 +165,22 @@ impl RunningCall {
 }
 
 /// An audience for one call, and where it is heard.
-pub(crate) fn hearing(ears: CallerListener) -> (Arc<dyn CallListener>, mpsc::Receiver<ToolMessage>) {
+pub(crate) fn hearing(abilities: ClientAbilities) -> (Arc<dyn CallListener>, mpsc::Receiver<ToolMessage>) {
     let (say, said) = mpsc::channel(SAID_MAX);
-    (Arc::new(Listener { say, ears }), said)
+    (Arc::new(StreamListener { say, abilities }), said)
 }
 
 /// The audience of one call.
 #[derive(Debug)]
-struct Listener {
+struct StreamListener {
     say: mpsc::Sender<ToolMessage>,
-    ears: CallerListener,
+    abilities: ClientAbilities,
 }
 
 #[async_trait]
-impl CallListener for Listener {
+impl CallListener for StreamListener {
     fn progress(&self, progress: &ToolProgress) {
-        if self.ears.progress {
+        if self.abilities.progress {
             drop(self.say.try_send(ToolMessage::Progress(progress.clone())));
         }
     }
@@ -190,25 +190,25 @@ impl CallListener for Listener {
     }
 
     fn note(&self, note: LogNote) {
-        if self.ears.log.is_some_and(|least| note.severity >= least) {
+        if self.abilities.log.is_some_and(|least| note.severity >= least) {
             drop(self.say.try_send(ToolMessage::Log(note)));
         }
     }
 
     fn wanted_log(&self) -> Option<LogSeverity> {
-        self.ears.log.filter(|_| self.ears.log_asked)
+        self.abilities.log.filter(|_| self.abilities.log_asked)
     }
 
     fn era(&self) -> Option<ProtocolEra> {
-        self.ears.era
+        self.abilities.era
     }
 
     fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
-        self.ears.questions.clone()
+        self.abilities.questions.clone()
     }
 
     async fn ask(&self, questions: Vec<ToolQuestion>) -> Result<Vec<CallerAnswer>, Refusal> {
-        let can = |kind: QuestionKind| self.ears.questions.iter().any(|(known, _)| *known == kind);
+        let can = |kind: QuestionKind| self.abilities.questions.iter().any(|(known, _)| *known == kind);
         if questions.iter().any(|question| !can(question.kind)) {
             return Err(nobody_to_ask());
         }

@@ -6,9 +6,9 @@
 //! client that loses those sees what it would see after its server was restarted.
 //!
 //! Invariants
-//! - MOVE-1: a session that was ended (`DELETE`) is not begun again, as far as the shared state reaches: with one that is
+//! - HANDON-1: a session that was ended (`DELETE`) is not begun again, as far as the shared state reaches: with one that is
 //!   this instance's own, only this instance knows. If nobody can say, it is not begun again.
-//! - MOVE-2: one beginning at a time, and each has a place (SESS-2).
+//! - HANDON-2: one beginning at a time, and each has a place (MSESS-2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +111,7 @@ fn ended_key(id: &str) -> String {
     format!("mcp_ended:{id}")
 }
 
-/// MOVE-2. A `ping` in the client's name makes `rmcp` begin the session; the request itself then finds it.
+/// HANDON-2. A `ping` in the client's name makes `rmcp` begin the session; the request itself then finds it.
 async fn begin_again(
     door: &Arc<Door>,
     parts: &Parts,

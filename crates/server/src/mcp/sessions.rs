@@ -5,8 +5,8 @@
 //! revision 2026-07-28 has no sessions and never comes here.
 //!
 //! Invariants
-//! - SESS-1: a session answers to its own principal only. To everybody else it is not there.
-//! - SESS-2: there are never more than the configuration allows, in all, of one tenant and of one agent, also when many begin at once.
+//! - MSESS-1: a session answers to its own principal only. To everybody else it is not there.
+//! - MSESS-2: there are never more than the configuration allows, in all, of one tenant and of one agent, also when many begin at once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ struct Known {
 /// Why a session could not be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionsError {
-    /// SESS-2.
+    /// MSESS-2.
     #[error("there are too many sessions")]
     Full,
     /// As the mechanics say.
@@ -79,7 +79,7 @@ impl SessionTable {
         }
     }
 
-    /// A place for one more, before it begins (SESS-2).
+    /// A place for one more, before it begins (MSESS-2).
     pub(crate) fn place(&self, caller: &Caller) -> Result<FairPermit, QuotaExceeded> {
         self.places.take(caller)
     }

@@ -3,8 +3,8 @@
 //! Writing is left to `rmcp`. Reading is not, because its reader keeps the last of two equal members.
 //!
 //! Invariants
-//! - LINE-1: a line is never longer than its bound, whatever comes; a longer one is dropped.
-//! - LINE-2: [`Transport::receive`] is dropped whenever something else is ready, and goes on where it was: what was read of a
+//! - MSTDIO-1: a line is never longer than its bound, whatever comes; a longer one is dropped.
+//! - MSTDIO-2: [`Transport::receive`] is dropped whenever something else is ready, and goes on where it was: what was read of a
 //!   line, and an answer that is owed, are kept.
 
 use std::io;
@@ -25,7 +25,7 @@ pub(super) struct StdioTransport<R, W: AsyncWrite> {
     /// What has come of the line that is being read; nothing while a line is dropped that is too long.
     line: Vec<u8>,
     dropping: bool,
-    /// The answer to a line that was no message (LINE-2).
+    /// The answer to a line that was no message (MSTDIO-2).
     owed: Option<ServerJsonRpcMessage>,
     limits: JsonLimits,
     writer: AsyncRwTransport<RoleServer, Empty, W>,
@@ -53,7 +53,7 @@ where
                 Some(end) => (available.get(..end).unwrap_or_default(), end + 1),
                 None => (available, available.len()),
             };
-            // LINE-1.
+            // MSTDIO-1.
             if !self.dropping && self.line.len().saturating_add(piece.len()) > self.limits.bytes_max {
                 tracing::warn!(bytes_max = self.limits.bytes_max, "a line of the client is too long and was dropped");
                 self.dropping = true;

@@ -25,12 +25,12 @@ pub(super) mod wire;
 use std::sync::Arc;
 
 use contract::envelope::InvokeRequest;
-use contract::error::{ErrorCode, Refusal};
+use contract::error::{ErrorCode, KeptError, Refusal};
 use contract::ids::InvocationId;
 use contract::manifest::{Execution, TimeoutClass};
+use jobs::{AcceptedCall, InvocationView, Jobs};
 use kernel::IncomingCall;
-use kernel::jobs::{AcceptedCall, InvocationView, Jobs, TOOL_CALL};
-use ports::job_store::JobState;
+use ports::job_store::{JobState, TOOL_CALL};
 use ports::tool_version::ToolVersion;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{McpConfig, McpMode};
 use super::result_presenter::ResultPresenter;
 use super::rounds::{CallRound, context_of};
-use super::running_call::{CallerListener, ToolMessage, hearing};
+use super::running_call::{ClientAbilities, ToolMessage, hearing};
 use super::{McpVisit, seal, to_wire};
 use crate::door::Door;
 
@@ -189,12 +189,10 @@ impl<'a> VisitorTasks<'a> {
                 TaskPayload::Completed { result: object(&result) }
             }
             JobState::Failed | JobState::Dead => {
-                let envelope = record.error.unwrap_or_default();
-                let refusal = to_wire::kept_refusal(&envelope);
+                let KeptError { refusal, trace_id } = KeptError::read(&record.error.unwrap_or_default());
                 if refusal.code == ErrorCode::E3413 && record.cancel_asked.is_some() {
                     return TaskPayload::Cancelled;
                 }
-                let trace_id = envelope.get("trace_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
                 let trace_id = trace_id.unwrap_or(visit.who.trace_id);
                 if is_fault(&refusal) {
                     return TaskPayload::Failed { error: object(&to_wire::error(&refusal, trace_id)) };
@@ -219,10 +217,10 @@ impl<'a> VisitorTasks<'a> {
         round: &CallRound<'_>,
         jobs: &Arc<Jobs>,
         invoke: InvokeRequest,
-        ears: CallerListener,
+        abilities: ClientAbilities,
         given: InputResponses,
     ) -> Result<AcceptedCall, Refusal> {
-        let (audience, said) = hearing(ears);
+        let (audience, said) = hearing(abilities);
         let (jobs, who, cancellation) =
             (Arc::clone(jobs), self.visit.who.in_trace(round.trace_id), CancellationToken::new());
         let trace = context_of(self.visit, round.context);
@@ -237,7 +235,7 @@ impl<'a> VisitorTasks<'a> {
                 audience: Some(audience),
                 cancellation: cancellation.clone(),
             };
-            if told.send(jobs.start(arrival).await).is_err() {
+            if told.send(Box::pin(jobs.start(arrival)).await).is_err() {
                 // The client has gone before it knew of the task, so nobody ever will.
                 cancellation.cancel();
             }

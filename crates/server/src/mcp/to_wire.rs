@@ -4,15 +4,14 @@
 //! to do about it is in its text, and the whole error envelope in `_meta`. Only a name that means nothing is an error of
 //! the protocol.
 //!
-//! Not here: results that are too large (`results`).
+//! Not here: results that are too large (`result_fit`).
 
 use contract::envelope::InvokeResponse;
-use contract::error::{ErrorCode, Refusal, RefusalReason};
+use contract::error::{ErrorCode, InputFault, Refusal, RefusalReason, ToolWords};
 use contract::ids::{InvocationId, TraceId};
 use kernel::FailedCall;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as WireCode, MetaObject};
-use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 /// Members of `_meta` that are ours.
@@ -58,20 +57,6 @@ pub(crate) fn kept_result(mut answer: Value, relayed: bool) -> CallToolResult {
     ];
     let meta = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     success(part("/result").unwrap_or_default(), meta, relayed)
-}
-
-/// The refusal that a job ended with, from the envelope it has kept.
-pub(crate) fn kept_refusal(envelope: &Value) -> Refusal {
-    let text = |name: &str| envelope.get(name).and_then(Value::as_str).map(str::to_owned);
-    let code = envelope.get("code").and_then(|code| ErrorCode::deserialize(code).ok()).unwrap_or(ErrorCode::E3000);
-    Refusal {
-        hint: text("resolution"),
-        details: envelope.get("details").cloned().map(Box::new),
-        reason: envelope.get("details").and_then(|details| RefusalReason::read(code, details)).map(Box::new),
-        retryable: envelope.get("retryable").and_then(Value::as_bool),
-        retry_after_ms: envelope.get("retry_after_ms").and_then(Value::as_u64),
-        ..Refusal::new(code, text("message").unwrap_or_else(|| "the call failed".to_owned()))
-    }
 }
 
 fn success(value: Value, meta: Map<String, Value>, relayed: bool) -> CallToolResult {
@@ -123,8 +108,7 @@ pub(crate) fn missing_capability(refusal: &Refusal) -> Option<ErrorData> {
         Some(RefusalReason::UpstreamError { code }) if *code == i64::from(missing.0) => {}
         _ => return None,
     }
-    let said = refusal.details.as_deref().and_then(|details| details.get("upstream_data"));
-    let required = said.and_then(|data| data.get("requiredCapabilities"));
+    let required = refusal.tool_words().upstream_data().and_then(|data| data.get("requiredCapabilities"));
     let required = required.filter(|required| required.is_object()).cloned().unwrap_or_else(|| json!({}));
     Some(ErrorData::new(missing, refusal.message.clone(), Some(json!({ "requiredCapabilities": required }))))
 }
@@ -162,32 +146,25 @@ pub(crate) fn refused(
         return Err(ErrorData::invalid_params(told(refusal), Some(json!({ "error": envelope }))));
     }
     // What the tool itself said about its failure comes first: it is what the model asked for.
-    let said = refusal.details.as_deref().filter(|_| refusal.code == ErrorCode::E3401);
-    let member = |name: &str| said.and_then(|said| said.get(name)).cloned();
-    let mut meta = said.map(said_meta).unwrap_or_default();
+    let said = Some(refusal.tool_words()).filter(|_| refusal.code == ErrorCode::E3401);
+    let mut meta = said.and_then(ToolWords::meta).and_then(Value::as_object).cloned().unwrap_or_default();
     meta.insert(TRACE_ID.to_owned(), json!(trace_id));
     meta.insert(ERROR.to_owned(), envelope);
-    let mut content = member("content").map(content_blocks).unwrap_or_default();
+    let mut content = said.and_then(ToolWords::content).cloned().map(content_blocks).unwrap_or_default();
     if content.is_empty() {
         content.push(ContentBlock::text(told(refusal)));
         // An error of the protocol has words, too, which a client without Gantry would have read.
-        let words =
-            refusal.details.as_deref().filter(|_| is_protocol_error(refusal)).and_then(words_of_server).cloned();
-        content.extend(words.map(content_blocks).unwrap_or_default());
+        let words = Some(refusal.tool_words()).filter(|_| is_protocol_error(refusal)).and_then(ToolWords::content);
+        content.extend(words.cloned().map(content_blocks).unwrap_or_default());
     }
     let mut result = CallToolResult::error(content).with_meta(Some(MetaObject(meta)));
-    result.structured_content = member("structuredContent");
+    result.structured_content = said.and_then(ToolWords::structured).cloned();
     Ok(result)
 }
 
 /// Did an MCP server answer with an error of the protocol, and not with a result that says it failed?
 pub(crate) fn is_protocol_error(refusal: &Refusal) -> bool {
     refusal.reason.as_ref().is_some_and(|reason| reason.upstream_code().is_some())
-}
-
-/// The words of such an error; where nobody knows whether the server did something, they stand a level deeper.
-fn words_of_server(details: &Value) -> Option<&Value> {
-    details.get("content").or_else(|| details.get("details")?.get("content"))
 }
 
 /// An error of the protocol with our code in it.
@@ -214,12 +191,9 @@ pub(crate) fn unread(mut error: ErrorData, uri: &str) -> ErrorData {
 /// What happened, what exactly is wrong with the input, and what to do.
 pub(crate) fn told(refusal: &Refusal) -> String {
     let mut text = format!("{}: {}", refusal.code, refusal.message);
-    let faults = refusal.details.as_deref().and_then(|details| details.get("errors")).and_then(Value::as_array);
-    for fault in faults.into_iter().flatten().take(FAULTS_TOLD_MAX) {
-        let part = |name| fault.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (path, what) = (part("path"), [part("message"), part("reason")].concat());
-        let place = if path.is_empty() { "the parameters" } else { path };
-        text += &format!("\n- {place}: {what}");
+    for InputFault { path, message, reason } in refusal.input_faults().take(FAULTS_TOLD_MAX) {
+        let place = if path.is_empty() { "the parameters" } else { &path };
+        text += &format!("\n- {place}: {message}{reason}");
     }
     text += &format!("\n{}", refusal.resolution());
     if let Some(pause_ms) = refusal.retry_after_ms {
@@ -230,6 +204,8 @@ pub(crate) fn told(refusal: &Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contract::error::KeptError;
+
     use super::*;
 
     #[test]
@@ -278,13 +254,14 @@ mod tests {
         let said = json!({ "upstream_code": -32603, "content": [{ "type": "text", "text": "Bad credentials" }] });
         for details in [said.clone(), json!({ "code": "E3502", "cause": "failed", "details": said })] {
             let kept = json!({ "code": "E3413", "message": "the server `s` could not do it", "details": details });
-            let refusal = kept_refusal(&kept);
+            let refusal = KeptError::read(&kept).refusal;
             let shown = serde_json::to_value(refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap()).unwrap();
             assert!(shown["content"][0]["text"].as_str().unwrap().starts_with("E3413: the server `s`"), "{shown}");
             assert_eq!(shown["content"][1]["text"], "Bad credentials");
             assert!(is_protocol_error(&refusal));
         }
-        assert!(!is_protocol_error(&kept_refusal(&json!({ "code": "E3413", "details": { "details": null } }))));
+        let bare = KeptError::read(&json!({ "code": "E3413", "details": { "details": null } }));
+        assert!(!is_protocol_error(&bare.refusal));
     }
 
     #[test]

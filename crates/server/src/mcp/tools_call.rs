@@ -1,7 +1,8 @@
 //! `tools/call`: from a name and arguments to one call through the kernel, and back.
 //!
 //! ```text
-//! handler ─▶ ToolsCall ─▶ CallRound ─▶ RunningCall ─▶ Jobs::call_heard, Kernel::invoke
+//! handler ─▶ ToolsCall ─▶ CallRound ─▶ RunningCall ─┬▶ Kernel::invoke     a client that can only wait
+//!                                                   └▶ Jobs::call_heard   one that takes tasks, or says how long it waits
 //! ```
 //!
 //! Not here: staying with the call while it runs (`rounds`).
@@ -25,7 +26,7 @@ use super::client_state::ClientState;
 use super::config::McpMode;
 use super::result_presenter::ResultPresenter;
 use super::rounds::{CallRound, RoundEnd};
-use super::running_call::{CallTask, RunOutcome, RunSubject};
+use super::running_call::{RequestedRun, RunOutcome, RunSubject};
 use super::tasks::{TaskMode, VisitorTasks, task_wanted};
 use super::tool_list::{ListedTool, ToolListing, is_in};
 use super::{McpVisit, call_status, lazy, names, seal, to_wire};
@@ -78,14 +79,14 @@ impl<'a> ToolsCall<'a> {
         let task = match keeper {
             // Who says how long it waits can be told of a job.
             None => match (wait, tasks.keeper()) {
-                (Some(wait), Some(jobs)) => CallTask::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
-                _ => CallTask::Call(Box::new(invoke)),
+                (Some(wait), Some(jobs)) => RequestedRun::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
+                _ => RequestedRun::Call(Box::new(invoke)),
             },
             Some(jobs) if support == TaskMode::Optional => {
-                CallTask::Promotable(Box::new(invoke), Arc::clone(jobs), wait)
+                RequestedRun::Promotable(Box::new(invoke), Arc::clone(jobs), wait)
             }
             Some(jobs) => {
-                return match tasks.start(&round, jobs, invoke, round.ears(), given.unwrap_or_default()).await {
+                return match tasks.start(&round, jobs, invoke, round.abilities(), given.unwrap_or_default()).await {
                     Ok(accepted) => Ok(tasks.created(&accepted).await),
                     Err(refusal) => {
                         self.note_missing_scope(&refusal);

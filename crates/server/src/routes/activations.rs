@@ -129,7 +129,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let ActivationsBody { activations } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<ActivationWish> = activations.into_iter().map(ActivationBody::into_wish).collect();
     let kernel = door.shared_kernel();
-    door.settle(async move { Activations::of(kernel.put_activations(who.actor(), wishes).await?) }).await
+    door.carry_to_end(async move { Activations::of(kernel.put_activations(who.actor(), wishes).await?) }).await
 }
 
 impl ActivationBody {

@@ -186,7 +186,7 @@ async fn affordances(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled 
     let body: AffordancesBody = incoming.json(&door, &who).await?.typed()?;
     body.check()?;
     let (kernel, counters) = (door.shared_kernel(), door.counters());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let shown = Shown::collect(&kernel, &who, &body).await?;
         let counter = body.counter;
         let work = move || {

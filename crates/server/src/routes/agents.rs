@@ -139,7 +139,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
         return Err(refusal.hint("send them in parts").into());
     }
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let mut known = Vec::with_capacity(agents.len());
         for AgentBody { agent_id, tenant, document } in agents {
             let document = document.map(|document| Value::Object(document).to_string());
@@ -161,7 +161,7 @@ async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let agent = agent_asked(&mut incoming).await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         kernel.forget_agent(who.actor(), tenant.as_ref(), &agent).await?;
         HttpAnswer::json(&RemovedAnswer { removed: true })
     })

@@ -153,7 +153,8 @@ struct Rotated {
 async fn rotate(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let kernel = door.shared_kernel();
-    door.settle(async move { HttpAnswer::json(&Rotated { key: kernel.rotate_audit_key(who.actor()).await? }) }).await
+    door.carry_to_end(async move { HttpAnswer::json(&Rotated { key: kernel.rotate_audit_key(who.actor()).await? }) })
+        .await
 }
 
 async fn search(door: Arc<Door>, incoming: IncomingRequest) -> Handled {

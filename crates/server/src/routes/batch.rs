@@ -81,7 +81,7 @@ async fn batch(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let calls = calls(incoming.json(&door, &who).await?.typed()?)?;
     let caller = incoming.caller(&door, &who).await?;
     let kernel = door.shared_kernel();
-    door.settle_call(&caller, async move {
+    door.carry_call_to_end(&caller, async move {
         // Before the first call, so that a batch of nobody's is refused as a whole.
         kernel.recognise(who.actor()).await?;
         let mut results = Vec::with_capacity(calls.len());

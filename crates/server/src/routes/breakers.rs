@@ -317,7 +317,7 @@ async fn shift(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let key = breaker(&name)?;
     let by_hand = by_hand(to, seconds)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let report = kernel.move_breaker(who.actor(), &key, by_hand).await?;
         HttpAnswer::json(&BreakerView::of(&report))
     })

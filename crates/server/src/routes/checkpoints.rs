@@ -255,7 +255,7 @@ async fn name(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let tenant = tenant_asked(&incoming)?;
     let invocation = invocation_asked(&mut incoming).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let head = kernel.name_checkpoint(who.actor(), tenant.as_ref(), invocation, &label).await?;
         HttpAnswer::json_with(http::StatusCode::CREATED, &CheckpointView::of(&head))
     })
@@ -269,7 +269,7 @@ async fn delete(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let [id, checkpoint] = incoming.path_values().await?;
     let invocation = read_invocation(&id)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         kernel.delete_checkpoint(who.actor(), tenant.as_ref(), invocation, &checkpoint).await?;
         HttpAnswer::json(&Deleted { deleted: true })
     })
@@ -284,7 +284,7 @@ async fn roll_back(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let tenant = tenant_asked(&incoming)?;
     let invocation = invocation_asked(&mut incoming).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let head = kernel.roll_back(who.actor(), tenant.as_ref(), invocation, &checkpoint_id).await?;
         HttpAnswer::json(&CheckpointView::of(&head))
     })
@@ -298,7 +298,7 @@ async fn resume(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let ResumeBody { parameters, tool_version, checkpoint_id, execution_options } = typed(value, "", || body.again())?;
     let invocation = invocation_asked(&mut incoming).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         kernel.recognise(who.actor()).await?;
         // Before the checkpoint is looked for: whoever goes on waits for the end.
         if let Some(option) = execution_options.of_the_background() {

@@ -123,7 +123,7 @@ async fn compare(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
         End::Output => SchemaDirection::Output,
     };
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         HttpAnswer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction).await?))
     })
     .await
@@ -134,7 +134,7 @@ async fn negotiate(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let NegotiateBody { expected, offered } = incoming.json(&door, &who).await?.typed()?;
     let (expected, offered) = (side(expected, "expected")?, side(offered, "offered")?);
     let kernel = door.shared_kernel();
-    door.settle(async move { HttpAnswer::json(&kernel.negotiate(who.actor(), &expected, &offered).await?) }).await
+    door.carry_to_end(async move { HttpAnswer::json(&kernel.negotiate(who.actor(), &expected, &offered).await?) }).await
 }
 
 /// An object whose `tool_id` is a string names a version; no JSON Schema has such a keyword.

@@ -87,7 +87,7 @@ async fn explain(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let value = body.value.take();
     let request = invoke_request(value, "", || body.again())?;
     let (jobs, kernel) = (door.jobs().cloned(), door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let arrival = arrival(&who, request);
         let explanation = match jobs {
             None => Box::pin(kernel.explain(arrival)).await?,

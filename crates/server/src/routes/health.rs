@@ -214,7 +214,7 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
     checks.insert("servers", check(unreachable == 0, false, trouble));
     let trouble = "no sandbox could be started when one was last wanted, so tools that are programs cannot be called";
     checks.insert("local", check(door.kernel().runs_local_tools(), false, trouble));
-    if let Some(answers) = door.inbound_jobs().and_then(|jobs| jobs.calls().workflow_answers()) {
+    if let Some(answers) = door.inbound_jobs().and_then(|jobs| jobs.workflow_answers()) {
         checks.insert(
             "workflow",
             check(answers, false, "the workflow engine did not answer when this server asked it last"),

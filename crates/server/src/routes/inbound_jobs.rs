@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use http::HeaderMap;
-use kernel::inbound_jobs::{CallbackTaken, InboundJobs, InboundResult, not_genuine};
-use kernel::webhooks::SIGNATURE_HEADER;
+use jobs::inbound_jobs::{CallbackTaken, InboundJobs, InboundResult, not_genuine};
+use jobs::webhooks::SIGNATURE_HEADER;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -98,7 +98,7 @@ async fn take(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     jobs.judge(&kind, &signature).map_err(&forged)?;
     incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await.map_err(forged)?;
         HttpAnswer::json(&Taken { success: true, duplicate: arrived == InboundResult::Again })
     })
@@ -109,11 +109,11 @@ async fn callback(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let jobs = jobs(&door)?;
     let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
     let forged = counted(&door, &incoming);
-    jobs.calls().judge_callback(&signature).map_err(&forged)?;
+    jobs.judge_callback(&signature).map_err(&forged)?;
     incoming.query(&[])?;
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         // What cannot be recorded is not taken.
         let slot = kernel.record_slot().await?;
         let taken = jobs.called_back(&signature, &body).await.map_err(forged)?;

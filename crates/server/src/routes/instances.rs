@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::membership::{MemberList, SeenMember};
+use jobs::membership::{MemberList, SeenMember};
 use ports::clock::UnixMillis;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;

@@ -15,7 +15,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use http::StatusCode;
-use kernel::jobs::{AcceptedCall, InvocationView, Jobs};
+use jobs::{AcceptedCall, InvocationView, Jobs};
 use ports::clock::UnixMillis;
 use ports::job_store::JobState;
 use ports::ledger::{EntryState, LedgerEntry};
@@ -239,7 +239,7 @@ pub(super) async fn cancelled(
     reason: Option<String>,
 ) -> Result<CancelAnswer, RefusalResponse> {
     let (jobs, who) = (Arc::clone(keeper(door, who).await?), who.clone());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let state = jobs.cancel(who.actor(), tenant.as_ref(), id, reason.as_deref()).await?;
         let (cancelled, message) = match state {
             JobState::Cancelled => (true, "Cancelled"),
@@ -288,7 +288,7 @@ fn of_the_ledger(entry: &LedgerEntry) -> InvocationAnswer {
     InvocationAnswer {
         invocation_id: intent.invocation,
         status,
-        kind: kernel::jobs::TOOL_CALL.to_owned(),
+        kind: ports::job_store::TOOL_CALL.to_owned(),
         label: intent.tool.to_string(),
         progress_percent: None,
         current_phase: None,
@@ -314,7 +314,7 @@ fn of_the_ledger(entry: &LedgerEntry) -> InvocationAnswer {
 fn rendered(view: InvocationView) -> InvocationAnswer {
     let InvocationView { status, record, mut result, failed_run } = view;
     // The end of a call is kept as its whole answer; other jobs have just a result.
-    let is_call = record.kind == kernel::jobs::TOOL_CALL;
+    let is_call = record.kind == ports::job_store::TOOL_CALL;
     let mut part = |name: &str| result.as_mut().and_then(|whole| whole.get_mut(name)).map(Value::take);
     let (inner, execution_metadata, tool_version) =
         if is_call { (part("result"), part("execution_metadata"), part("tool_version")) } else { (None, None, None) };

@@ -8,7 +8,7 @@ use contract::envelope::{DeprecationNotice, ExecutionMode, InvokeRequest, Invoke
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use kernel::jobs::{CallOutcome, Jobs};
+use jobs::{CallOutcome, Jobs};
 use kernel::{IncomingCall, Kernel};
 use policy::Caller;
 use schemars::{Schema, SchemaGenerator};
@@ -106,8 +106,8 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: IncomingRequest) -> Ha
     let preference = Preference::of(&incoming.parts.headers);
     let caller = incoming.caller(&door, &who).await?;
     match performed(&door, (&caller, &who), &incoming.base(), request, preference).await? {
-        CallAnswer::GoesOn(answer) => HttpAnswer::json_with(StatusCode::ACCEPTED, &answer),
-        CallAnswer::Ended(response) => {
+        InvokeAnswer::GoesOn(answer) => HttpAnswer::json_with(StatusCode::ACCEPTED, &answer),
+        InvokeAnswer::Ended(response) => {
             let answer = HttpAnswer::json(&response)?;
             Ok(match &response.execution_metadata.deprecation {
                 None => answer,
@@ -120,7 +120,7 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: IncomingRequest) -> Ha
 /// What a call is answered with, at every door that speaks BC-2.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum CallAnswer {
+pub(super) enum InvokeAnswer {
     Ended(Box<InvokeResponse>),
     GoesOn(AcceptedAnswer),
 }
@@ -132,18 +132,20 @@ pub(super) async fn performed(
     base: &BaseUrl,
     request: InvokeRequest,
     preference: Preference,
-) -> Result<CallAnswer, RefusalResponse> {
+) -> Result<InvokeAnswer, RefusalResponse> {
     let (jobs, kernel, who, base) = (door.jobs().cloned(), door.shared_kernel(), who.clone(), base.clone());
-    door.settle_call(caller, async move {
+    door.carry_call_to_end(caller, async move {
         let response = match jobs {
             None => Box::pin(run(&kernel, &who, request)).await?,
             // Boxed once, so that the futures around it are moved without the room of all phases.
             Some(jobs) => match Box::pin(called(&jobs, &who, request, preference)).await? {
                 CallOutcome::Returned(returned) => returned.into_response(),
-                CallOutcome::Promoted(accepted) => return Ok(CallAnswer::GoesOn(AcceptedAnswer::of(&accepted, &base))),
+                CallOutcome::Promoted(accepted) => {
+                    return Ok(InvokeAnswer::GoesOn(AcceptedAnswer::of(&accepted, &base)));
+                }
             },
         };
-        Ok(CallAnswer::Ended(Box::new(response)))
+        Ok(InvokeAnswer::Ended(Box::new(response)))
     })
     .await
 }

@@ -145,7 +145,8 @@ async fn retry(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let base = incoming.base();
     let id = id_in_path(&mut incoming).await?;
     let jobs = Arc::clone(keeper(&door, &who).await?);
-    door.settle(async move { accepted(&Box::pin(jobs.retry(who.actor(), tenant.as_ref(), id)).await?, &base) }).await
+    door.carry_to_end(async move { accepted(&Box::pin(jobs.retry(who.actor(), tenant.as_ref(), id)).await?, &base) })
+        .await
 }
 
 fn line(status: InvocationStatus, record: JobRecord) -> Line {

@@ -66,7 +66,7 @@ struct KeySet {
 async fn rotate(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let kernel = door.shared_kernel();
-    door.settle(async move { HttpAnswer::json(&Rotated { kid: kernel.rotate_keys(who.actor()).await? }) }).await
+    door.carry_to_end(async move { HttpAnswer::json(&Rotated { kid: kernel.rotate_keys(who.actor()).await? }) }).await
 }
 
 async fn keys(door: Arc<Door>, _: IncomingRequest) -> Handled {

@@ -160,7 +160,7 @@ async fn resolve(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
         Outcome::DidNotHappen => None,
     };
     let (inner, outcome) = (Arc::clone(&door), verdict.outcome);
-    door.settle(async move {
+    door.carry_to_end(async move {
         match inner.jobs() {
             Some(jobs) => jobs.resolve(who.actor(), tenant.as_ref(), id, happened).await?,
             None => inner.kernel().resolve_invocation(who.actor(), tenant.as_ref(), id, happened).await?,

@@ -122,7 +122,7 @@ async fn apply(
 ) -> Handled {
     let [id] = incoming.path_values().await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let changed = kernel.change_lifecycle(who.actor(), &id, version.as_ref(), &action).await?;
         let now = kernel.clock().now();
         let tool_id = changed.first().map(|version| version.id.clone());

@@ -61,7 +61,7 @@ async fn change(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let LogLevel { level } = incoming.json(&door, &who).await?.typed()?;
     let (kernel, log) = (door.shared_kernel(), door.log().cloned());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let set = |level: &str| {
             let log = log.as_ref().ok_or_else(not_here)?;
             log.set(level).map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))

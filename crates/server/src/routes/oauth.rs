@@ -186,7 +186,7 @@ async fn exchanged(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     target_is_here(&door, &incoming, &body)?;
     let kernel = door.shared_kernel();
     let request = body.into_request(kernel.clock().now().0.div_euclid(1000))?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let minted = kernel.delegate_token(who.actor(), &request).await?;
         HttpAnswer::json(&Exchanged::of(minted, issued_token_type))
     })

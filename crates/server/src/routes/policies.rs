@@ -125,9 +125,9 @@ async fn show(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(
-        async move { HttpAnswer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?)) },
-    )
+    door.carry_to_end(async move {
+        HttpAnswer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?))
+    })
     .await
 }
 
@@ -135,7 +135,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let PoliciesBody { policies, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let record = kernel.put_policies(who.actor(), tenant.as_ref(), policies).await?;
         HttpAnswer::json(&VersionAnswer::of(&record))
     })
@@ -151,7 +151,7 @@ async fn show_version(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled
     })?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let record = kernel.policy_version(who.actor(), tenant.as_ref(), version).await?;
         let version = VersionAnswer::of(&record);
         HttpAnswer::json(&TextAnswer { tenant: record.tenant, policies: record.text, version })

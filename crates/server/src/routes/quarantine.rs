@@ -8,7 +8,7 @@ use contract::error::ErrorCode;
 use contract::ids::{Subject, ToolId};
 use contract::manifest::LifecycleState;
 use contract::version::Version;
-use kernel::insights::EndingVersion;
+use insights::EndingVersion;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,7 @@ async fn quarantine(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let [id] = incoming.path_values().await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let held = kernel.quarantine(who.actor(), tenant.as_ref(), &id, &reason).await?;
         let quarantine = QuarantineView { reason: held.reason, by: held.by, at: held.at.to_string() };
         HttpAnswer::json(&QuarantineAnswer { tool_id: held.tool, quarantined: true, quarantine: Some(quarantine) })
@@ -143,7 +143,7 @@ async fn release(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let [id] = incoming.path_values().await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let tool_id = kernel.release(who.actor(), tenant.as_ref(), &id, &reason).await?;
         HttpAnswer::json(&QuarantineAnswer { tool_id, quarantined: false, quarantine: None })
     })
@@ -155,7 +155,7 @@ async fn deprecation(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled 
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let (tool_id, versions) = door.kernel().ending_versions(who.actor(), &id).await?;
+    let (tool_id, versions) = door.insights()?.ending_versions(who.actor(), &id).await?;
     HttpAnswer::json(&DeprecationUse { tool_id, versions: versions.into_iter().map(EndingVersionView::of).collect() })
 }
 

@@ -52,7 +52,7 @@ async fn register(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let body = incoming.json(&door, &who).await?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let registration = Box::pin(kernel.publish(who.actor(), body.value)).await?;
         let status = if registration.created { StatusCode::CREATED } else { StatusCode::OK };
         let state = registration.version.lifecycle.state(kernel.clock().now());

@@ -251,7 +251,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let spec = incoming.json(&door, &who).await?.value;
     let Asked { who, tenant, desk, path: [name], query } = asked(&door, &mut incoming, &["tenant", "start"]).await?;
     let start = query.word("start", &[("true", true), ("false", false)])?.unwrap_or(true);
-    door.settle(async move {
+    door.carry_to_end(async move {
         let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec, start).await?;
         HttpAnswer::json(&ServerView::of(report))
     })
@@ -260,7 +260,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
 
 async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         desk.remove_server(who.actor(), tenant.as_ref(), &name).await?;
         HttpAnswer::json(&RemovedServer { removed: true })
     })
@@ -269,7 +269,7 @@ async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
 
 async fn restart(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let report = desk.restart_server(who.actor(), tenant.as_ref(), &name).await?;
         HttpAnswer::json(&ServerView::of(report))
     })
@@ -310,7 +310,7 @@ async fn classify(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
 
 async fn decide(door: Arc<Door>, mut incoming: IncomingRequest, decision: ServerDecision) -> Handled {
     let Asked { who, tenant, desk, path: [name, tool], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let report = desk.decide(who.actor(), tenant.as_ref(), &name, &tool, decision).await?;
         HttpAnswer::json(&PinView::of(report))
     })

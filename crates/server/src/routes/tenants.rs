@@ -110,7 +110,7 @@ async fn put(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let TenantsBody { tenants } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<TenantWish> = tenants.into_iter().map(TenantBody::into_wish).collect();
     let kernel = door.shared_kernel();
-    door.settle(async move { Tenants::of(kernel.put_tenants(who.actor(), &wishes).await?) }).await
+    door.carry_to_end(async move { Tenants::of(kernel.put_tenants(who.actor(), &wishes).await?) }).await
 }
 
 impl TenantBody {

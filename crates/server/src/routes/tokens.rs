@@ -149,7 +149,7 @@ async fn mint(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let mut wish: MintBody = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let tenant = match wish.tenant.take() {
             Some(tenant) => tenant,
             None => kernel.recognise(who.actor()).await?.tenant().clone(),
@@ -183,7 +183,7 @@ async fn revoke(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     let RevokeBody { jti, issuer, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let revoked = kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, issuer, sub, tenant }).await?;
         HttpAnswer::json(&RevokedAnswer { revoked, message: (!revoked).then_some(NOT_KNOWN) })
     })

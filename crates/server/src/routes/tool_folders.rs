@@ -66,7 +66,7 @@ async fn load(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().may_load_folders(who.actor()).await?;
     let folders = door.tool_folders().ok_or_else(not_here)?;
-    door.settle(async move {
+    door.carry_to_end(async move {
         let FolderReport { published, loaded, problems } = folders.load().await.ok_or_else(not_here)?;
         let view = |FolderProblem { folder, message }| FolderProblemView { folder, message };
         let loaded = loaded.into_iter().map(|LoadedFolder { tool, version, digest, folder }| LoadedFolderView {

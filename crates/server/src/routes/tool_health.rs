@@ -6,10 +6,10 @@ use contract::error::ErrorCode;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
-use kernel::health::HealthReport;
-use kernel::health::alerts::Reclassify;
-use kernel::health::window::WINDOW;
-use kernel::insights::HealthView;
+use insights::HealthView;
+use insights::health::HealthReport;
+use insights::health::alerts::Reclassify;
+use insights::health::window::WINDOW;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 
@@ -173,7 +173,7 @@ async fn of_tool(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let (tool_id, versions) = door.kernel().tool_health(who.actor(), &id).await?;
+    let (tool_id, versions) = door.insights()?.tool_health(who.actor(), &id).await?;
     HttpAnswer::json(&ToolHealth { tool_id, versions: versions.iter().map(VersionHealth::of).collect() })
 }
 
@@ -181,7 +181,7 @@ async fn of_all(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     incoming.query(&[])?;
-    let tools = door.kernel().tools_health(who.actor()).await?;
+    let tools = door.insights()?.tools_health(who.actor()).await?;
     HttpAnswer::json(&HealthList { tools: tools.iter().map(VersionHealth::of).collect() })
 }
 
@@ -189,7 +189,7 @@ async fn alerts(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
-    let raised = door.kernel().alerts(who.actor(), tenant.as_ref()).await?;
+    let raised = door.insights()?.alerts(who.actor(), tenant.as_ref()).await?;
     let alerts = raised.into_iter().map(|(rule, at, report)| AlertView {
         alert: rule.as_str(),
         score: report.score,

@@ -202,7 +202,7 @@ pub(super) async fn listed_by_capability(
 ) -> Result<ToolList, RefusalResponse> {
     let query = searchable("capability_query", query)?;
     let (kernel, who) = (door.shared_kernel(), who.clone());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let found = kernel.search_tools(who.actor(), &query, SEARCH_LIMIT_MAX).await?;
         let now = kernel.clock().now();
         let fits = |line: &ToolLine| {
@@ -237,7 +237,7 @@ async fn search(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let (text, limit) =
         (searchable("q", text.to_owned())?, query.number("limit", 1..=SEARCH_LIMIT_MAX, SEARCH_LIMIT_DEFAULT)?);
     let kernel = door.shared_kernel();
-    door.settle(async move {
+    door.carry_to_end(async move {
         let found = kernel.search_tools(who.actor(), &text, limit).await?;
         let now = kernel.clock().now();
         let results = found.iter().map(|listed| SearchResult::of(listed, now)).collect();

@@ -9,7 +9,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
-use kernel::insights::{Recommendation, RecommendationReason, ToolAnalysis, UsageAsked};
+use insights::{Recommendation, RecommendationReason, ToolAnalysis, UsageAsked};
 use ports::usage_store::{CostLine, Day, Days, Grouping, USAGE_PAGE_MAX, UsageGroup, UsageSum};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -248,7 +248,7 @@ async fn usage(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
         skip: (page - 1) * page_size,
         most: page_size,
     };
-    let found = door.kernel().usage(who.actor(), asked).await?;
+    let found = door.insights()?.usage(who.actor(), asked).await?;
     HttpAnswer::json(&UsageAnswer {
         from: days.from.to_string(),
         to: days.to.to_string(),
@@ -263,7 +263,7 @@ async fn analytics(door: Arc<Door>, incoming: IncomingRequest) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (tenant, days) = tenant_and_days(&incoming, &door)?;
-    let tools = door.kernel().tool_analytics(who.actor(), tenant.as_ref(), days).await?;
+    let tools = door.insights()?.tool_analytics(who.actor(), tenant.as_ref(), days).await?;
     let tools = tools.into_iter().map(ToolLine::of).collect();
     HttpAnswer::json(&Analytics { from: days.from.to_string(), to: days.to.to_string(), tools })
 }
@@ -272,7 +272,7 @@ async fn recommendations(door: Arc<Door>, incoming: IncomingRequest) -> Handled 
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let (tenant, days) = tenant_and_days(&incoming, &door)?;
-    let found = door.kernel().recommendations(who.actor(), tenant.as_ref(), days).await?;
+    let found = door.insights()?.recommendations(who.actor(), tenant.as_ref(), days).await?;
     let recommendations = found.into_iter().map(Advice::of).collect();
     HttpAnswer::json(&Recommendations { from: days.from.to_string(), to: days.to.to_string(), recommendations })
 }

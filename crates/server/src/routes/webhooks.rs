@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use http::StatusCode;
-use kernel::webhooks::{OVERLAP_DEFAULT, OVERLAP_MAX, WebhookWish, Webhooks};
+use jobs::webhooks::{OVERLAP_DEFAULT, OVERLAP_MAX, WebhookWish, Webhooks};
 use ports::webhook_store::{DELIVERIES_PAGE_MAX, DeliveryId, DeliveryState, EventKind, WebhookId};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -270,7 +270,7 @@ async fn add(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     let tenant = tenant_asked(&incoming)?;
     let wish = WebhookWish { url, events: events.into_iter().map(EventKind::from).collect(), secret };
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let (record, secret) = hooks.add(&kernel, who.actor(), tenant.as_ref(), wish).await?;
         HttpAnswer::json_with(StatusCode::CREATED, &SubscribedView { webhook: WebhookView::of(&record), secret })
     })
@@ -282,7 +282,7 @@ async fn remove(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         hooks.remove(&kernel, who.actor(), tenant.as_ref(), WebhookId(id)).await?;
         HttpAnswer::json(&RemovedWebhook { removed: true })
     })
@@ -306,7 +306,7 @@ async fn rotate(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let rotated = hooks.rotate(&kernel, who.actor(), tenant.as_ref(), WebhookId(id), secret, overlap).await?;
         HttpAnswer::json(&SubscribedView { webhook: WebhookView::of(&rotated.0), secret: rotated.1 })
     })
@@ -318,7 +318,7 @@ async fn test(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let tried = hooks.test(&kernel, who.actor(), tenant.as_ref(), WebhookId(id)).await?;
         let attempt = AttemptView::of(&tried.attempt);
         HttpAnswer::json(&TriedView {
@@ -365,7 +365,7 @@ async fn resend(door: Arc<Door>, mut incoming: IncomingRequest) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let (id, tenant) = asked(&mut incoming).await?;
     let (hooks, kernel) = (hooks(&door)?, door.shared_kernel());
-    door.settle(async move {
+    door.carry_to_end(async move {
         let resent = hooks.resend(&kernel, who.actor(), tenant.as_ref(), DeliveryId(id)).await?;
         HttpAnswer::json(&DeliveryView::of(&resent.record, None))
     })

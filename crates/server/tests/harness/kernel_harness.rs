@@ -13,11 +13,11 @@ use contract::error::{ErrorCode, Refusal, RefusalReason};
 use contract::manifest::Execution;
 use contract::schema::PartMarks;
 use gantry_server::{Door, DrainOutcome, serve};
-use kernel::health::HealthSettings;
-use kernel::insights::{InsightParts, Insights};
-use kernel::jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings};
+use insights::health::HealthSettings;
+use insights::{InsightParts, InsightQueries, Insights};
+use jobs::webhooks::Webhooks;
+use jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings};
 use kernel::registry::Registry;
-use kernel::webhooks::Webhooks;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, CallBounds, CheckpointRetention, Checkpoints, Identity,
     IdentitySettings, IsolationPolicy, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope,
@@ -219,6 +219,7 @@ impl KeyVault for Drawer {
 /// A kernel, and what the test moves it by.
 pub(crate) struct KernelHarness {
     pub(crate) kernel: Arc<Kernel>,
+    pub(crate) insights: Arc<InsightQueries>,
     pub(crate) clock: Arc<HeldClock>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) paper: Arc<Paper>,
@@ -277,9 +278,10 @@ impl KernelHarness {
             thresholds: HealthSettings::default(),
             prices: contract::cost::Prices::default(),
             retention_days: 30,
-            webhooks,
+            announcer: webhooks.map(|webhooks| webhooks as _),
         })
         .await
+        .map(Arc::new)
         .unwrap();
         let access = AccessControl::open(AccessParts {
             store,
@@ -320,11 +322,12 @@ impl KernelHarness {
         let options = KernelOptions {
             bounds,
             checkpoints: Some(checkpoints),
-            insights: Some(Arc::new(insights)),
+            insights: Some(Arc::clone(&insights) as _),
             jobs: queue.as_ref().map(|queue| Arc::clone(queue.store())),
             ..KernelOptions::default()
         };
         let kernel = Arc::new(Kernel::new(parts, options));
+        let insights = Arc::new(InsightQueries::new(Arc::clone(&kernel), insights));
         let jobs = match queue {
             Some(queue) => {
                 let parts = JobsParts { kernel: Arc::clone(&kernel), queue, handlers: Vec::new(), webhooks: None };
@@ -332,7 +335,7 @@ impl KernelHarness {
             }
             None => None,
         };
-        Self { kernel, clock, tools, paper, jobs }
+        Self { kernel, insights, clock, tools, paper, jobs }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use gantry_server::{Door, DoorParts, DrainOutcome, McpConfig, MetricsText, ToolExposure};
+use jobs::JobsSettings;
 use kernel::Kernel;
-use kernel::jobs::JobsSettings;
 use policy::BearerSecret;
 use ports::actor::Actor;
 use ports::entropy::new_trace_id;
@@ -92,9 +92,14 @@ impl Stage {
         let shelf = Arc::new(Shelf::default());
         let additions =
             Additions { executors: vec![Arc::new(Linking)], offerings: Some(Arc::clone(&shelf) as _), ..additions };
-        let KernelHarness { kernel, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
+        let KernelHarness { kernel, insights, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
         let metrics = MetricsText::new(|| "gantry_up 1\n".to_owned());
-        let door = Door::new(DoorParts { mcp, jobs, ..DoorParts::of_kernel(Arc::clone(&kernel), metrics) });
+        let door = Door::new(DoorParts {
+            mcp,
+            jobs,
+            insights: Some(insights),
+            ..DoorParts::of_kernel(Arc::clone(&kernel), metrics)
+        });
         let served = Served::open(Arc::clone(&door)).await;
         let stage = Self {
             address: served.address,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_server::{McpConfig, ToolExposure};
-use kernel::jobs::JobsSettings;
+use jobs::JobsSettings;
 use ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use contract::error::Refusal;
 use contract::ids::{InvocationId, TenantId};
-use kernel::inbound_jobs::{CallOutParts, CallOutUrls, CallOuts, InboundJobs, InboundParts};
-use kernel::webhooks::{WebhookParts, WebhookSettings, Webhooks};
-use policy::QstashReceiver;
+use jobs::inbound_jobs::{InboundJobs, InboundParts};
+use jobs::webhooks::{WebhookParts, WebhookSettings, Webhooks};
 use ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use ports::job_entrance::{EnteringJob, EntranceOutcome, JobEntrance};
 use ports::secret_source::{NoSecrets, SecretValue};
 use serde_json::Value;
 use store::memory::MemoryStore;
+use vendor_services::{CallOutParts, CallOutUrls, CallOuts, QstashReceiver};
 
 use crate::stage::{CountingEntropy, HeldClock};
 
@@ -90,13 +90,13 @@ impl PostOffice {
             clock: Arc::clone(clock) as _,
         });
         let inbound = InboundJobs::new(InboundParts {
-            receiver: QstashReceiver::new(QSTASH_KEY, None).unwrap(),
+            verifier: Arc::new(QstashReceiver::new(QSTASH_KEY, None).unwrap()),
             public_url: "https://g.example".into(),
             tenant: TenantId::home(),
             bytes_max: BYTES_MAX,
             store: Arc::clone(&store) as _,
             queue: Arc::clone(&queue) as _,
-            calls: Arc::new(calls),
+            services: Arc::new(calls),
             clock: Arc::clone(clock) as _,
         });
         Self { webhooks, inbound: Arc::new(inbound), receiver, queue, store }

@@ -34,7 +34,7 @@ pub(crate) struct Stage {
     pub(crate) expired: String,
     pub(crate) post: PostOffice,
     pub(crate) clock: Arc<HeldClock>,
-    pub(crate) insights: Arc<kernel::insights::Insights>,
+    pub(crate) insights: Arc<insights::Insights>,
     served: Served,
 }
 
@@ -62,11 +62,11 @@ impl Stage {
             webhooks: Some(Arc::clone(&post.webhooks)),
             ..Additions::default()
         };
-        let KernelHarness { kernel, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
-        let insights = Arc::clone(kernel.insights().unwrap());
+        let KernelHarness { kernel, insights, clock, tools, paper, jobs } = KernelHarness::raise(additions).await;
         let door = Door::new(DoorParts {
             config,
             webhooks: Some(Arc::clone(&post.webhooks)),
+            insights: Some(Arc::clone(&insights)),
             inbound_jobs: Some(Arc::clone(&post.inbound)),
             jobs,
             // A disk on which nothing is left.
@@ -82,7 +82,7 @@ impl Stage {
             expired: token("jti-1", AGENT, &["*"], START - 7_200_000),
             post,
             clock,
-            insights,
+            insights: Arc::clone(insights.source()),
             served,
         };
         for handler in ["echo", "gate", "fail", "panic"] {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::ids::TenantId;
-use kernel::webhooks::sign;
+use jobs::webhooks::sign;
 use ports::call_out::CallOutError;
 use ports::clock::{Clock as _, UnixMillis};
 use ports::secret_source::SecretValue;

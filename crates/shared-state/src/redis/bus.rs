@@ -8,11 +8,11 @@
 //! connection again, they are told that something was lost.
 //!
 //! Invariants
-//! - BUS-1: whatever was published while a replica was connected, it has heard or is told `Lost` within [`LOOK_EVERY`] and
+//! - RBUS-1: whatever was published while a replica was connected, it has heard or is told `Lost` within [`LOOK_EVERY`] and
 //!   one operation.
-//! - BUS-2: after every connection, the first one included, listeners are told `Lost`: nobody knows what was said before.
-//! - BUS-3: noise and forged words cost at most a reload each, and at most one line of log in [`NOISE_SAID_EVERY`].
-//! - BUS-4: a word of the policy engine that cannot be read may have named anybody, so it voids all decisions. (AUTH-011)
+//! - RBUS-2: after every connection, the first one included, listeners are told `Lost`: nobody knows what was said before.
+//! - RBUS-3: noise and forged words cost at most a reload each, and at most one line of log in [`NOISE_SAID_EVERY`].
+//! - RBUS-4: a word of the policy engine that cannot be read may have named anybody, so it voids all decisions. (AUTH-011)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ impl RedisReceiver {
         }
     }
 
-    /// BUS-2. The count is taken before the listeners are told: what comes after it is heard.
+    /// RBUS-2. The count is taken before the listeners are told: what comes after it is heard.
     async fn connected(&mut self, connection: u64) {
         self.connection = connection;
         self.known = self.voice.newest().await.ok().flatten();
@@ -170,7 +170,7 @@ impl RedisReceiver {
         self.pay().await;
     }
 
-    /// BUS-1. Nothing is learnt from a look that fails; the link has noticed it.
+    /// RBUS-1. Nothing is learnt from a look that fails; the link has noticed it.
     async fn look(&mut self) {
         self.pay().await;
         if let Ok(newest) = self.voice.newest().await
@@ -196,7 +196,7 @@ impl RedisReceiver {
         if heard.channel == self.policy_updates {
             match words::subjects_of(&heard.payload) {
                 Some(subjects) => self.voice.tell(BusChange::DecisionsOf { subjects }),
-                // BUS-4.
+                // RBUS-4.
                 None => {
                     self.voice.tell(BusChange::Decisions);
                     self.noise();

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
 use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, DedupeKey, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDedupe,
@@ -13,7 +12,7 @@ use ports::job_store::{
 };
 use serde_json::{Value, json};
 
-use super::StoreAdapter;
+use super::{StoreAdapter, sample_job};
 
 mod queue;
 
@@ -93,25 +92,6 @@ fn key(of: &str, number: u128) -> JobKey {
     JobKey { tenant: tenant(of), id: uuid(number) }
 }
 
-fn job(of: &str, number: u128) -> NewJob {
-    let payload = json!({ "number": number.to_string() });
-    NewJob {
-        key: key(of, number),
-        kind: "tool_call".into(),
-        label: "demo.echo".into(),
-        owner: "agent-1".parse().unwrap(),
-        flow: "agent-1".into(),
-        digest: canonical::digest(&payload),
-        payload,
-        priority: JobPriority::near(5),
-        delay: Duration::ZERO,
-        attempts_max: 3,
-        dedupe: None,
-        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
-        act: None,
-    }
-}
-
 async fn ready(adapter: &impl StoreAdapter) -> Store {
     let store = adapter.jobs();
     store.enlist(owner(1), LEASE, false).await.unwrap();
@@ -155,7 +135,7 @@ fn cancelled() -> AttemptEnd {
 
 pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     assert_eq!(state(&store, &key("local", 1)).await, JobState::Queued);
     let taken = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
     assert_eq!((taken.payload, taken.record.attempts), (json!({ "number": "1" }), 1));
@@ -174,7 +154,7 @@ pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl
 
 pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (held, fence) = take_one(&store).await;
     assert!(store.rewrite_payload(&held, &json!("another writing")).await.unwrap());
     assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("another writing"));
@@ -184,7 +164,7 @@ pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: i
     assert_eq!((found.payload, found.result), (json!(null), Some(json!({ "words": 2 }))));
     assert!(!store.rewrite_payload(&held, &json!("back")).await.unwrap(), "nothing is kept of it");
     assert!(!store.rewrite_payload(&key("acme", 1), &json!("back")).await.unwrap());
-    put(&store, job("local", 2)).await;
+    put(&store, sample_job("local", 2)).await;
     let (held, fence) = take_one(&store).await;
     store.finish(&held, fence, failed()).await.unwrap();
     assert!(store.rewrite_payload(&held, &json!("sealed")).await.unwrap(), "a failed job can be begun again");
@@ -194,8 +174,8 @@ pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: i
 pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let dedupe = Some(JobDedupe { key: "it's \"quoted\" \u{202e}".into(), window: HOUR });
-    put(&store, NewJob { dedupe, priority: JobPriority::near(9), ..job("local", 1) }).await;
-    put(&store, NewJob { delay: HOUR, ..job("acme", 2) }).await;
+    put(&store, NewJob { dedupe, priority: JobPriority::near(9), ..sample_job("local", 1) }).await;
+    put(&store, NewJob { delay: HOUR, ..sample_job("acme", 2) }).await;
     let (taken, fence) = take_one(&store).await;
     store.report(&taken, fence, Some(40.0), Some("parsing".into())).await.unwrap();
     store.ask_cancel(&taken, "not wanted", error()).await.unwrap();
@@ -214,8 +194,8 @@ pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl Store
 
 pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
-    put(&store, job("local", 2)).await;
+    put(&store, sample_job("local", 1)).await;
+    put(&store, sample_job("local", 2)).await;
     let (first, old) = take_one(&store).await;
     store.enlist(owner(2), LEASE * 10, false).await.unwrap();
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "its owner is alive");
@@ -247,7 +227,7 @@ pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_ne
 
 pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     take_one(&store).await;
     store.enlist(owner(2), LEASE, true).await.unwrap();
     assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), RenewOutcome::Lapsed);
@@ -258,8 +238,8 @@ pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl StoreAda
 pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     store.enlist(owner(2), LEASE, false).await.unwrap();
-    put(&store, job("local", 1)).await;
-    put(&store, job("local", 2)).await;
+    put(&store, sample_job("local", 1)).await;
+    put(&store, sample_job("local", 2)).await;
     let (held, fence) = take_one(&store).await;
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), []);
     store.resign(owner(1)).await.unwrap();
@@ -276,7 +256,7 @@ pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl StoreAdapte
 
 pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
     let retry = AttemptEnd::Retry { error: error(), after: SECOND * 5 };
     assert_eq!(store.finish(&key, fence, retry).await.unwrap(), WriteOutcome::Kept(JobState::Delayed));
@@ -294,7 +274,7 @@ pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Store
 
 pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
     assert_eq!(store.finish(&key, fence, AttemptEnd::HandBack).await.unwrap(), WriteOutcome::Kept(JobState::Queued));
     let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
@@ -304,7 +284,7 @@ pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapte
 
 pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
     let back = |after| AttemptEnd::PutBack { error: error(), after };
     assert_eq!(store.finish(&key, fence, back(SECOND * 5)).await.unwrap(), WriteOutcome::Kept(JobState::Delayed));
@@ -332,7 +312,7 @@ pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(a
 pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in [1, 2] {
-        put(&store, NewJob { delay: HOUR, ..job("local", number) }).await;
+        put(&store, NewJob { delay: HOUR, ..sample_job("local", number) }).await;
     }
     store.hasten(&key("acme", 1)).await.unwrap();
     assert_eq!(take(&store, owner(1), WIDE).await, [], "that of another tenant is another one");
@@ -351,7 +331,7 @@ pub async fn a_delayed_job_that_is_hastened_is_due_at_once(adapter: impl StoreAd
 pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for (number, delay, level) in [(1, Duration::ZERO, 3), (2, HOUR, 6), (3, Duration::ZERO, 9)] {
-        put(&store, NewJob { delay, priority: JobPriority::near(level), ..job("local", number) }).await;
+        put(&store, NewJob { delay, priority: JobPriority::near(level), ..sample_job("local", number) }).await;
     }
     let (running, fence) = take_one(&store).await;
     assert_eq!(running, key("local", 3));
@@ -379,7 +359,7 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
 
 pub async fn an_interruption_costs_no_try_and_was_begun_all_the_same(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     for interruptions in 1..=2 {
         let (key, fence) = take_one(&store).await;
         let end = AttemptEnd::Interrupted { error: error() };
@@ -404,7 +384,7 @@ pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl StoreA
         (3, AttemptEnd::PutBack { error: error(), after: SECOND }),
         (4, AttemptEnd::Interrupted { error: error() }),
     ] {
-        put(&store, job("local", number)).await;
+        put(&store, sample_job("local", number)).await;
         let (key, fence) = take_one(&store).await;
         store.ask_cancel(&key, "x", error()).await.unwrap();
         assert_eq!(store.finish(&key, fence, end).await.unwrap(), WriteOutcome::Kept(JobState::Cancelled));
@@ -414,7 +394,7 @@ pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl StoreA
 
 pub async fn an_ended_job_never_changes(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
     store.finish(&key, fence, AttemptEnd::Done(json!(1))).await.unwrap();
     let before = store.find(&key).await.unwrap();
@@ -437,7 +417,7 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
     let found = FoundResult { result: json!({ "words": 2 }), payload: json!("kept") };
     for (number, found) in [(1, Ok(found)), (2, Err(other.clone()))] {
         let of = if number == 1 { "local" } else { "acme" };
-        put(&store, NewJob { dedupe: dedupe(), ..job(of, number) }).await;
+        put(&store, NewJob { dedupe: dedupe(), ..sample_job(of, number) }).await;
         let (key, fence) = take_one(&store).await;
         assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), WriteOutcome::Fenced, "it runs");
         store.finish(&key, fence, failed()).await.unwrap();
@@ -463,15 +443,15 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
         let told: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
         assert_eq!(told, ["queued", "started", "failed", "resolved"]);
     }
-    let again = store.enqueue(NewJob { dedupe: dedupe(), ..job("local", 1) }).await.unwrap();
+    let again = store.enqueue(NewJob { dedupe: dedupe(), ..sample_job("local", 1) }).await.unwrap();
     assert!(matches!(again, EnqueueOutcome::Existing { .. }), "what was done keeps its key: {again:?}");
-    put(&store, NewJob { dedupe: dedupe(), ..job("acme", 3) }).await;
+    put(&store, NewJob { dedupe: dedupe(), ..sample_job("acme", 3) }).await;
     assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 0 });
 }
 
 pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let (key, fence) = take_one(&store).await;
     store.report(&key, fence, None, Some("parsing".into())).await.unwrap();
     for _ in 0..PROGRESS_KEPT_MAX + 20 {
@@ -496,11 +476,11 @@ pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapt
 pub async fn adopted_work_is_a_running_job(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let full = QueueBounds { per_flow: 0, per_tenant: 0, total: 0 };
-    let adopted = store.adopt(NewJob { bounds: full, ..job("local", 1) }, owner(1)).await.unwrap();
+    let adopted = store.adopt(NewJob { bounds: full, ..sample_job("local", 1) }, owner(1)).await.unwrap();
     assert_eq!(adopted, AdoptOutcome::Running(FencingToken(1)));
     let fence = FencingToken(1);
     assert_eq!(state(&store, &key("local", 1)).await, JobState::Running);
-    let again = store.adopt(job("local", 1), owner(1)).await.unwrap();
+    let again = store.adopt(sample_job("local", 1), owner(1)).await.unwrap();
     assert_eq!(again, AdoptOutcome::Existing { id: uuid(1), same: true });
     assert_eq!(take(&store, owner(1), WIDE).await, []);
     adapter.clock().step(LEASE * 2);
@@ -521,7 +501,7 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl StoreAdapte
         } else {
             "agent-1 agent-2"
         };
-        put(&store, NewJob { owner: owner.parse().unwrap(), ..job(of, number) }).await;
+        put(&store, NewJob { owner: owner.parse().unwrap(), ..sample_job(of, number) }).await;
     }
     let local = JobFilter { tenant: Some(tenant("local")), ..JobFilter::default() };
     let first = store.list(&local, None, 3).await.unwrap();
@@ -549,11 +529,11 @@ pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(
     let store = ready(&adapter).await;
     let ends = [AttemptEnd::Done(json!(1)), failed(), dead(), cancelled()];
     for (number, end) in (1..).zip(ends) {
-        put(&store, job("local", number)).await;
+        put(&store, sample_job("local", number)).await;
         let (key, fence) = take_one(&store).await;
         store.finish(&key, fence, end).await.unwrap();
     }
-    put(&store, job("local", 5)).await;
+    put(&store, sample_job("local", 5)).await;
     adapter.clock().step(HOUR + SECOND);
     assert_eq!(store.prune(HOUR * 2, HOUR * 4, 100).await.unwrap(), 0);
     assert_eq!(store.prune(HOUR, HOUR * 4, 2).await.unwrap(), 2, "no more than asked for");
@@ -568,7 +548,7 @@ pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(
 
 pub async fn a_foreign_tenant_sees_nothing(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
+    put(&store, sample_job("local", 1)).await;
     let foreign = key("acme", 1);
     assert_eq!(store.find(&foreign).await.unwrap(), None);
     assert_eq!(store.events(&foreign, 0, 100).await.unwrap(), []);
@@ -584,8 +564,8 @@ pub async fn counts_follow_every_move(adapter: impl StoreAdapter) {
         assert_eq!(store.counts().await.unwrap(), JobCounts { waiting, running });
     };
     counts(0, 0).await;
-    put(&store, job("local", 1)).await;
-    put(&store, NewJob { delay: SECOND, ..job("acme", 2) }).await;
+    put(&store, sample_job("local", 1)).await;
+    put(&store, NewJob { delay: SECOND, ..sample_job("acme", 2) }).await;
     counts(2, 0).await;
     let (key, fence) = take_one(&store).await;
     counts(1, 1).await;

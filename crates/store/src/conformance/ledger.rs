@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical;
-use contract::ids::{InvocationId, TraceId};
-use contract::manifest::SideEffectPolicy;
-use contract::version::Version;
+use contract::ids::InvocationId;
 use ports::clock::{Clock as _, UnixMillis};
 use ports::job_store::{AdoptOutcome, EnqueueOutcome, JobDedupe, JobKey, JobPriority, LedgerAct, NewJob, QueueBounds};
 use ports::ledger::{
@@ -22,7 +20,7 @@ use ports::ledger::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::StoreAdapter;
+use super::{StoreAdapter, sample_intent};
 
 /// All cases of `Ledger` against one adapter.
 #[macro_export]
@@ -73,20 +71,7 @@ fn owner(number: u128) -> OwnerId {
 }
 
 fn intent(number: u128, key: Option<&str>) -> Intent {
-    Intent {
-        invocation: id(number),
-        trace: TraceId::from_bytes([7; 16]),
-        tenant: "acme".parse().unwrap(),
-        caller: "did:key:z6Mk".parse().unwrap(),
-        tool: "bank.transfer".parse().unwrap(),
-        version: Version::parse("1.2.3").unwrap(),
-        effects: SideEffectPolicy::Compensatable,
-        key: key.map(|key| IdempotencyKey { scope: "session".into(), key: key.into() }),
-        parameters: canonical::digest(&json!({ "amount": 5 })),
-        window: DAY,
-        owner: owner(1),
-        queued_act: None,
-    }
+    Intent { window: DAY, ..sample_intent(number, key, owner(1)) }
 }
 
 fn done(outcome: Value) -> Settlement {

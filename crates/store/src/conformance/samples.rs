@@ -1,14 +1,19 @@
-//! Manifests and lifecycle records for the cases.
+//! Manifests, lifecycle records, calls and jobs for the cases.
 #![expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
 
 use std::time::Duration;
 
-use contract::ids::TenantId;
-use contract::manifest::{LifecycleState, Manifest};
+use contract::canonical;
+use contract::ids::{InvocationId, TenantId, TraceId};
+use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
+use contract::version::Version;
 use ports::clock::UnixMillis;
+use ports::job_store::{JobKey, JobPriority, NewJob, QueueBounds};
+use ports::ledger::{IdempotencyKey, Intent, OwnerId};
 use ports::lifecycle::{Lifecycle, LifecycleNotice};
 use ports::registry_store::StoredVersion;
 use serde_json::json;
+use uuid::Uuid;
 
 /// When all samples are published.
 const PUBLISHED_AT: UnixMillis = UnixMillis(1_790_000_000_123);
@@ -69,4 +74,45 @@ pub fn sunset() -> Lifecycle {
 /// Removed without ever having been deprecated.
 pub fn removed() -> Lifecycle {
     Lifecycle { recorded: LifecycleState::Removed, notice: None }
+}
+
+/// A call of the tenant `acme` with effects, under the key if there is one, whose window is a minute.
+pub fn sample_intent(number: u128, key: Option<&str>, owner: OwnerId) -> Intent {
+    Intent {
+        invocation: InvocationId(Uuid::from_u128(number)),
+        trace: TraceId::from_bytes([7; 16]),
+        tenant: "acme".parse().expect("the sample has a tenant"),
+        caller: "did:key:z6Mk".parse().expect("the sample has a caller"),
+        tool: "bank.transfer".parse().expect("the sample has a tool"),
+        version: Version::parse("1.2.3").expect("the sample has a version"),
+        effects: SideEffectPolicy::Compensatable,
+        key: key.map(|key| IdempotencyKey { scope: "session".into(), key: key.into() }),
+        parameters: canonical::digest(&json!({ "amount": 5 })),
+        window: Duration::from_secs(60),
+        owner,
+        queued_act: None,
+    }
+}
+
+/// A job of the tenant that waits at once, within wide bounds.
+pub fn sample_job(tenant: &str, number: u128) -> NewJob {
+    let payload = json!({ "number": number.to_string() });
+    NewJob {
+        key: JobKey {
+            tenant: tenant.parse().expect("the sample has a tenant"),
+            id: InvocationId(Uuid::from_u128(number)),
+        },
+        kind: "tool_call".into(),
+        label: "demo.echo".into(),
+        owner: "agent-1".parse().expect("the sample has an owner"),
+        flow: "agent-1".into(),
+        digest: canonical::digest(&payload),
+        payload,
+        priority: JobPriority::near(5),
+        delay: Duration::ZERO,
+        attempts_max: 3,
+        dedupe: None,
+        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
+        act: None,
+    }
 }

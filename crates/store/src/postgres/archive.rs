@@ -24,8 +24,9 @@ use tokio_postgres::error::SqlState;
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{column, int, text, texts, unreadable};
+use super::statement::{column, int, text, texts};
 use super::transaction::Scope;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl RecordArchive for PostgresStore {

@@ -5,14 +5,14 @@ use base::SaturatingFrom as _;
 use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::resilience::BreakerMode;
-use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use tokio_postgres::Row;
+use ports::shared_state::{BreakerKey, BreakerTransition};
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{column, int, ints, text, texts, unreadable, word};
+use super::statement::{int, ints, text, texts};
 use super::transaction::Scope;
+use crate::records::breaker_history::transition;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl BreakerHistory for PostgresStore {
@@ -25,10 +25,7 @@ impl BreakerHistory for PostgresStore {
     }
 
     async fn forget_transitions(&self, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
-        let most = i64::saturating_from(most);
-        let sql = "DELETE FROM breaker_history WHERE ctid = ANY (ARRAY
-                       (SELECT ctid FROM breaker_history WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))";
-        Ok(self.pool.execute(Scope::System, sql, &[int(&before.0), int(&most)]).await?)
+        forget(self, before, most).await
     }
 }
 
@@ -74,22 +71,12 @@ async fn kept(store: &PostgresStore, query: &HistoryQuery) -> Result<Vec<Breaker
                ORDER BY at DESC, epoch DESC, breaker DESC LIMIT $6"#;
     let values = [text(&tenant), text(&of), int(&at), int(&epoch), text(&breaker), int(&limit)];
     let rows = store.pool.query(Scope::System, sql, &values).await?;
-    rows.iter().map(read).collect()
+    rows.iter().map(transition).collect()
 }
 
-fn read(row: &Row) -> Result<BreakerTransition, Fault> {
-    let of: &str = column(row, "breaker")?;
-    let mode = |name: &'static str| -> Result<BreakerMode, Fault> {
-        let word: &str = column(row, name)?;
-        let known = BreakerMode::ALL.into_iter().find(|mode| mode.as_str() == word);
-        known.ok_or_else(|| unreadable(name, of).into())
-    };
-    let change = PastTransition {
-        at_ms: u64::saturating_from(column::<i64>(row, "at")?),
-        from: mode("from_state")?,
-        to: mode("to_state")?,
-        reason: serde_json::from_str(column(row, "reason")?).map_err(|_| unreadable("reason", of))?,
-        epoch: u64::saturating_from(column::<i64>(row, "epoch")?),
-    };
-    Ok(BreakerTransition { key: word(row, "breaker", of)?, change })
+async fn forget(store: &PostgresStore, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
+    let most = i64::saturating_from(most);
+    let sql = "DELETE FROM breaker_history WHERE ctid = ANY (ARRAY
+                   (SELECT ctid FROM breaker_history WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    Ok(store.pool.execute(Scope::System, sql, &[int(&before.0), int(&most)]).await?)
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
 
+use crate::stored_row::Unreadable;
+
 /// Why the store could not take work, apart from what the server says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Busy {
+pub(crate) enum Busy {
     /// All connections stayed taken for the whole bounded wait.
     #[error("all connections to the database are taken")]
     ConnectionsTaken,
@@ -22,18 +24,9 @@ pub(super) enum Busy {
     Closed,
 }
 
-/// A stored value that cannot be what this program wrote.
-#[derive(Debug, thiserror::Error)]
-#[error("stored `{column}` of `{of}` cannot be read")]
-pub(super) struct Unreadable {
-    pub(super) column: &'static str,
-    /// What it belongs to: a tool, tenant, agent, token or job.
-    pub(super) of: String,
-}
-
 /// What went wrong inside one piece of work.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     #[error(transparent)]
     Postgres(#[from] tokio_postgres::Error),
     #[error(transparent)]

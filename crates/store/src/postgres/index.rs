@@ -19,9 +19,10 @@ use super::faults::Fault;
 use super::pool::Pool;
 use super::registry;
 use super::statement::{column, int, ints, text, texts};
-use super::stored_text::{kept, tag};
+use super::stored_text::kept;
 use super::transaction::{Scope, Transaction};
 use crate::search::{PIPELINE_VERSION, ToolDocument, newest_searchable};
+use crate::stored_row::tag;
 
 /// Makes the document of one tool what its versions say. The tool's row is locked; `new` spares a look.
 pub(super) async fn refresh(

@@ -3,12 +3,11 @@
 //! All missing steps are one transaction under a lock of the server, so instances that start together take them once, and
 //! a step that fails leaves the shape before. Steps only add: the release before can go on beside this one while instances
 //! are replaced one by one, and may be started again meanwhile. A step that the release before cannot live with says so by a
-//! line `-- oldest: N`, the fewest steps that a program must know; it is kept with the step, so that older programs, which
+//! line `-- oldest: N`, the mark of the newest step that a program must know; it is kept with the step, so that older programs, which
 //! do not have its text, refuse the database. A step, once released, is never edited: its digest is kept and compared.
 //!
-//! The numbers are not those of SQLite's steps: each adapter has its own way here.
+//! `step` and `oldest` in the table of steps are marks of steps (`schema_step`).
 
-use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use tokio_postgres::types::Type;
 
@@ -18,34 +17,35 @@ use super::pool::Pool;
 use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
 use crate::SchemaSteps;
+use crate::schema_step::{self, SchemaStep, step};
 
 /// All steps, oldest first.
-const STEPS: &[&str] = &[
-    include_str!("../../migrations/postgres/0001_registry.sql"),
-    include_str!("../../migrations/postgres/0002_search.sql"),
-    include_str!("../../migrations/postgres/0003_access.sql"),
-    include_str!("../../migrations/postgres/0004_upstreams.sql"),
-    include_str!("../../migrations/postgres/0005_ledger.sql"),
-    include_str!("../../migrations/postgres/0006_jobs.sql"),
-    include_str!("../../migrations/postgres/0007_workflow_runs.sql"),
-    include_str!("../../migrations/postgres/0008_checkpoints.sql"),
-    include_str!("../../migrations/postgres/0009_webhooks.sql"),
-    include_str!("../../migrations/postgres/0010_usage.sql"),
-    include_str!("../../migrations/postgres/0011_health.sql"),
-    include_str!("../../migrations/postgres/0012_installation.sql"),
-    include_str!("../../migrations/postgres/0013_presence.sql"),
-    include_str!("../../migrations/postgres/0014_archive.sql"),
-    include_str!("../../migrations/postgres/0015_vectors.sql"),
-    include_str!("../../migrations/postgres/0016_breaker_history.sql"),
-    include_str!("../../migrations/postgres/0017_log_heads.sql"),
-    include_str!("../../migrations/postgres/0018_lifecycle.sql"),
-    include_str!("../../migrations/postgres/0019_job_flows.sql"),
-    include_str!("../../migrations/postgres/0020_checkpoint_attempts.sql"),
-    include_str!("../../migrations/postgres/0021_call_owners.sql"),
-    include_str!("../../migrations/postgres/0022_activation_identity.sql"),
-    include_str!("../../migrations/postgres/0023_job_interruptions.sql"),
-    include_str!("../../migrations/postgres/0024_revocation_issuers.sql"),
-    include_str!("../../migrations/postgres/0025_quarantine_tenants.sql"),
+pub(crate) const STEPS: &[SchemaStep] = &[
+    step!("postgres", "0001_registry", 1),
+    step!("postgres", "0002_search", 2),
+    step!("postgres", "0003_access", 3),
+    step!("postgres", "0004_upstreams", 4),
+    step!("postgres", "0005_ledger", 5),
+    step!("postgres", "0007_jobs", 6),
+    step!("postgres", "0008_workflow_runs", 7),
+    step!("postgres", "0009_checkpoints", 8),
+    step!("postgres", "0010_webhooks", 9),
+    step!("postgres", "0012_usage", 10),
+    step!("postgres", "0013_health", 11),
+    step!("postgres", "0014_installation", 12),
+    step!("postgres", "0015_presence", 13),
+    step!("postgres", "0016_archive", 14),
+    step!("postgres", "0017_vectors", 15),
+    step!("postgres", "0018_breaker_history", 16),
+    step!("postgres", "0019_log_heads", 17),
+    step!("postgres", "0020_lifecycle", 18),
+    step!("postgres", "0021_job_flows", 19),
+    step!("postgres", "0022_checkpoint_attempts", 20),
+    step!("postgres", "0023_call_owners", 21),
+    step!("postgres", "0024_activation_identity", 22),
+    step!("postgres", "0026_job_interruptions", 23),
+    step!("postgres", "0027_revocation_issuers", 24),
+    step!("postgres", "0028_quarantine_tenants", 25),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.
@@ -62,13 +62,13 @@ const MAKES: &str = "CREATE TABLE ";
 
 /// The tables that steps make, by name: what else is in the database is somebody else's.
 pub(super) fn tables() -> impl Iterator<Item = &'static str> {
-    let lines = STEPS.iter().flat_map(|statements| statements.lines());
+    let lines = STEPS.iter().flat_map(|step| step.statements.lines());
     lines.filter_map(|line| line.strip_prefix(MAKES)?.split([' ', '(']).next())
 }
 
-/// How many steps this program knows.
+/// The mark of the newest step that this program knows.
 pub(super) fn known() -> i32 {
-    i32::saturating_from(STEPS.len())
+    schema_step::newest(STEPS)
 }
 
 /// Takes the steps that are missing, as far as the given one or as far as they are known.
@@ -82,9 +82,8 @@ pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), Pos
 
 /// Looks at the steps without taking any.
 pub(super) async fn steps(pool: &Pool) -> Result<SchemaSteps, PostgresOpenError> {
-    let known = u32::saturating_from(STEPS.len());
     if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
-        return Ok(SchemaSteps { taken: 0, known });
+        return Ok(schema_step::progress(STEPS, 0));
     }
     let sql = "SELECT coalesce(max(step), 0) AS taken, coalesce(max(oldest), 0) AS oldest FROM gantry_steps";
     let rows = pool.query(Scope::System, sql, &[]).await?;
@@ -92,10 +91,10 @@ pub(super) async fn steps(pool: &Pool) -> Result<SchemaSteps, PostgresOpenError>
         Some(row) => (column(row, "taken")?, column(row, "oldest")?),
         None => (0, 0),
     };
-    if oldest > self::known() {
-        return Err(PostgresOpenError::Newer { found: taken, known: self::known() });
+    if oldest > known() {
+        return Err(PostgresOpenError::Newer { found: taken, known: known() });
     }
-    Ok(SchemaSteps { taken: u32::saturating_from(taken), known })
+    Ok(schema_step::progress(STEPS, taken))
 }
 
 async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), PostgresOpenError> {
@@ -116,7 +115,7 @@ async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), PostgresOp
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest, oldest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;
-        let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
+        let Some(known_step) = STEPS.iter().find(|known| known.mark == step) else {
             if column::<i32>(&row, "oldest")? > known() {
                 return Err(PostgresOpenError::Newer { found: step, known: known() });
             }
@@ -124,32 +123,32 @@ async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), PostgresOp
             taken = step;
             continue;
         };
-        if column::<&str>(&row, "digest")? != digest(text) {
+        if column::<&str>(&row, "digest")? != digest(known_step.statements) {
             return Err(PostgresOpenError::OtherStep { step });
         }
         taken = step;
     }
-    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken && *step <= to) {
-        take_step(transaction, step, statements)
+    for step in STEPS.iter().filter(|step| step.mark > taken && step.mark <= to) {
+        take_step(transaction, step)
             .await
-            .map_err(|fault| PostgresOpenError::Step { step, source: Box::new(fault) })?;
-        tracing::info!(step, "store migrated");
+            .map_err(|fault| PostgresOpenError::Step { step: step.mark, source: Box::new(fault) })?;
+        tracing::info!(step = step.file, "store migrated");
     }
     Ok(())
 }
 
-async fn take_step(transaction: &Transaction, step: i32, statements: &str) -> Result<(), Fault> {
-    transaction.batch(statements).await?;
+async fn take_step(transaction: &Transaction, step: &SchemaStep) -> Result<(), Fault> {
+    transaction.batch(step.statements).await?;
     transaction
         .execute(
             "INSERT INTO gantry_steps (step, digest, oldest) VALUES ($1, $2, $3)",
-            &[(&step, Type::INT4), text(&digest(statements)), (&oldest(statements), Type::INT4)],
+            &[(&step.mark, Type::INT4), text(&digest(step.statements)), (&oldest(step.statements), Type::INT4)],
         )
         .await?;
     Ok(())
 }
 
-/// The fewest steps a program must know to use the database after this one.
+/// The mark of the newest step that a program must know to use the database after this one.
 fn oldest(statements: &str) -> i32 {
     statements.lines().find_map(|line| line.strip_prefix(OLDEST)?.trim().parse().ok()).unwrap_or(0)
 }
@@ -172,7 +171,7 @@ mod tests {
         assert!(tables.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_')), "{tables:?}");
         // A table that is made in another way than by a line of its own would not be in a backup. Functions make parts of
         // tables, and triggers speak of tables that are none.
-        let made = STEPS.iter().flat_map(|statements| statements.lines()).filter(|line| {
+        let made = STEPS.iter().flat_map(|step| step.statements.lines()).filter(|line| {
             let (line, others) = (line.trim_start().to_ascii_uppercase(), ["EXECUTE", "CREATE TRIGGER"]);
             line.contains("CREATE") && line.contains(" TABLE ") && !others.iter().any(|other| line.starts_with(other))
         });
@@ -188,9 +187,9 @@ mod tests {
         ] {
             assert_eq!(oldest(statements), fewest, "{statements}");
         }
-        for (number, statements) in (1_i32..).zip(STEPS) {
-            assert!(oldest(statements) <= number, "nobody could use the database after step {number}");
-            assert_eq!(statements.contains(OLDEST), oldest(statements) > 0, "step {number} says something unreadable");
+        for SchemaStep { file, mark, statements } in STEPS {
+            assert!(oldest(statements) <= *mark, "nobody could use the database after step {file}");
+            assert_eq!(statements.contains(OLDEST), oldest(statements) > 0, "step {file} says something unreadable");
         }
     }
 }

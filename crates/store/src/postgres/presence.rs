@@ -10,10 +10,11 @@ use ports::presence::{PRESENT_MAX, Presence, PresenceError, PresentReplica};
 use tokio_postgres::Row;
 
 use super::PostgresStore;
-use super::columns::{limit, millis, time, with_clock};
+use super::columns::{limit, millis, with_clock};
 use super::faults::Fault;
 use super::statement::{column, int, text};
 use super::transaction::Scope;
+use crate::stored_row::StoredRow as _;
 
 /// For how long an instance that is gone keeps its row.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
@@ -48,7 +49,7 @@ impl Presence for PostgresStore {
 }
 
 fn present(row: &Row) -> Result<PresentReplica, Fault> {
-    let seen_ms = u64::saturating_from(time(row, "seen_at")?.0);
+    let seen_ms = u64::saturating_from(row.time("seen_at")?.0);
     Ok(PresentReplica { replica: column(row, "instance")?, word: column(row, "word")?, seen_ms })
 }
 

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use ports::lifecycle::{Lifecycle, LifecycleNotice};
+use ports::lifecycle::Lifecycle;
 use ports::registry_store::{
     LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
 };
@@ -25,26 +25,17 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::bus::REGISTRY_WORD;
 use super::faults::Fault;
-use super::index;
-use super::statement::{column, int, text, unreadable, word};
-use super::stored_text::{free_text, json, kept, moment, opt_free_text, opt_moment, tag, tagged};
+use super::statement::{column, int, text};
+use super::stored_text::kept;
 use super::transaction::{Scope, Transaction, in_transaction};
-
-const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
+use super::{index, quarantine};
+use crate::records::registry::{LIFECYCLE_COLUMNS, lifecycle, stored_version};
+use crate::stored_row::{StoredRow as _, tag, unreadable};
 
 #[async_trait]
 impl RegistryStore for PostgresStore {
     async fn load(&self) -> Result<Vec<StoredVersion>, StoreError> {
-        let statement = format!(
-            "SELECT {LIFECYCLE_COLUMNS}, tenant_id, tool_id, version_text, manifest, digest, published_at, published_by
-             FROM tool_versions"
-        );
-        let rows = self.pool.query(Scope::System, &statement, &[]).await?;
-        let mut versions = rows.iter().map(stored_version).collect::<Result<Vec<_>, Fault>>()?;
-        versions.sort_by(|left, right| {
-            (&left.tenant, &left.tool, &left.version).cmp(&(&right.tenant, &right.tool, &right.version))
-        });
-        Ok(versions)
+        load(self).await
     }
 
     async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
@@ -84,14 +75,12 @@ impl RegistryStore for PostgresStore {
     }
 
     async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
-        let sql = "SELECT tenant_id, tool_id, reason, set_by, set_by_tenant, set_at FROM tool_quarantines";
-        let rows = self.pool.query(Scope::System, sql, &[]).await?;
-        Ok(rows.iter().map(quarantine).collect::<Result<Vec<_>, Fault>>()?)
+        quarantine::all(self).await
     }
 
     async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
         let scope = Scope::Tenant(quarantine.tenant.as_str());
-        let done = in_transaction!(self.pool, scope, |tx| put_quarantine(tx, quarantine, self.instance()).await);
+        let done = in_transaction!(self.pool, scope, |tx| quarantine::put(tx, quarantine, self.instance()).await);
         Ok(done?)
     }
 
@@ -103,7 +92,7 @@ impl RegistryStore for PostgresStore {
     ) -> Result<QuarantineChange, StoreError> {
         let key = (tenant.as_str(), tool.as_str());
         let scope = Scope::Tenant(tenant.as_str());
-        let done = in_transaction!(self.pool, scope, |tx| remove_quarantine(tx, key, by, self.instance()).await);
+        let done = in_transaction!(self.pool, scope, |tx| quarantine::remove(tx, key, by, self.instance()).await);
         Ok(done?)
     }
 
@@ -122,6 +111,19 @@ impl PostgresStore {
     fn instance(&self) -> i64 {
         self.instance.load(Ordering::Acquire)
     }
+}
+
+async fn load(store: &PostgresStore) -> Result<Vec<StoredVersion>, StoreError> {
+    let statement = format!(
+        "SELECT {LIFECYCLE_COLUMNS}, tenant_id, tool_id, version_text, manifest, digest, published_at, published_by
+         FROM tool_versions"
+    );
+    let rows = store.pool.query(Scope::System, &statement, &[]).await?;
+    let mut versions = rows.iter().map(stored_version).collect::<Result<Vec<_>, Fault>>()?;
+    versions.sort_by(|left, right| {
+        (&left.tenant, &left.tool, &left.version).cmp(&(&right.tenant, &right.tool, &right.version))
+    });
+    Ok(versions)
 }
 
 async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str, by: i64) -> Result<PublishOutcome, Fault> {
@@ -208,68 +210,7 @@ async fn change_lifecycle(
     Ok(LifecycleChange::Done)
 }
 
-async fn put_quarantine(tx: &Transaction, new: &ToolQuarantine, by: i64) -> Result<QuarantineChange, Fault> {
-    let home = TenantId::home();
-    // Of two at once the second waits for the first, and its condition is asked of what the first has left.
-    let changed = tx
-        .execute(
-            "INSERT INTO tool_quarantines AS there (tenant_id, tool_id, reason, set_by, set_by_tenant, set_at)
-             VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (tenant_id, tool_id) DO UPDATE
-             SET reason = excluded.reason, set_by = excluded.set_by, set_by_tenant = excluded.set_by_tenant,
-                 set_at = excluded.set_at
-             WHERE excluded.set_by_tenant = $7 OR there.set_by_tenant <> $7",
-            &[
-                text(&new.tenant.as_str()),
-                text(&new.tool.as_str()),
-                text(&kept(&new.reason)),
-                text(&new.by.as_str()),
-                text(&new.by_tenant.as_str()),
-                int(&new.at.0),
-                text(&home.as_str()),
-            ],
-        )
-        .await?;
-    if changed == 0 {
-        return Ok(QuarantineChange::Withheld);
-    }
-    tell(tx, by).await?;
-    Ok(QuarantineChange::Done)
-}
-
-async fn remove_quarantine(
-    tx: &Transaction,
-    (tenant, tool): (&str, &str),
-    for_tenant: &TenantId,
-    by: i64,
-) -> Result<QuarantineChange, Fault> {
-    let sql = "SELECT tenant_id, tool_id, reason, set_by, set_by_tenant, set_at FROM tool_quarantines
-               WHERE tenant_id = $1 AND tool_id = $2 FOR UPDATE";
-    let Some(row) = tx.query_opt(sql, &[text(&tenant), text(&tool)]).await? else {
-        return Ok(QuarantineChange::Unknown);
-    };
-    if !quarantine(&row)?.yields_to(for_tenant) {
-        return Ok(QuarantineChange::Withheld);
-    }
-    let sql = "DELETE FROM tool_quarantines WHERE tenant_id = $1 AND tool_id = $2";
-    tx.execute(sql, &[text(&tenant), text(&tool)]).await?;
-    tell(tx, by).await?;
-    Ok(QuarantineChange::Done)
-}
-
 // --------------------------------------------------------------------------------------------------- private parts
-
-fn quarantine(row: &Row) -> Result<ToolQuarantine, Fault> {
-    let tool: &str = column(row, "tool_id")?;
-    Ok(ToolQuarantine {
-        tenant: word(row, "tenant_id", tool)?,
-        tool: word(row, "tool_id", tool)?,
-        reason: free_text(row, "reason")?,
-        by: word(row, "set_by", tool)?,
-        by_tenant: word(row, "set_by_tenant", tool)?,
-        at: moment(row, "set_at")?,
-    })
-}
 
 /// The tool's number, its row being locked from here on.
 async fn lock_or_make_tool(tx: &Transaction, new: &StoredVersion) -> Result<i64, Fault> {
@@ -308,7 +249,7 @@ async fn follow(
 }
 
 /// Raises the generation, and has the server tell of it when the change is committed.
-async fn tell(tx: &Transaction, by: i64) -> Result<(), Fault> {
+pub(super) async fn tell(tx: &Transaction, by: i64) -> Result<(), Fault> {
     let raise = format!(
         "WITH raised AS (
              UPDATE store_numbers SET value = value + 1 WHERE name = 'registry_generation' RETURNING value)
@@ -327,7 +268,7 @@ pub(super) async fn states(
 ) -> Result<Vec<(Version, LifecycleState)>, Fault> {
     let select = "SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = $1 AND tool_id = $2";
     let rows = tx.query(select, &[text(&tenant), text(&tool)]).await?;
-    rows.iter().map(|row| Ok((word(row, "version", tool)?, tagged(row, "lifecycle_state", tool)?))).collect()
+    rows.iter().map(|row| Ok((row.word("version", tool)?, row.tagged("lifecycle_state", tool)?))).collect()
 }
 
 /// The manifest of one version.
@@ -335,11 +276,11 @@ pub(super) async fn manifest(tx: &Transaction, tenant: &str, tool: &str, version
     let version = version.without_build().to_string();
     let select = "SELECT manifest FROM tool_versions WHERE tenant_id = $1 AND tool_id = $2 AND version = $3";
     let row = tx.query_opt(select, &[text(&tenant), text(&tool), text(&version)]).await?;
-    json(&row.ok_or_else(|| unreadable("manifest", tool))?, "manifest", tool)
+    row.ok_or_else(|| unreadable("manifest", tool))?.json("manifest", tool)
 }
 
 fn published_before(row: &Row, new: &StoredVersion) -> Result<PublishOutcome, Fault> {
-    let published = word(row, "digest", new.tool.as_str())?;
+    let published = row.word("digest", new.tool.as_str())?;
     Ok(if published == new.digest { PublishOutcome::Same } else { PublishOutcome::Different { published } })
 }
 
@@ -364,33 +305,4 @@ impl NoticeColumns {
             migration_guide: free(&notice.migration_guide),
         })
     }
-}
-
-fn stored_version(row: &Row) -> Result<StoredVersion, Fault> {
-    let tool: &str = column(row, "tool_id")?;
-    Ok(StoredVersion {
-        version: word(row, "version_text", tool)?,
-        manifest: json(row, "manifest", tool)?,
-        digest: word(row, "digest", tool)?,
-        lifecycle: lifecycle(row, tool)?,
-        published_at: moment(row, "published_at")?,
-        tenant: word(row, "tenant_id", tool)?,
-        published_by: word(row, "published_by", tool)?,
-        tool: word(row, "tool_id", tool)?,
-    })
-}
-
-fn lifecycle(row: &Row, tool: &str) -> Result<Lifecycle, Fault> {
-    let moments = (opt_moment(row, "deprecated_at")?, opt_moment(row, "sunset_at")?, opt_moment(row, "removal_at")?);
-    let notice = match moments {
-        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(LifecycleNotice {
-            deprecated_at,
-            sunset_at,
-            removal_at,
-            successor: opt_free_text(row, "successor")?,
-            migration_guide: opt_free_text(row, "migration_guide")?,
-        }),
-        _ => None,
-    };
-    Ok(Lifecycle { recorded: tagged(row, "lifecycle_state", tool)?, notice })
 }

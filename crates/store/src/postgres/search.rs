@@ -24,9 +24,10 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::faults::Fault;
 use super::pool::Pool;
-use super::statement::{column, int, ints, real, text, texts, unreadable};
+use super::statement::{column, int, ints, real, text, texts};
 use super::transaction::Scope;
 use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, fuse};
+use crate::stored_row::unreadable;
 
 /// Saturation of repeated terms, as in FTS5.
 const K1: f64 = 1.2;

@@ -6,7 +6,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
-use super::faults::{Fault, Unreadable};
+use super::faults::Fault;
 
 /// A value and its type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -63,14 +63,4 @@ pub(super) fn booleans(value: &(dyn ToSql + Sync)) -> Value<'_> {
 /// A column of a row by its name.
 pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, name: &'static str) -> Result<T, Fault> {
     Ok(row.try_get(name)?)
-}
-
-/// A column with a type that is written as text.
-pub(super) fn word<T: std::str::FromStr>(row: &Row, name: &'static str, of: &str) -> Result<T, Fault> {
-    column::<&str>(row, name)?.parse().map_err(|_| unreadable(name, of).into())
-}
-
-/// The fault of a column that cannot be what this program wrote.
-pub(super) fn unreadable(column: &'static str, of: &str) -> Unreadable {
-    Unreadable { column, of: of.to_owned() }
 }

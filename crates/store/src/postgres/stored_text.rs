@@ -1,18 +1,9 @@
-//! Text and words in columns.
+//! Text in columns.
 //!
 //! PostgreSQL's text has every character but NUL, which the people who name things may well use. It is kept as the two
 //! characters DLE and `0`, and DLE itself twice, so that everything comes back as it was given and equal texts stay equal.
 
 use std::borrow::Cow;
-
-use ports::clock::UnixMillis;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tokio_postgres::Row;
-
-use super::faults::Fault;
-use super::statement::{column, unreadable};
 
 /// "Data link escape": says that the next character stands for something else.
 const ESCAPE: char = '\u{10}';
@@ -49,49 +40,6 @@ pub(super) fn given(kept: &str) -> String {
         }
     }
     text
-}
-
-/// A column with such a text.
-pub(super) fn free_text(row: &Row, name: &'static str) -> Result<String, Fault> {
-    Ok(given(column::<&str>(row, name)?))
-}
-
-/// A column with such a text, or nothing.
-pub(super) fn opt_free_text(row: &Row, name: &'static str) -> Result<Option<String>, Fault> {
-    Ok(column::<Option<&str>>(row, name)?.map(given))
-}
-
-/// The word for a value that is one of a few, as it is on the wire.
-pub(super) fn tag<T: Serialize>(value: T) -> String {
-    let word = serde_json::to_value(value).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
-/// A column with such a word.
-pub(super) fn tagged<T: DeserializeOwned>(row: &Row, name: &'static str, of: &str) -> Result<T, Fault> {
-    opt_tagged(row, name, of)?.ok_or_else(|| unreadable(name, of).into())
-}
-
-/// A column with such a word, or nothing.
-pub(super) fn opt_tagged<T: DeserializeOwned>(row: &Row, name: &'static str, of: &str) -> Result<Option<T>, Fault> {
-    let word: Option<String> = column(row, name)?;
-    let value = word.map(|word| serde_json::from_value(Value::String(word))).transpose();
-    value.map_err(|_| unreadable(name, of).into())
-}
-
-/// A column with JSON.
-pub(super) fn json<T: DeserializeOwned>(row: &Row, name: &'static str, of: &str) -> Result<T, Fault> {
-    serde_json::from_str(column(row, name)?).map_err(|_| unreadable(name, of).into())
-}
-
-/// A column with a moment.
-pub(super) fn moment(row: &Row, name: &'static str) -> Result<UnixMillis, Fault> {
-    Ok(UnixMillis(column(row, name)?))
-}
-
-/// A column with a moment, or nothing.
-pub(super) fn opt_moment(row: &Row, name: &'static str) -> Result<Option<UnixMillis>, Fault> {
-    Ok(column::<Option<i64>>(row, name)?.map(UnixMillis))
 }
 
 #[cfg(test)]

@@ -10,22 +10,20 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::version::Version;
 use ports::registry_store::StoreError;
 use ports::upstream_store::{
-    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
-    UpstreamStore,
+    PinChange, PinRecord, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState, UpstreamStore,
 };
 use serde_json::Value;
-use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{column, int, ints, text, texts, unreadable, word};
-use super::stored_text::{free_text, json, kept, moment, opt_tagged};
+use super::statement::{int, ints, text, texts};
+use super::stored_text::kept;
 use super::transaction::{Scope, Transaction, in_transaction};
+use crate::records::upstreams::{pin, server, server_read};
 
 #[async_trait]
 impl UpstreamStore for PostgresStore {
@@ -41,9 +39,7 @@ impl UpstreamStore for PostgresStore {
     }
 
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
-        let statement = "DELETE FROM upstream_servers WHERE tenant_id = $1 AND name = $2";
-        let (tenant, name) = (tenant.as_str(), kept(name));
-        Ok(self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&name)]).await? > 0)
+        remove_server(self, tenant, name).await
     }
 
     async fn put_pins(&self, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, StoreError> {
@@ -60,8 +56,7 @@ async fn put_server(tx: &Transaction, server: &ServerRecord, others: &[ServerRea
     // A statement of its own: it sees what was written by whoever had the lock before.
     let find = "SELECT name, added_at FROM upstream_servers WHERE tenant_id = $1 AND name <> $2";
     let found = tx.query(find, &[text(&tenant), text(&name)]).await?;
-    let read = |row: &Row| Ok(ServerRead { name: free_text(row, "name")?, added_at: moment(row, "added_at")? });
-    let there = found.iter().map(read).collect::<Result<Vec<ServerRead>, Fault>>()?;
+    let there = found.iter().map(server_read).collect::<Result<Vec<ServerRead>, Fault>>()?;
     if !ServerRead::are_all_of(others, &there) {
         return Ok(ServerPut::Outdated);
     }
@@ -72,6 +67,12 @@ async fn put_server(tx: &Transaction, server: &ServerRecord, others: &[ServerRea
     let values = [text(&tenant), text(&name), text(&spec), int(&server.added_at.0), text(&added_by)];
     tx.execute(put, &values).await?;
     Ok(ServerPut::Kept)
+}
+
+async fn remove_server(store: &PostgresStore, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
+    let statement = "DELETE FROM upstream_servers WHERE tenant_id = $1 AND name = $2";
+    let (tenant, name) = (tenant.as_str(), kept(name));
+    Ok(store.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&name)]).await? > 0)
 }
 
 async fn put_pins(tx: &Transaction, tenant: &str, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {
@@ -167,55 +168,4 @@ async fn load(tx: &Transaction) -> Result<UpstreamState, Fault> {
         servers: servers.iter().map(server).collect::<Result<_, Fault>>()?,
         pins: pins.iter().map(pin).collect::<Result<_, Fault>>()?,
     })
-}
-
-fn server(row: &Row) -> Result<ServerRecord, Fault> {
-    let of = free_text(row, "name")?;
-    Ok(ServerRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        spec: json(row, "spec", &of)?,
-        added_at: moment(row, "added_at")?,
-        added_by: word(row, "added_by", &of)?,
-        name: of,
-    })
-}
-
-fn pin(row: &Row) -> Result<PinRecord, Fault> {
-    let of: &str = column(row, "tool_id")?;
-    let state: &str = column(row, "state")?;
-    let version: Option<&str> = column(row, "version")?;
-    Ok(PinRecord {
-        tenant: word(row, "tenant_id", of)?,
-        server: free_text(row, "server")?,
-        upstream_tool: free_text(row, "upstream_tool")?,
-        tool: word(row, "tool_id", of)?,
-        version: version.map(Version::parse).transpose().map_err(|_| unreadable("version", of))?,
-        accepted: definition(row, "accepted", "accepted_digest", of)?,
-        proposed: definition(row, "proposed", "proposed_digest", of)?,
-        state: PinState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", of))?,
-        findings: json(row, "findings", of)?,
-        classification: opt_tagged(row, "classification", of)?,
-        seen_at: moment(row, "seen_at")?,
-    })
-}
-
-/// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
-fn definition(
-    row: &Row,
-    name: &'static str,
-    digest_name: &'static str,
-    of: &str,
-) -> Result<Option<ToolDefinition>, Fault> {
-    if column::<Option<&str>>(row, name)?.is_none() {
-        return Ok(None);
-    }
-    let value: Value = json(row, name, of)?;
-    let digest: Digest = word(row, digest_name, of)?;
-    if ToolDefinition::digest_of(&value) != digest {
-        return Err(unreadable(digest_name, of).into());
-    }
-    Ok(Some(ToolDefinition { value, digest }))
 }

@@ -3,7 +3,7 @@
 //! Rows are added in the order of their keys, so that instances which add at once wait for each other and do not stand in
 //! each other's way.
 //!
-//! Not here: the questions (`reads`), the health of tools (`tool_health`).
+//! Not here: what adds a batch (`batch`), the questions (`reads`), the health of tools (`tool_health`).
 
 mod batch;
 mod reads;
@@ -41,15 +41,19 @@ impl UsageStore for PostgresStore {
     }
 
     async fn prune_usage(&self, before: Day, most: usize) -> Result<u64, StoreError> {
-        let most = i64::saturating_from(most);
-        let mut forgotten = 0;
-        for table in ["usage", "usage_costs", "usage_latencies", "usage_pairs", "usage_wishes"] {
-            let sql = format!(
-                "DELETE FROM {table} WHERE ctid = ANY (ARRAY
-                     (SELECT ctid FROM {table} WHERE day < $1 ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED))"
-            );
-            forgotten += self.pool.execute(Scope::System, &sql, &[int(&before.0), int(&most)]).await?;
-        }
-        Ok(forgotten)
+        prune(self, before, most).await
     }
+}
+
+async fn prune(store: &PostgresStore, before: Day, most: usize) -> Result<u64, StoreError> {
+    let most = i64::saturating_from(most);
+    let mut forgotten = 0;
+    for table in ["usage", "usage_costs", "usage_latencies", "usage_pairs", "usage_wishes"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY
+                 (SELECT ctid FROM {table} WHERE day < $1 ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED))"
+        );
+        forgotten += store.pool.execute(Scope::System, &sql, &[int(&before.0), int(&most)]).await?;
+    }
+    Ok(forgotten)
 }

@@ -27,8 +27,9 @@ use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{column, int, text, texts, unreadable, word};
+use super::statement::{column, int, text, texts};
 use super::transaction::{Scope, Transaction, in_transaction};
+use crate::stored_row::{StoredRow as _, unreadable};
 
 /// So many vectors are measured one by one; above, the index is asked.
 const EXACT_MAX: i64 = 1000;
@@ -57,43 +58,7 @@ impl VectorStore for PostgresStore {
     }
 
     async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
-        // Ordered by tool: two batches that meet take the rows in the same order.
-        let records = batch(space, records)?;
-        let tools: Vec<&str> = records.keys().map(|tool| tool.as_str()).collect();
-        let digests: Vec<String> = records.values().map(|record| record.digest.to_string()).collect();
-        let numbers: Vec<f32> = records.values().flat_map(|record| record.embedding.numbers()).copied().collect();
-        // All numbers are one array, of which each row takes its part. A row that is as it was is not written again: the
-        // index would have it twice until it is cleaned.
-        let statement = "
-            WITH space AS (SELECT space_key FROM vector_spaces WHERE model = $1 AND width = $2 FOR KEY SHARE),
-                 written AS (
-                     INSERT INTO vectors AS there (space_key, tenant_id, tool_id, digest, embedding)
-                     SELECT space.space_key, $3, given.tool, given.digest,
-                            ($6)[(given.place - 1) * $2 + 1 : given.place * $2]::vector
-                     FROM space, unnest($4, $5) WITH ORDINALITY AS given (tool, digest, place)
-                     ORDER BY given.place
-                     ON CONFLICT (space_key, tenant_id, tool_id) DO UPDATE
-                     SET digest = excluded.digest, embedding = excluded.embedding
-                     WHERE there.digest <> excluded.digest OR there.embedding <> excluded.embedding)
-            SELECT space_key FROM space";
-        let (model, width, owner) = (space.model(), width(space), tenant.as_str());
-        let values = [
-            text(&model),
-            int(&width),
-            text(&owner),
-            texts(&tools),
-            texts(&digests),
-            (&numbers as _, Type::FLOAT4_ARRAY),
-        ];
-        match self.pool.query(Scope::Tenant(owner), statement, &values).await {
-            Ok(rows) if rows.is_empty() => Err(space.missing()),
-            Ok(_) => Ok(()),
-            // It was dropped in between.
-            Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::FOREIGN_KEY_VIOLATION) => {
-                Err(space.missing())
-            }
-            Err(fault) => Err(stored(fault)),
-        }
+        put(self, space, tenant, records).await
     }
 
     async fn remove(&self, tenant: &TenantId, tools: &[ToolId]) -> Result<u64, VectorError> {
@@ -111,24 +76,7 @@ impl VectorStore for PostgresStore {
         tenant: &TenantId,
         wanted: &[(ToolId, Digest)],
     ) -> Result<Vec<ToolId>, VectorError> {
-        check_tools(wanted.len())?;
-        let tools: Vec<&str> = wanted.iter().map(|(tool, _)| tool.as_str()).collect();
-        let digests: Vec<String> = wanted.iter().map(|(_, digest)| digest.to_string()).collect();
-        let statement = "
-            SELECT coalesce(array_agg(given.place - 1 ORDER BY given.place) FILTER (WHERE NOT EXISTS (
-                       SELECT FROM vectors AS there
-                       WHERE there.space_key = space.space_key AND there.tenant_id = $3 AND there.tool_id = given.tool
-                         AND there.digest = given.digest) AND given.place IS NOT NULL), '{}') AS places
-            FROM vector_spaces AS space
-            LEFT JOIN unnest($4, $5) WITH ORDINALITY AS given (tool, digest, place) ON true
-            WHERE space.model = $1 AND space.width = $2 GROUP BY space.space_key";
-        let (model, width, owner) = (space.model(), width(space), tenant.as_str());
-        let values = [text(&model), int(&width), text(&owner), texts(&tools), texts(&digests)];
-        let rows = self.pool.query(Scope::Tenant(owner), statement, &values).await.map_err(stored)?;
-        let row = rows.first().ok_or_else(|| space.missing())?;
-        let places: Vec<i64> = column(row, "places").map_err(stored)?;
-        let tool = |place: i64| usize::try_from(place).ok().and_then(|place| wanted.get(place));
-        Ok(places.into_iter().filter_map(tool).map(|(tool, _)| tool.clone()).collect())
+        missing(self, space, tenant, wanted).await
     }
 
     async fn nearest(&self, space: &VectorSpace, asked: NearestQuery<'_>) -> Result<Vec<Neighbour>, VectorError> {
@@ -142,6 +90,69 @@ impl VectorStore for PostgresStore {
 }
 
 // --------------------------------------------------------------------------------------------------- private parts
+
+async fn put(
+    store: &PostgresStore,
+    space: &VectorSpace,
+    tenant: &TenantId,
+    records: &[VectorRecord],
+) -> Result<(), VectorError> {
+    // Ordered by tool: two batches that meet take the rows in the same order.
+    let records = batch(space, records)?;
+    let tools: Vec<&str> = records.keys().map(|tool| tool.as_str()).collect();
+    let digests: Vec<String> = records.values().map(|record| record.digest.to_string()).collect();
+    let numbers: Vec<f32> = records.values().flat_map(|record| record.embedding.numbers()).copied().collect();
+    // All numbers are one array, of which each row takes its part. A row that is as it was is not written again: the
+    // index would have it twice until it is cleaned.
+    let statement = "
+        WITH space AS (SELECT space_key FROM vector_spaces WHERE model = $1 AND width = $2 FOR KEY SHARE),
+             written AS (
+                 INSERT INTO vectors AS there (space_key, tenant_id, tool_id, digest, embedding)
+                 SELECT space.space_key, $3, given.tool, given.digest,
+                        ($6)[(given.place - 1) * $2 + 1 : given.place * $2]::vector
+                 FROM space, unnest($4, $5) WITH ORDINALITY AS given (tool, digest, place)
+                 ORDER BY given.place
+                 ON CONFLICT (space_key, tenant_id, tool_id) DO UPDATE
+                 SET digest = excluded.digest, embedding = excluded.embedding
+                 WHERE there.digest <> excluded.digest OR there.embedding <> excluded.embedding)
+        SELECT space_key FROM space";
+    let (model, width, owner) = (space.model(), width(space), tenant.as_str());
+    let values =
+        [text(&model), int(&width), text(&owner), texts(&tools), texts(&digests), (&numbers as _, Type::FLOAT4_ARRAY)];
+    match store.pool.query(Scope::Tenant(owner), statement, &values).await {
+        Ok(rows) if rows.is_empty() => Err(space.missing()),
+        Ok(_) => Ok(()),
+        // It was dropped in between.
+        Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::FOREIGN_KEY_VIOLATION) => Err(space.missing()),
+        Err(fault) => Err(stored(fault)),
+    }
+}
+
+async fn missing(
+    store: &PostgresStore,
+    space: &VectorSpace,
+    tenant: &TenantId,
+    wanted: &[(ToolId, Digest)],
+) -> Result<Vec<ToolId>, VectorError> {
+    check_tools(wanted.len())?;
+    let tools: Vec<&str> = wanted.iter().map(|(tool, _)| tool.as_str()).collect();
+    let digests: Vec<String> = wanted.iter().map(|(_, digest)| digest.to_string()).collect();
+    let statement = "
+        SELECT coalesce(array_agg(given.place - 1 ORDER BY given.place) FILTER (WHERE NOT EXISTS (
+                   SELECT FROM vectors AS there
+                   WHERE there.space_key = space.space_key AND there.tenant_id = $3 AND there.tool_id = given.tool
+                     AND there.digest = given.digest) AND given.place IS NOT NULL), '{}') AS places
+        FROM vector_spaces AS space
+        LEFT JOIN unnest($4, $5) WITH ORDINALITY AS given (tool, digest, place) ON true
+        WHERE space.model = $1 AND space.width = $2 GROUP BY space.space_key";
+    let (model, width, owner) = (space.model(), width(space), tenant.as_str());
+    let values = [text(&model), int(&width), text(&owner), texts(&tools), texts(&digests)];
+    let rows = store.pool.query(Scope::Tenant(owner), statement, &values).await.map_err(stored)?;
+    let row = rows.first().ok_or_else(|| space.missing())?;
+    let places: Vec<i64> = column(row, "places").map_err(stored)?;
+    let tool = |place: i64| usize::try_from(place).ok().and_then(|place| wanted.get(place));
+    Ok(places.into_iter().filter_map(tool).map(|(tool, _)| tool.clone()).collect())
+}
 
 /// What is visible to `$2`, with `$1` to measure by; `$3` is the home tenant.
 const VISIBLE: &str = "found.tenant_id IN ($2, $3) AND (found.tenant_id = $2 OR NOT EXISTS (
@@ -225,7 +236,7 @@ fn candidate(row: &Row, width: usize) -> Result<(TenantId, ToolId, Embedding), F
     if numbers.len() != width {
         return Err(unreadable("embedding", of).into());
     }
-    Ok((word(row, "tenant_id", of)?, word(row, "tool_id", of)?, embedding))
+    Ok((row.word("tenant_id", of)?, row.word("tool_id", of)?, embedding))
 }
 
 /// The first two numbers of a release; what is none is older than all.

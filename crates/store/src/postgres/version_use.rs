@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::tool_version::VersionKey;
 use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{column, int, ints, texts, word};
+use super::statement::{column, int, ints, texts};
 use super::transaction::Scope;
+use crate::records::version_use::hour_of_use;
 
 #[async_trait]
 impl VersionUseStore for PostgresStore {
@@ -25,14 +25,7 @@ impl VersionUseStore for PostgresStore {
     }
 
     async fn begin_use_report(&self, now: UnixMillis, every: Duration) -> Result<Option<UnixMillis>, StoreError> {
-        let due = now.0.saturating_sub(i64::saturating_from(every.as_millis()));
-        // Whoever comes second waits for the row, and then finds the number of the first.
-        let sql = "WITH before AS (SELECT value FROM store_numbers WHERE name = 'version_use_reported' FOR UPDATE)
-                   UPDATE store_numbers AS kept SET value = $1 FROM before
-                   WHERE kept.name = 'version_use_reported' AND before.value <= $2 AND kept.value <= $2
-                   RETURNING before.value AS reported";
-        let rows = self.pool.query(Scope::System, sql, &[int(&now.0), int(&due)]).await?;
-        Ok(rows.first().map(|row| column::<i64>(row, "reported")).transpose()?.map(UnixMillis))
+        begin_report(self, now, every).await
     }
 
     async fn forget_version_use(&self, before: Hour) -> Result<(), StoreError> {
@@ -64,17 +57,20 @@ async fn read(store: &PostgresStore, from: Hour) -> Result<VersionUse, Fault> {
     let since = since.first().map(|row| column::<i64>(row, "value")).transpose()?.unwrap_or(i64::MAX);
     let sql = "SELECT tenant_id, tool_id, version, hour, calls FROM version_use WHERE hour >= $1";
     let rows = store.pool.query(Scope::System, sql, &[int(&from.0)]).await?;
-    let used = |row: &tokio_postgres::Row| -> Result<HourOfUse, Fault> {
-        let of: &str = column(row, "tool_id")?;
-        Ok(HourOfUse {
-            version: VersionKey {
-                tenant: word(row, "tenant_id", of)?,
-                tool: word(row, "tool_id", of)?,
-                version: word(row, "version", of)?,
-            },
-            hour: Hour(column(row, "hour")?),
-            calls: u64::saturating_from(column::<i64>(row, "calls")?),
-        })
-    };
-    Ok(VersionUse { since: UnixMillis(since), hours: rows.iter().map(used).collect::<Result<_, Fault>>()? })
+    Ok(VersionUse { since: UnixMillis(since), hours: rows.iter().map(hour_of_use).collect::<Result<_, Fault>>()? })
+}
+
+async fn begin_report(
+    store: &PostgresStore,
+    now: UnixMillis,
+    every: Duration,
+) -> Result<Option<UnixMillis>, StoreError> {
+    let due = now.0.saturating_sub(i64::saturating_from(every.as_millis()));
+    // Whoever comes second waits for the row, and then finds the number of the first.
+    let sql = "WITH before AS (SELECT value FROM store_numbers WHERE name = 'version_use_reported' FOR UPDATE)
+               UPDATE store_numbers AS kept SET value = $1 FROM before
+               WHERE kept.name = 'version_use_reported' AND before.value <= $2 AND kept.value <= $2
+               RETURNING before.value AS reported";
+    let rows = store.pool.query(Scope::System, sql, &[int(&now.0), int(&due)]).await?;
+    Ok(rows.first().map(|row| column::<i64>(row, "reported")).transpose()?.map(UnixMillis))
 }

@@ -1,6 +1,6 @@
 //! `WebhookStore` on PostgreSQL: subscriptions here, what was sent in `deliveries`. (ASYNC-007)
 //!
-//! Not here: what a delivery means (`kernel::webhooks`).
+//! Not here: what a delivery means (`jobs::webhooks`).
 
 mod deliveries;
 
@@ -9,23 +9,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use contract::ids::TenantId;
-use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
 use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
-    DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
-    WebhookStore,
+    DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use tokio_postgres::Row;
 
 use super::PostgresStore;
 use super::faults::Fault;
-use super::statement::{NOW, column, int, text, unreadable, word};
+use super::statement::{NOW, int, text};
 use super::transaction::{Scope, Transaction, in_transaction};
+use crate::records::webhooks::{COLUMNS, secret_columns, webhook};
 use crate::time::milliseconds;
-
-const COLUMNS: &str = "tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
-                       former_until, added_at, added_by";
 
 #[async_trait]
 impl WebhookStore for PostgresStore {
@@ -34,18 +29,11 @@ impl WebhookStore for PostgresStore {
     }
 
     async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
-        let tenant = tenant.as_str();
-        let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 ORDER BY added_at, id");
-        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &[text(&tenant)]).await?;
-        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+        all(self, tenant).await
     }
 
     async fn webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, StoreError> {
-        let tenant = tenant.as_str();
-        let (sql, id) = (format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 AND id = $2"), id.0.to_string());
-        let values = [text(&tenant), text(&id)];
-        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
-        Ok(rows.first().map(read).transpose()?)
+        one(self, tenant, id).await
     }
 
     async fn remove_webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<bool, StoreError> {
@@ -62,28 +50,7 @@ impl WebhookStore for PostgresStore {
         to: &SigningSecret,
         overlap: Duration,
     ) -> Result<Option<WebhookRecord>, StoreError> {
-        let tenant = tenant.as_str();
-        let sql = format!(
-            "UPDATE webhooks
-             SET generation = $4, secret_name = $5, former_generation = $6, former_name = $7, former_until = {NOW} + $8
-             WHERE tenant_id = $2 AND id = $3 AND generation IS NOT DISTINCT FROM $6
-                 AND secret_name IS NOT DISTINCT FROM $7
-             RETURNING {COLUMNS}"
-        );
-        let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
-        let (now, id, overlap) = (self.now(), id.0.to_string(), milliseconds(overlap));
-        let values = [
-            int(&now),
-            text(&tenant),
-            text(&id),
-            int(&generation),
-            text(&name),
-            int(&former_generation),
-            text(&former_name),
-            int(&overlap),
-        ];
-        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
-        Ok(rows.first().map(read).transpose()?)
+        rotate(self, tenant, id, from, to, overlap).await
     }
 
     async fn add_delivery(&self, delivery: &NewDelivery) -> Result<bool, StoreError> {
@@ -138,14 +105,6 @@ impl WebhookStore for PostgresStore {
     }
 }
 
-/// A secret as two columns, of which one is set.
-fn columns(secret: &SigningSecret) -> (Option<i64>, Option<&str>) {
-    match secret {
-        SigningSecret::Generated { generation } => (Some(i64::from(*generation)), None),
-        SigningSecret::Named(name) => (None, Some(name)),
-    }
-}
-
 async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let tenant = webhook.tenant.as_str();
     // Instances that add at once count one after the other.
@@ -157,9 +116,9 @@ async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<A
     );
     let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
     let (id, events) = (webhook.id.0.to_string(), serde_json::Value::from(events).to_string());
-    let (generation, name) = columns(&webhook.secret);
+    let (generation, name) = secret_columns(&webhook.secret);
     let (former, added_by) = (webhook.former.as_ref(), webhook.added_by.as_str());
-    let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
+    let (former_generation, former_name) = former.map_or((None, None), |former| secret_columns(&former.secret));
     let (until, most) = (former.map(|former| former.until.0), i64::saturating_from(most));
     let values = [
         text(&tenant),
@@ -178,37 +137,49 @@ async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<A
     Ok(if tx.execute(&sql, &values).await? > 0 { AddOutcome::Kept } else { AddOutcome::TooMany })
 }
 
-fn read(row: &Row) -> Result<WebhookRecord, Fault> {
-    let of: &str = column(row, "id")?;
-    let events: Vec<String> = serde_json::from_str(column(row, "events")?).map_err(|_| unreadable("events", of))?;
-    let former = match column::<Option<i64>>(row, "former_until")? {
-        Some(until) => Some(FormerSecret {
-            secret: secret(row, ("former_generation", "former_name"), of)?,
-            until: UnixMillis(until),
-        }),
-        None => None,
-    };
-    Ok(WebhookRecord {
-        tenant: word(row, "tenant_id", of)?,
-        id: WebhookId(word(row, "id", of)?),
-        url: column(row, "url")?,
-        events: events
-            .iter()
-            .map(|word| EventKind::of_word(word).ok_or_else(|| unreadable("events", of)))
-            .collect::<Result<_, _>>()?,
-        secret: secret(row, ("generation", "secret_name"), of)?,
-        former,
-        added_at: UnixMillis(column(row, "added_at")?),
-        added_by: word(row, "added_by", of)?,
-    })
+async fn rotate(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    id: WebhookId,
+    from: &SigningSecret,
+    to: &SigningSecret,
+    overlap: Duration,
+) -> Result<Option<WebhookRecord>, StoreError> {
+    let tenant = tenant.as_str();
+    let sql = format!(
+        "UPDATE webhooks
+         SET generation = $4, secret_name = $5, former_generation = $6, former_name = $7, former_until = {NOW} + $8
+         WHERE tenant_id = $2 AND id = $3 AND generation IS NOT DISTINCT FROM $6
+             AND secret_name IS NOT DISTINCT FROM $7
+         RETURNING {COLUMNS}"
+    );
+    let ((generation, name), (former_generation, former_name)) = (secret_columns(to), secret_columns(from));
+    let (now, id, overlap) = (store.now(), id.0.to_string(), milliseconds(overlap));
+    let values = [
+        int(&now),
+        text(&tenant),
+        text(&id),
+        int(&generation),
+        text(&name),
+        int(&former_generation),
+        text(&former_name),
+        int(&overlap),
+    ];
+    let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+    Ok(rows.first().map(webhook).transpose()?)
 }
 
-fn secret(row: &Row, (generation, name): (&'static str, &'static str), of: &str) -> Result<SigningSecret, Fault> {
-    match (column::<Option<i64>>(row, generation)?, column::<Option<String>>(row, name)?) {
-        (Some(number), None) => {
-            Ok(SigningSecret::Generated { generation: u32::try_from(number).map_err(|_| unreadable(generation, of))? })
-        }
-        (None, Some(name)) => Ok(SigningSecret::Named(name)),
-        _ => Err(unreadable(generation, of).into()),
-    }
+async fn all(store: &PostgresStore, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
+    let tenant = tenant.as_str();
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 ORDER BY added_at, id");
+    let rows = store.pool.query(Scope::Tenant(tenant), &sql, &[text(&tenant)]).await?;
+    Ok(rows.iter().map(webhook).collect::<Result<_, _>>()?)
+}
+
+async fn one(store: &PostgresStore, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, StoreError> {
+    let tenant = tenant.as_str();
+    let (sql, id) = (format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 AND id = $2"), id.0.to_string());
+    let values = [text(&tenant), text(&id)];
+    let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+    Ok(rows.first().map(webhook).transpose()?)
 }

@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use ports::registry_store::StoreError;
 use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
-use tokio_postgres::Row;
 
 use super::PostgresStore;
-use super::columns::{limit, millis, opt_json, opt_text, opt_time, time, with_clock};
+use super::columns::{limit, millis, with_clock};
 use super::faults::{Busy, Fault};
-use super::statement::{bytes, column, int, text, unreadable, word};
+use super::statement::{bytes, column, int, text};
 use super::transaction::Scope;
+use crate::records::workflow_runs::run;
+use crate::stored_row::StoredRow as _;
 
 /// So often a run is begun because somebody else was quicker with its key and is not to be seen yet.
 const BEGIN_TRIES: u32 = 4;
@@ -23,68 +24,11 @@ const BEGIN_TRIES: u32 = 4;
 #[async_trait]
 impl WorkflowRuns for PostgresStore {
     async fn begin_run(&self, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
-        let (tenant, id, input) = (run.tenant.as_str(), run.id.to_string(), run.input.to_string());
-        let (workflow, key) = (run.workflow.as_bytes(), run.idempotency_key.as_bytes());
-        let statement = format!(
-            "{}, new AS (
-                 INSERT INTO workflow_runs (tenant_id, id, workflow, idempotency_key, input, state, created_at)
-                 SELECT $2, $3, $4, $5, $6, 'pending', clock.now FROM clock ON CONFLICT DO NOTHING RETURNING id
-             )
-             SELECT id, true AS is_new FROM new
-             UNION ALL
-             SELECT id, false FROM workflow_runs
-             WHERE tenant_id = $2 AND sha256(workflow) = sha256($4) AND sha256(idempotency_key) = sha256($5)",
-            with_clock()
-        );
-        for _ in 0..BEGIN_TRIES {
-            let rows = self
-                .pool
-                .query(
-                    Scope::Tenant(tenant),
-                    &statement,
-                    &[int(&self.now()), text(&tenant), text(&id), bytes(&workflow), bytes(&key), text(&input)],
-                )
-                .await?;
-            if let Some(row) = rows.first() {
-                return Ok(if column(row, "is_new")? {
-                    RunBeginOutcome::New
-                } else {
-                    RunBeginOutcome::Known(word(row, "id", &id)?)
-                });
-            }
-        }
-        Err(Fault::from(Busy::Contended).into())
+        begin(self, run).await
     }
 
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError> {
-        let (tenant, id) = (tenant.as_str(), id.to_string());
-        let (state, output, error) = match end {
-            RunEnd::Success(output) => (RunState::Success, Some(output.to_string()), None),
-            RunEnd::Failure(error) => (RunState::Failure, None, Some(error.to_string())),
-        };
-        let statement = format!(
-            "{}, ended AS (
-                 UPDATE workflow_runs SET state = $4, output = $5, error = $6, completed_at = clock.now FROM clock
-                 WHERE tenant_id = $2 AND id = $3 AND state = 'pending' RETURNING created_at
-             )
-             SELECT clock.now, (SELECT created_at FROM ended) AS ended FROM workflow_runs, clock
-             WHERE tenant_id = $2 AND id = $3",
-            with_clock()
-        );
-        let rows = self
-            .pool
-            .query(
-                Scope::Tenant(tenant),
-                &statement,
-                &[int(&self.now()), text(&tenant), text(&id), text(&state.as_str()), text(&output), text(&error)],
-            )
-            .await?;
-        let Some(row) = rows.first() else { return Ok(RunEnded::Unknown) };
-        let now = time(row, "now")?;
-        Ok(match opt_time(row, "ended")? {
-            Some(created) => RunEnded::Now { took: now.since(created) },
-            None => RunEnded::Before,
-        })
+        end_one(self, tenant, id, end).await
     }
 
     async fn release_run(&self, tenant: &TenantId, id: InvocationId) -> Result<(), StoreError> {
@@ -95,13 +39,7 @@ impl WorkflowRuns for PostgresStore {
     }
 
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
-        let statement = "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
-                         FROM workflow_runs WHERE tenant_id = $1 AND id = $2";
-        let rows = self
-            .pool
-            .query(Scope::Tenant(tenant.as_str()), statement, &[text(&tenant.as_str()), text(&id.to_string())])
-            .await?;
-        Ok(rows.first().map(read).transpose()?)
+        one(self, tenant, id).await
     }
 
     async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
@@ -121,21 +59,82 @@ impl WorkflowRuns for PostgresStore {
     }
 }
 
-fn read(row: &Row) -> Result<RunRecord, Fault> {
-    let of: &str = column(row, "id")?;
-    let state: &str = column(row, "state")?;
-    Ok(RunRecord {
-        tenant: word(row, "tenant_id", of)?,
-        id: word(row, "id", of)?,
-        workflow: opt_text(row, "workflow", of)?.ok_or_else(|| unreadable("workflow", of))?,
-        state: RunState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", of))?,
-        input: opt_json(row, "input", of)?,
-        output: opt_json(row, "output", of)?,
-        error: opt_json(row, "error", of)?,
-        created_at: time(row, "created_at")?,
-        completed_at: opt_time(row, "completed_at")?,
+async fn begin(store: &PostgresStore, run: &NewRun) -> Result<RunBeginOutcome, StoreError> {
+    let (tenant, id, input) = (run.tenant.as_str(), run.id.to_string(), run.input.to_string());
+    let (workflow, key) = (run.workflow.as_bytes(), run.idempotency_key.as_bytes());
+    let statement = format!(
+        "{}, new AS (
+             INSERT INTO workflow_runs (tenant_id, id, workflow, idempotency_key, input, state, created_at)
+             SELECT $2, $3, $4, $5, $6, 'pending', clock.now FROM clock ON CONFLICT DO NOTHING RETURNING id
+         )
+         SELECT id, true AS is_new FROM new
+         UNION ALL
+         SELECT id, false FROM workflow_runs
+         WHERE tenant_id = $2 AND sha256(workflow) = sha256($4) AND sha256(idempotency_key) = sha256($5)",
+        with_clock()
+    );
+    for _ in 0..BEGIN_TRIES {
+        let rows = store
+            .pool
+            .query(
+                Scope::Tenant(tenant),
+                &statement,
+                &[int(&store.now()), text(&tenant), text(&id), bytes(&workflow), bytes(&key), text(&input)],
+            )
+            .await?;
+        if let Some(row) = rows.first() {
+            return Ok(if column(row, "is_new")? {
+                RunBeginOutcome::New
+            } else {
+                RunBeginOutcome::Known(row.word("id", &id)?)
+            });
+        }
+    }
+    Err(Fault::from(Busy::Contended).into())
+}
+
+async fn end_one(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    id: InvocationId,
+    end: &RunEnd,
+) -> Result<RunEnded, StoreError> {
+    let (tenant, id) = (tenant.as_str(), id.to_string());
+    let (state, output, error) = match end {
+        RunEnd::Success(output) => (RunState::Success, Some(output.to_string()), None),
+        RunEnd::Failure(error) => (RunState::Failure, None, Some(error.to_string())),
+    };
+    let statement = format!(
+        "{}, ended AS (
+             UPDATE workflow_runs SET state = $4, output = $5, error = $6, completed_at = clock.now FROM clock
+             WHERE tenant_id = $2 AND id = $3 AND state = 'pending' RETURNING created_at
+         )
+         SELECT clock.now, (SELECT created_at FROM ended) AS ended FROM workflow_runs, clock
+         WHERE tenant_id = $2 AND id = $3",
+        with_clock()
+    );
+    let rows = store
+        .pool
+        .query(
+            Scope::Tenant(tenant),
+            &statement,
+            &[int(&store.now()), text(&tenant), text(&id), text(&state.as_str()), text(&output), text(&error)],
+        )
+        .await?;
+    let Some(row) = rows.first() else { return Ok(RunEnded::Unknown) };
+    let now = row.time("now")?;
+    Ok(match row.opt_time("ended")? {
+        Some(created) => RunEnded::Now { took: now.since(created) },
+        None => RunEnded::Before,
     })
+}
+
+async fn one(store: &PostgresStore, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
+    let statement = "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
+                     FROM workflow_runs WHERE tenant_id = $1 AND id = $2";
+    let rows = store
+        .pool
+        .query(Scope::Tenant(tenant.as_str()), statement, &[text(&tenant.as_str()), text(&id.to_string())])
+        .await?;
+    Ok(rows.first().map(run).transpose()?)
 }

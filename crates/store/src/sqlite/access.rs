@@ -15,7 +15,6 @@ mod writes;
 
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
-use policy::VisibilityDefault;
 use ports::access_store::{
     AccessState, AccessStore, Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, TenantRecord,
 };
@@ -23,9 +22,6 @@ use ports::registry_store::StoreError;
 use rusqlite::Connection;
 
 use super::SqliteStore;
-
-/// What stands in the place of a tenant where there is none. No tenant is called so.
-const NO_TENANT: &str = "";
 
 #[async_trait]
 impl AccessStore for SqliteStore {
@@ -81,18 +77,4 @@ impl AccessStore for SqliteStore {
         let spendings = spendings.to_vec();
         self.writer()?.run(move |connection| writes::spend(connection, &spendings)).await
     }
-}
-
-/// The word for a default, in the table and back.
-fn visibility_word(visibility: VisibilityDefault) -> &'static str {
-    match visibility {
-        VisibilityDefault::Disabled => "disabled",
-        VisibilityDefault::ReadOnly => "read_only",
-        VisibilityDefault::Enabled => "enabled",
-    }
-}
-
-/// Whose policies, as a column.
-fn policy_owner(tenant: Option<&TenantId>) -> &str {
-    tenant.map_or(NO_TENANT, TenantId::as_str)
 }

@@ -5,13 +5,14 @@ use base::SaturatingFrom as _;
 use ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::resilience::BreakerMode;
-use ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
-use rusqlite::{Connection, Row, params};
+use ports::shared_state::{BreakerKey, BreakerTransition};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
-use super::columns::{unreadable, word};
+use super::columns::all;
 use super::faults::Fault;
+use crate::records::breaker_history::transition;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl BreakerHistory for SqliteStore {
@@ -34,19 +35,19 @@ impl BreakerHistory for SqliteStore {
 fn keep(connection: &Connection, transitions: &[BreakerTransition]) -> Result<(), Fault> {
     let mut put = connection.prepare_cached(
         "INSERT INTO breaker_history (tenant_id, breaker, at, epoch, from_state, to_state, reason)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+         VALUES (:tenant_id, :key, :at_ms, :epoch, :from, :to, :reason) ON CONFLICT DO NOTHING",
     )?;
     for BreakerTransition { key, change } in transitions {
         let reason = serde_json::to_string(&change.reason).map_err(|_| unreadable("reason", key.service()))?;
-        put.execute(params![
-            key.tenant().as_str(),
-            key.to_string(),
-            i64::saturating_from(change.at_ms),
-            i64::saturating_from(change.epoch),
-            change.from.as_str(),
-            change.to.as_str(),
-            reason,
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": key.tenant().as_str(),
+            ":key": key.to_string(),
+            ":at_ms": i64::saturating_from(change.at_ms),
+            ":epoch": i64::saturating_from(change.epoch),
+            ":from": change.from.as_str(),
+            ":to": change.to.as_str(),
+            ":reason": reason,
+        })?;
     }
     Ok(())
 }
@@ -60,49 +61,27 @@ fn kept(connection: &Connection, query: &HistoryQuery) -> Result<Vec<BreakerTran
     // Endpoints of a service are what comes after its name and an `@`; the next sign after that is `A`.
     let mut statement = connection.prepare_cached(
         "SELECT breaker, at, epoch, from_state, to_state, reason FROM breaker_history
-         WHERE (?1 IS NULL OR tenant_id = ?1)
-           AND (?2 IS NULL OR breaker = ?2 OR (breaker >= ?2 || '@' AND breaker < ?2 || 'A'))
-           AND (?3 IS NULL OR (at, epoch, breaker) < (?3, ?4, ?5))
-         ORDER BY at DESC, epoch DESC, breaker DESC LIMIT ?6",
+         WHERE (:tenant_id IS NULL OR tenant_id = :tenant_id)
+           AND (:of IS NULL OR breaker = :of OR (breaker >= :of || '@' AND breaker < :of || 'A'))
+           AND (:at IS NULL OR (at, epoch, breaker) < (:at, :epoch, :breaker))
+         ORDER BY at DESC, epoch DESC, breaker DESC LIMIT :most",
     )?;
-    let mut rows = statement.query(params![
-        tenant,
-        of,
-        before.map(|place| number(place.at_ms)),
-        before.map(|place| number(place.epoch)),
-        before.map(|place| place.breaker.as_str()),
-        limit,
-    ])?;
-    let mut transitions = Vec::new();
-    while let Some(row) = rows.next()? {
-        transitions.push(read(row)?);
-    }
-    Ok(transitions)
+    let rows = statement.query(named_params! {
+        ":tenant_id": tenant,
+        ":of": of,
+        ":at": before.map(|place| number(place.at_ms)),
+        ":epoch": before.map(|place| number(place.epoch)),
+        ":breaker": before.map(|place| place.breaker.as_str()),
+        ":most": limit,
+    })?;
+    all(rows, transition)
 }
 
 fn forget(connection: &Connection, before: UnixMillis, most: i64) -> Result<u64, Fault> {
     let gone = connection.execute(
         "DELETE FROM breaker_history WHERE (breaker, at, epoch) IN
-             (SELECT breaker, at, epoch FROM breaker_history WHERE at < ?1 ORDER BY at LIMIT ?2)",
-        params![before.0, most],
+             (SELECT breaker, at, epoch FROM breaker_history WHERE at < :before ORDER BY at LIMIT :most)",
+        named_params! { ":before": before.0, ":most": most },
     )?;
     Ok(u64::saturating_from(gone))
-}
-
-fn read(row: &Row<'_>) -> Result<BreakerTransition, Fault> {
-    let of: String = row.get("breaker")?;
-    let mode = |column: &'static str| -> Result<BreakerMode, Fault> {
-        let text: String = row.get(column)?;
-        let known = BreakerMode::ALL.into_iter().find(|mode| mode.as_str() == text);
-        known.ok_or_else(|| unreadable(column, &of).into())
-    };
-    let reason: String = row.get("reason")?;
-    let change = PastTransition {
-        at_ms: u64::saturating_from(row.get::<_, i64>("at")?),
-        from: mode("from_state")?,
-        to: mode("to_state")?,
-        reason: serde_json::from_str(&reason).map_err(|_| unreadable("reason", &of))?,
-        epoch: u64::saturating_from(row.get::<_, i64>("epoch")?),
-    };
-    Ok(BreakerTransition { key: word(row, "breaker", &of)?, change })
 }

@@ -1,47 +1,87 @@
-//! Columns with types of their own: read back from text, or named in a fault when they cannot be.
+//! Rows of SQLite: how this database keeps the values that `crate::records` reads.
+//!
+//! Moments of the older tables are text, which has the order of time.
 
-use policy::CallOwner;
+use std::time::Duration;
+
+use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
-use rusqlite::Row;
-use serde_json::Value;
+use rusqlite::{Row, Rows};
 
-use super::faults::{Fault, Unreadable};
-use super::registry::time;
+use super::faults::Fault;
+use crate::stored_row::{StoredRow, Unreadable, unreadable};
 
-/// A column with a type that is written as text.
-pub(super) fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
-    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
+impl StoredRow for Row<'_> {
+    type Fault = Fault;
+
+    fn opt_text(&self, column: &'static str) -> Result<Option<&str>, Fault> {
+        Ok(self.get_ref(column)?.as_str_or_null().map_err(|_| unreadable(column, "a row"))?)
+    }
+
+    fn opt_free_text(&self, column: &'static str) -> Result<Option<String>, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn opt_byte_text(&self, column: &'static str, _: &str) -> Result<Option<String>, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn opt_json_text(&self, column: &'static str, _: &str) -> Result<Option<String>, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn opt_int(&self, column: &'static str) -> Result<Option<i64>, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn opt_real(&self, column: &'static str) -> Result<Option<f64>, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn flag(&self, column: &'static str) -> Result<bool, Fault> {
+        Ok(self.get(column)?)
+    }
+
+    fn bytes(&self, column: &'static str) -> Result<&[u8], Fault> {
+        Ok(self.get_ref(column)?.as_blob().map_err(|_| unreadable(column, "a row"))?)
+    }
+
+    fn opt_moment(&self, column: &'static str, of: &str) -> Result<Option<UnixMillis>, Fault> {
+        Ok(self.opt_text(column)?.map(|text| moment(text, column, of)).transpose()?)
+    }
 }
 
-/// Whose a row is: its columns `subject` and `delegators`.
-pub(super) fn call_owner(row: &Row<'_>, of: &str) -> Result<CallOwner, Fault> {
-    let (subject, delegators): (String, Option<String>) = (row.get("subject")?, row.get("delegators")?);
-    CallOwner::kept(&subject, delegators.as_deref()).map_err(|_| unreadable("delegators", of).into())
+/// Each row of an answer.
+pub(super) fn all<'r, T>(
+    mut rows: Rows<'r>,
+    mut read: impl FnMut(&Row<'r>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
 }
 
-/// JSON text.
-pub(super) fn json(text: &str, column: &'static str, of: &str) -> Result<Value, Unreadable> {
-    serde_json::from_str(text).map_err(|_| unreadable(column, of))
+/// The first row of an answer.
+pub(super) fn first<'r, T>(
+    mut rows: Rows<'r>,
+    read: impl Fn(&Row<'r>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    rows.next()?.map(read).transpose()
 }
 
-/// A column with JSON, or nothing.
-pub(super) fn opt_json(row: &Row<'_>, column: &'static str, of: &str) -> Result<Option<Value>, Fault> {
-    let text: Option<String> = row.get(column)?;
-    Ok(text.map(|text| json(&text, column, of)).transpose()?)
+/// A bound as the database has it.
+pub(super) fn limit(most: usize) -> i64 {
+    i64::saturating_from(most)
 }
 
-/// A column with a moment.
-pub(super) fn time_of(row: &Row<'_>, column: &'static str, of: &str) -> Result<UnixMillis, Fault> {
-    Ok(time(&row.get::<_, String>(column)?, column, of)?)
+/// A moment so long ago.
+pub(super) fn ago(now: UnixMillis, span: Duration) -> i64 {
+    now.0.saturating_sub(i64::saturating_from(span.as_millis()))
 }
 
-/// A column with a moment, or nothing.
-pub(super) fn opt_time(row: &Row<'_>, column: &'static str, of: &str) -> Result<Option<UnixMillis>, Fault> {
-    let text: Option<String> = row.get(column)?;
-    Ok(text.map(|text| time(&text, column, of)).transpose()?)
-}
-
-/// The fault of a column that cannot be what this program wrote.
-pub(super) fn unreadable(column: &'static str, of: &str) -> Unreadable {
-    Unreadable { column, of: of.to_owned() }
+fn moment(text: &str, column: &'static str, of: &str) -> Result<UnixMillis, Unreadable> {
+    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, of))?;
+    Ok(UnixMillis(stamp.as_millisecond()))
 }

@@ -3,6 +3,8 @@
 use ports::registry_store::StoreError;
 use rusqlite::ErrorCode;
 
+use crate::stored_row::Unreadable;
+
 /// Why the store could not take work, apart from what SQLite itself says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Busy {
@@ -29,18 +31,9 @@ impl From<Busy> for StoreError {
     }
 }
 
-/// A stored value that cannot be what this program wrote.
-#[derive(Debug, thiserror::Error)]
-#[error("stored `{column}` of `{of}` cannot be read")]
-pub(super) struct Unreadable {
-    pub(super) column: &'static str,
-    /// The tool, tenant, agent or token it belongs to.
-    pub(super) of: String,
-}
-
 /// What went wrong inside one piece of work.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     Unreadable(Unreadable),
 }

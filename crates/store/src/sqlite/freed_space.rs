@@ -10,7 +10,7 @@
 //!
 //! Not here: emptying the log of writes after a seal (`SqliteStore::empty_log`).
 
-use rusqlite::Connection;
+use rusqlite::{Connection, named_params};
 
 /// The number that says that the file has been written under FREED-1 only.
 const OVERWRITTEN: &str = "freed_space_overwritten";
@@ -23,8 +23,8 @@ pub(super) fn overwrite(connection: &Connection) -> rusqlite::Result<()> {
 
 /// FREED-2. `is_new`: nobody has written the file before.
 pub(super) fn clean_former(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
-    let known = "SELECT EXISTS (SELECT 1 FROM store_numbers WHERE name = ?1)";
-    if connection.query_row(known, [OVERWRITTEN], |row| row.get(0))? {
+    let known = "SELECT EXISTS (SELECT 1 FROM store_numbers WHERE name = :name)";
+    if connection.query_row(known, named_params! { ":name": OVERWRITTEN }, |row| row.get(0))? {
         return Ok(());
     }
     if !is_new && let Err(error) = connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") {
@@ -35,7 +35,12 @@ pub(super) fn clean_former(connection: &Connection, is_new: bool) -> rusqlite::R
         );
         return Ok(());
     }
-    connection.execute("INSERT INTO store_numbers (name, value) VALUES (?1, 1)", [OVERWRITTEN])?;
+    connection.execute(
+        "INSERT INTO store_numbers (name, value) VALUES (:name, 1)",
+        named_params! {
+            ":name": OVERWRITTEN,
+        },
+    )?;
     Ok(())
 }
 
@@ -57,7 +62,9 @@ mod tests {
         connection.execute_batch("CREATE TABLE planted (text TEXT)").unwrap();
         let word = String::from_utf8(PLANTED.to_vec()).unwrap();
         for times in [1, 10, 1_000] {
-            connection.execute("INSERT INTO planted VALUES (?1)", [word.repeat(times)]).unwrap();
+            connection
+                .execute("INSERT INTO planted VALUES (:text)", named_params! { ":text": word.repeat(times) })
+                .unwrap();
         }
         connection.execute_batch("DELETE FROM planted WHERE rowid > 1; UPDATE planted SET text = 'x'").unwrap();
     }
@@ -70,7 +77,7 @@ mod tests {
         let former = Connection::open(&file).unwrap();
         former.pragma_update_and_check(None, "secure_delete", false, |_| Ok(())).unwrap();
         plant(&former);
-        former.execute("DELETE FROM store_numbers WHERE name = ?1", [OVERWRITTEN]).unwrap();
+        former.execute("DELETE FROM store_numbers WHERE name = :name", named_params! { ":name": OVERWRITTEN }).unwrap();
         drop(former);
         assert!(is_in(&file), "the file shows what was deleted, as it would after an upgrade");
         drop(SqliteStore::open(&file, &SqliteOptions::default()).unwrap());

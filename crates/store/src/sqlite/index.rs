@@ -9,11 +9,12 @@
 //! - INDEX-2: `search_terms` and `registry_tenants.documents` count what the index holds of each tenant. Terms nobody has any more are deleted.
 
 use contract::manifest::Manifest;
-use rusqlite::{Connection, OptionalExtension, named_params, params};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::faults::Fault;
 use super::registry;
 use crate::search::{PIPELINE_VERSION, ToolDocument, newest_searchable};
+use crate::stored_row::tag;
 
 /// Makes the document of one tool what its versions say.
 pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Result<(), Fault> {
@@ -25,8 +26,8 @@ pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Resu
         describe(connection, key, manifest)?;
     }
     connection
-        .prepare_cached("UPDATE tool_definitions SET searchable_version = ?2 WHERE tool_key = ?1")?
-        .execute(params![key, text])?;
+        .prepare_cached("UPDATE tool_definitions SET searchable_version = :text WHERE tool_key = :key")?
+        .execute(named_params! { ":key": key, ":text": text })?;
     replace(connection, key, manifest.as_ref().map(ToolDocument::of).as_ref())
 }
 
@@ -49,7 +50,10 @@ pub(super) fn bring_up_to_date(connection: &Connection) -> Result<(), Fault> {
     for (tenant, tool) in &tools {
         refresh(&transaction, tenant, tool)?;
     }
-    transaction.execute("UPDATE store_numbers SET value = ?1 WHERE name = 'search_pipeline'", [PIPELINE_VERSION])?;
+    transaction.execute(
+        "UPDATE store_numbers SET value = :pipeline WHERE name = 'search_pipeline'",
+        named_params! { ":pipeline": PIPELINE_VERSION },
+    )?;
     transaction.commit()?;
     tracing::info!(tools = tools.len(), "search index built");
     Ok(())
@@ -69,7 +73,7 @@ fn describe(connection: &Connection, key: i64, manifest: &Manifest) -> Result<()
             ":name": manifest.name,
             ":description": manifest.description,
             ":provider": manifest.provider,
-            ":protocol": registry::protocol(manifest),
+            ":protocol": tag(manifest.protocol),
             ":key": key,
         })?;
     Ok(())
@@ -83,14 +87,18 @@ fn replace(connection: &Connection, key: i64, new: Option<&ToolDocument>) -> Res
     }
     let tenant = key >> registry::TENANT_SHIFT;
     if let Some(old) = &old {
-        connection.prepare_cached("DELETE FROM tool_search WHERE rowid = ?1")?.execute([key])?;
-        let mut fewer = connection
-            .prepare_cached("UPDATE search_terms SET documents = documents - 1 WHERE tenant_key = ?1 AND term = ?2")?;
-        let mut gone = connection
-            .prepare_cached("DELETE FROM search_terms WHERE tenant_key = ?1 AND term = ?2 AND documents = 0")?;
+        connection
+            .prepare_cached("DELETE FROM tool_search WHERE rowid = :key")?
+            .execute(named_params! { ":key": key })?;
+        let mut fewer = connection.prepare_cached(
+            "UPDATE search_terms SET documents = documents - 1 WHERE tenant_key = :tenant_key AND term = :term",
+        )?;
+        let mut gone = connection.prepare_cached(
+            "DELETE FROM search_terms WHERE tenant_key = :tenant_key AND term = :term AND documents = 0",
+        )?;
         for term in old.vocabulary() {
-            fewer.execute(params![tenant, term])?;
-            gone.execute(params![tenant, term])?;
+            fewer.execute(named_params! { ":tenant_key": tenant, ":term": term })?;
+            gone.execute(named_params! { ":tenant_key": tenant, ":term": term })?;
         }
     }
     if let Some(new) = new {
@@ -98,21 +106,28 @@ fn replace(connection: &Connection, key: i64, new: Option<&ToolDocument>) -> Res
         connection
             .prepare_cached(
                 "INSERT INTO tool_search (rowid, name, labels, description, parameter_names, parameter_descriptions)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                 VALUES (:key, :name, :labels, :description, :parameter_names, :parameter_descriptions)",
             )?
-            .execute(params![key, name, labels, description, parameter_names, parameter_descriptions])?;
+            .execute(named_params! {
+                ":key": key,
+                ":name": name,
+                ":labels": labels,
+                ":description": description,
+                ":parameter_names": parameter_names,
+                ":parameter_descriptions": parameter_descriptions,
+            })?;
         let mut more = connection.prepare_cached(
-            "INSERT INTO search_terms (tenant_key, term, documents) VALUES (?1, ?2, 1)
+            "INSERT INTO search_terms (tenant_key, term, documents) VALUES (:tenant_id, :term, 1)
              ON CONFLICT (tenant_key, term) DO UPDATE SET documents = documents + 1",
         )?;
         for term in new.vocabulary() {
-            more.execute(params![tenant, term])?;
+            more.execute(named_params! { ":tenant_id": tenant, ":term": term })?;
         }
     }
     let change = i64::from(new.is_some()) - i64::from(old.is_some());
     connection
-        .prepare_cached("UPDATE registry_tenants SET documents = documents + ?2 WHERE tenant_key = ?1")?
-        .execute([tenant, change])?;
+        .prepare_cached("UPDATE registry_tenants SET documents = documents + :change WHERE tenant_key = :tenant_id")?
+        .execute(named_params! { ":tenant_id": tenant, ":change": change })?;
     Ok(())
 }
 
@@ -121,9 +136,9 @@ fn indexed(connection: &Connection, key: i64) -> Result<Option<ToolDocument>, Fa
     let document = connection
         .prepare_cached(
             "SELECT name, labels, description, parameter_names, parameter_descriptions
-             FROM tool_search WHERE rowid = ?1",
+             FROM tool_search WHERE rowid = :key",
         )?
-        .query_row([key], |row| {
+        .query_row(named_params! { ":key": key }, |row| {
             Ok(ToolDocument { fields: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?] })
         })
         .optional()?;

@@ -3,18 +3,19 @@
 //! Every change goes through the one writer and shares its commits, so a method is atomic and durable when it answers. What
 //! waits is counted per tenant in the transaction that changes it; nothing is ever counted by walking over jobs.
 //!
-//! Not here: the contract (`ports::job_store`), what is done to a queue (`writes`), whose turn it is (`take`),
-//! rows to records (`reads`).
+//! Not here: the contract (`ports::job_store`), putting jobs in (`enqueue`), whose turn it is (`take`), what becomes
+//! of jobs (`ends`), keeping them in order (`upkeep`), looking at them (`reads`).
 
+mod counters;
+mod ends;
+mod enqueue;
 mod reads;
 mod take;
-mod writes;
+mod upkeep;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base::SaturatingFrom as _;
-use ports::clock::UnixMillis;
 use ports::job_store::{
     AdoptOutcome, AttemptEnd, CancelAsked, EnqueueOutcome, FencingToken, FoundResult, JobCounts, JobDetail, JobEvent,
     JobFilter, JobKey, JobPage, JobStore, NewJob, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob,
@@ -47,13 +48,13 @@ impl JobStore for SqliteStore {
         let now = self.now();
         // Before the queue, so that the writer thread only writes.
         let payload = job.payload.to_string();
-        self.writer()?.run(move |connection| writes::enqueue(connection, now, &job, &payload)).await
+        self.writer()?.run(move |connection| enqueue::enqueue(connection, now, &job, &payload)).await
     }
 
     async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
         let now = self.now();
         let payload = job.payload.to_string();
-        self.writer()?.run(move |connection| writes::adopt(connection, now, &job, &payload, owner)).await
+        self.writer()?.run(move |connection| enqueue::adopt(connection, now, &job, &payload, owner)).await
     }
 
     async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, StoreError> {
@@ -74,14 +75,13 @@ impl JobStore for SqliteStore {
         phase: Option<String>,
     ) -> Result<WriteOutcome, StoreError> {
         let (now, key) = (self.now(), key.clone());
-        let work =
-            move |connection: &Connection| writes::report(connection, now, &key, fence, percent, phase.as_deref());
+        let work = move |connection: &Connection| ends::report(connection, now, &key, fence, percent, phase.as_deref());
         self.writer()?.run(work).await
     }
 
     async fn finish(&self, key: &JobKey, fence: FencingToken, end: AttemptEnd) -> Result<WriteOutcome, StoreError> {
         let (now, key) = (self.now(), key.clone());
-        self.writer()?.run(move |connection| writes::finish(connection, now, &key, fence, &end)).await
+        self.writer()?.run(move |connection| ends::finish(connection, now, &key, fence, &end)).await
     }
 
     async fn resolve(
@@ -91,22 +91,22 @@ impl JobStore for SqliteStore {
         found: Result<FoundResult, Value>,
     ) -> Result<WriteOutcome, StoreError> {
         let (now, key, was) = (self.now(), key.clone(), was.clone());
-        self.writer()?.run(move |connection| writes::resolve(connection, now, &key, &was, &found)).await
+        self.writer()?.run(move |connection| ends::resolve(connection, now, &key, &was, &found)).await
     }
 
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         let (now, key, reason) = (self.now(), key.clone(), reason.to_owned());
-        self.writer()?.run(move |connection| writes::ask_cancel(connection, now, &key, &reason, &error)).await
+        self.writer()?.run(move |connection| ends::ask_cancel(connection, now, &key, &reason, &error)).await
     }
 
     async fn release_key(&self, key: &JobKey) -> Result<(), StoreError> {
         let key = key.clone();
-        self.writer()?.run(move |connection| writes::release_key(connection, &key)).await
+        self.writer()?.run(move |connection| upkeep::release_key(connection, &key)).await
     }
 
     async fn hasten(&self, key: &JobKey) -> Result<(), StoreError> {
         let (now, key) = (self.now(), key.clone());
-        self.writer()?.run(move |connection| writes::hasten(connection, now, &key)).await
+        self.writer()?.run(move |connection| upkeep::hasten(connection, now, &key)).await
     }
 
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
@@ -130,21 +130,11 @@ impl JobStore for SqliteStore {
 
     async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
         let (key, payload) = (key.clone(), payload.to_string());
-        self.writer()?.run(move |connection| writes::rewrite_payload(connection, &key, &payload)).await
+        self.writer()?.run(move |connection| upkeep::rewrite_payload(connection, &key, &payload)).await
     }
 
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {
         let now = self.now();
-        self.writer()?.run(move |connection| writes::prune(connection, now, retention, dead_retention, most)).await
+        self.writer()?.run(move |connection| upkeep::prune(connection, now, retention, dead_retention, most)).await
     }
-}
-
-/// A moment so long ago.
-fn ago(now: UnixMillis, span: Duration) -> i64 {
-    now.0.saturating_sub(i64::saturating_from(span.as_millis()))
-}
-
-/// A count as SQLite has it.
-fn count(number: usize) -> i64 {
-    i64::saturating_from(number)
 }

@@ -1,46 +1,47 @@
 //! The shapes the database has had, and the way from each to the next. (STORE-007)
 //!
-//! `user_version` says how many steps a file has taken. Each step is one transaction together with its number, so a step
+//! `user_version` is the mark of the newest step a file has taken. Each step is one transaction together with its mark, so a step
 //! that fails or is interrupted leaves the shape before it. Steps only add: the release before can still read and write
 //! what this one leaves behind, as far as it knows it. A step, once released, is never edited.
 //!
 //! Not here: building the search index after a step (`index`), refusing newer files (`opening`).
 
-use base::SaturatingFrom as _;
 use rusqlite::Connection;
 
+use crate::schema_step::{self, SchemaStep, step};
+
 /// All steps, oldest first.
-const STEPS: &[&str] = &[
-    include_str!("../../migrations/sqlite/0001_registry.sql"),
-    include_str!("../../migrations/sqlite/0002_search.sql"),
-    include_str!("../../migrations/sqlite/0003_access.sql"),
-    include_str!("../../migrations/sqlite/0004_upstreams.sql"),
-    include_str!("../../migrations/sqlite/0005_ledger.sql"),
-    include_str!("../../migrations/sqlite/0006_revocations_end.sql"),
-    include_str!("../../migrations/sqlite/0007_jobs.sql"),
-    include_str!("../../migrations/sqlite/0008_checkpoints.sql"),
-    include_str!("../../migrations/sqlite/0009_webhooks.sql"),
-    include_str!("../../migrations/sqlite/0010_jobs_resolved.sql"),
-    include_str!("../../migrations/sqlite/0011_usage.sql"),
-    include_str!("../../migrations/sqlite/0012_vectors.sql"),
-    include_str!("../../migrations/sqlite/0013_breaker_history.sql"),
-    include_str!("../../migrations/sqlite/0014_lifecycle.sql"),
-    include_str!("../../migrations/sqlite/0015_job_flows.sql"),
-    include_str!("../../migrations/sqlite/0016_checkpoint_attempts.sql"),
-    include_str!("../../migrations/sqlite/0017_call_owners.sql"),
-    include_str!("../../migrations/sqlite/0018_activation_identity.sql"),
-    include_str!("../../migrations/sqlite/0019_job_flows_waiting.sql"),
-    include_str!("../../migrations/sqlite/0020_job_interruptions.sql"),
-    include_str!("../../migrations/sqlite/0021_revocation_issuers.sql"),
-    include_str!("../../migrations/sqlite/0022_quarantine_tenants.sql"),
+pub(crate) const STEPS: &[SchemaStep] = &[
+    step!("sqlite", "0001_registry", 1),
+    step!("sqlite", "0002_search", 2),
+    step!("sqlite", "0003_access", 3),
+    step!("sqlite", "0004_upstreams", 4),
+    step!("sqlite", "0005_ledger", 5),
+    step!("sqlite", "0006_revocations_end", 6),
+    step!("sqlite", "0007_jobs", 7),
+    step!("sqlite", "0009_checkpoints", 8),
+    step!("sqlite", "0010_webhooks", 9),
+    step!("sqlite", "0011_jobs_resolved", 10),
+    step!("sqlite", "0012_usage", 11),
+    step!("sqlite", "0017_vectors", 12),
+    step!("sqlite", "0018_breaker_history", 13),
+    step!("sqlite", "0020_lifecycle", 14),
+    step!("sqlite", "0021_job_flows", 15),
+    step!("sqlite", "0022_checkpoint_attempts", 16),
+    step!("sqlite", "0023_call_owners", 17),
+    step!("sqlite", "0024_activation_identity", 18),
+    step!("sqlite", "0025_job_flows_waiting", 19),
+    step!("sqlite", "0026_job_interruptions", 20),
+    step!("sqlite", "0027_revocation_issuers", 21),
+    step!("sqlite", "0028_quarantine_tenants", 22),
 ];
 
-/// How many steps this program knows: the `user_version` of an up-to-date file.
+/// The mark of the newest step: the `user_version` of an up-to-date file.
 pub(super) fn newest() -> i64 {
-    i64::saturating_from(STEPS.len())
+    schema_step::newest(STEPS).into()
 }
 
-/// How many steps the file has taken.
+/// The mark of the newest step that the file has taken.
 pub(super) fn taken(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
@@ -48,12 +49,12 @@ pub(super) fn taken(connection: &Connection) -> rusqlite::Result<i64> {
 /// Takes the steps that are missing.
 pub(super) fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let taken = taken(connection)?;
-    for (number, step) in (1_i64..).zip(STEPS).filter(|(number, _)| *number > taken) {
+    for step in STEPS.iter().filter(|step| i64::from(step.mark) > taken) {
         let transaction = connection.unchecked_transaction()?;
-        transaction.execute_batch(step)?;
-        transaction.pragma_update(None, "user_version", number)?;
+        transaction.execute_batch(step.statements)?;
+        transaction.pragma_update(None, "user_version", step.mark)?;
         transaction.commit()?;
-        tracing::info!(step = number, "store migrated");
+        tracing::info!(step = step.file, "store migrated");
     }
     Ok(())
 }
@@ -84,11 +85,10 @@ mod tests {
     #[test]
     fn a_quarantine_from_before_its_setter_was_kept_is_the_installations() {
         let connection = Connection::open_in_memory().unwrap();
-        let step = STEPS.iter().position(|step| step.contains("set_by_tenant")).unwrap();
-        for earlier in STEPS.iter().take(step) {
-            connection.execute_batch(earlier).unwrap();
+        for earlier in STEPS.iter().take_while(|step| step.file != "0028_quarantine_tenants") {
+            connection.execute_batch(earlier.statements).unwrap();
+            connection.pragma_update(None, "user_version", earlier.mark).unwrap();
         }
-        connection.pragma_update(None, "user_version", i64::try_from(step).unwrap()).unwrap();
         let old = "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_at)
                    VALUES ('acme', 'own_tool', 'it lies', 'did:example:ada', 1)";
         connection.execute_batch(old).unwrap();
@@ -98,6 +98,53 @@ mod tests {
             let setters: Vec<bool> = held.iter().map(|one| one.by_tenant.is_home()).collect();
             assert_eq!(setters, [true]);
             migrate(&connection).unwrap();
+        }
+    }
+
+    /// The steps as files were made by when SQLite's had numbers of their own: the n-th left `user_version` n.
+    const OLD_NUMBERS: [&str; 22] = [
+        "registry",
+        "search",
+        "access",
+        "upstreams",
+        "ledger",
+        "revocations_end",
+        "jobs",
+        "checkpoints",
+        "webhooks",
+        "jobs_resolved",
+        "usage",
+        "vectors",
+        "breaker_history",
+        "lifecycle",
+        "job_flows",
+        "checkpoint_attempts",
+        "call_owners",
+        "activation_identity",
+        "job_flows_waiting",
+        "job_interruptions",
+        "revocation_issuers",
+        "quarantine_tenants",
+    ];
+
+    #[test]
+    fn a_file_of_the_old_numbers_is_carried_on_from_where_it_was() {
+        let shape = |connection: &Connection| -> Vec<(String, Option<String>)> {
+            let mut all = connection.prepare("SELECT type || ' ' || name, sql FROM sqlite_schema ORDER BY 1").unwrap();
+            all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+        };
+        let new = Connection::open_in_memory().unwrap();
+        migrate(&new).unwrap();
+        for taken_then in 0..=OLD_NUMBERS.len() {
+            let old = Connection::open_in_memory().unwrap();
+            for name in OLD_NUMBERS.iter().take(taken_then) {
+                let step = STEPS.iter().find(|step| step.file.get(5..) == Some(name)).unwrap();
+                old.execute_batch(step.statements).unwrap();
+            }
+            old.pragma_update(None, "user_version", i64::try_from(taken_then).unwrap()).unwrap();
+            migrate(&old).unwrap();
+            assert_eq!(taken(&old).unwrap(), newest());
+            assert_eq!(shape(&old), shape(&new), "from the old number {taken_then}");
         }
     }
 
@@ -119,7 +166,8 @@ mod tests {
             "UPDATE tool_versions SET manifest = '[]'",
             "UPDATE tool_versions SET tenant_id = 'acme'",
             "UPDATE tool_definitions SET tenant_id = 'acme'",
-            "INSERT INTO tool_definitions (tenant_id, tool_id, name, description, provider, protocol, created_at, updated_at)
+            "INSERT INTO tool_definitions (tenant_id, tool_id, name, description, provider, protocol, created_at,
+             updated_at)
              VALUES ('acme', 'abc', 'n', 'd', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
             "DELETE FROM tool_versions",
             "UPDATE tool_versions SET lifecycle_state = 'gone'",

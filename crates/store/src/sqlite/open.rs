@@ -25,6 +25,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::faults::is_damage;
 use super::{freed_space, index, migrations, vector_functions};
 use crate::SchemaSteps;
+use crate::schema_step;
 
 /// "GNTR": marks our files among all SQLite files.
 pub(super) const APPLICATION_ID: i32 = 0x474e_5452;
@@ -166,8 +167,7 @@ impl Location {
             }
             Found::Nothing => 0,
         };
-        let number = |steps: i64| u32::try_from(steps).unwrap_or(u32::MAX);
-        Ok(SchemaSteps { taken: number(taken), known: number(migrations::newest()) })
+        Ok(schema_step::progress(migrations::STEPS, i32::try_from(taken).unwrap_or(i32::MAX)))
     }
 
     /// A connection that cannot write.

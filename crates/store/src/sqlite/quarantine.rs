@@ -1,12 +1,12 @@
 //! Tools that people have taken out of use, as rows. (REG-024)
 
 use contract::ids::TenantId;
-use ports::clock::UnixMillis;
 use ports::registry_store::{QuarantineChange, ToolQuarantine};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
-use super::columns::word;
+use super::columns;
 use super::faults::Fault;
+use crate::records::registry::quarantine;
 
 /// Every tool in quarantine.
 pub(super) fn all(connection: &Connection) -> Result<Vec<ToolQuarantine>, Fault> {
@@ -23,20 +23,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<ToolQuarantine>, Fault>
     let mut statement = connection.prepare_cached(&format!(
         "SELECT tenant_id, tool_id, reason, set_by, {by_tenant} AS set_by_tenant, set_at FROM tool_quarantines"
     ))?;
-    let mut rows = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("tool_id")?;
-        all.push(ToolQuarantine {
-            tenant: word(row, "tenant_id", &of)?,
-            tool: word(row, "tool_id", &of)?,
-            reason: row.get("reason")?,
-            by: word(row, "set_by", &of)?,
-            by_tenant: word(row, "set_by_tenant", &of)?,
-            at: UnixMillis(row.get("set_at")?),
-        });
-    }
-    Ok(all)
+    columns::all(statement.query([])?, quarantine)
 }
 
 /// Puts a tool into quarantine, or gives it a new reason if the one that is there yields.
@@ -44,21 +31,21 @@ pub(super) fn put(connection: &Connection, new: &ToolQuarantine) -> Result<Quara
     let changed = connection
         .prepare_cached(
             "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_by_tenant, set_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             VALUES (:tenant_id, :tool_id, :reason, :by, :by_tenant, :at)
              ON CONFLICT DO UPDATE
              SET reason = excluded.reason, set_by = excluded.set_by, set_by_tenant = excluded.set_by_tenant,
                  set_at = excluded.set_at
-             WHERE excluded.set_by_tenant = ?7 OR tool_quarantines.set_by_tenant <> ?7",
+             WHERE excluded.set_by_tenant = :home OR tool_quarantines.set_by_tenant <> :home",
         )?
-        .execute(params![
-            new.tenant.as_str(),
-            new.tool.as_str(),
-            new.reason,
-            new.by.as_str(),
-            new.by_tenant.as_str(),
-            new.at.0,
-            TenantId::home().as_str(),
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": new.tenant.as_str(),
+            ":tool_id": new.tool.as_str(),
+            ":reason": new.reason,
+            ":by": new.by.as_str(),
+            ":by_tenant": new.by_tenant.as_str(),
+            ":at": new.at.0,
+            ":home": TenantId::home().as_str(),
+        })?;
     Ok(if changed > 0 { QuarantineChange::Done } else { QuarantineChange::Withheld })
 }
 
@@ -70,12 +57,18 @@ pub(super) fn remove(
     by: &str,
 ) -> Result<QuarantineChange, Fault> {
     let sql = "DELETE FROM tool_quarantines
-               WHERE tenant_id = ?1 AND tool_id = ?2 AND (?3 = ?4 OR set_by_tenant <> ?4)";
+               WHERE tenant_id = :tenant_id AND tool_id = :tool_id AND (:by = :home OR set_by_tenant <> :home)";
     let home = TenantId::home();
-    if connection.prepare_cached(sql)?.execute([tenant, tool, by, home.as_str()])? > 0 {
+    if connection
+        .prepare_cached(sql)?
+        .execute(named_params! { ":tenant_id": tenant, ":tool_id": tool, ":by": by, ":home": home.as_str() })?
+        > 0
+    {
         return Ok(QuarantineChange::Done);
     }
-    let sql = "SELECT count(*) FROM tool_quarantines WHERE tenant_id = ?1 AND tool_id = ?2";
-    let there: i64 = connection.prepare_cached(sql)?.query_row([tenant, tool], |row| row.get(0))?;
+    let sql = "SELECT count(*) FROM tool_quarantines WHERE tenant_id = :tenant_id AND tool_id = :tool_id";
+    let there: i64 = connection
+        .prepare_cached(sql)?
+        .query_row(named_params! { ":tenant_id": tenant, ":tool_id": tool }, |row| row.get(0))?;
     Ok(if there > 0 { QuarantineChange::Withheld } else { QuarantineChange::Unknown })
 }

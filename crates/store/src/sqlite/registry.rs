@@ -1,23 +1,94 @@
-//! The statements behind `RegistryStore`. (REG-003, REG-009, STORE-001, STORE-003)
+//! `RegistryStore` on SQLite: what was published, durable before it is answered. (REG-003, REG-009, STORE-001, STORE-003)
 //!
-//! Every function here runs inside a transaction somebody else began: a savepoint of the writer, or a read.
+//! Every function below the port runs inside a transaction somebody else began: a savepoint of the writer, or a read.
 //!
 //! Not here: the search index, which follows each change in the same transaction (`index`).
 
+use async_trait::async_trait;
+use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use ports::clock::UnixMillis;
-use ports::lifecycle::{Lifecycle, LifecycleNotice};
-use ports::registry_store::{LifecycleChange, PublishOutcome, StoredVersion};
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use ports::lifecycle::Lifecycle;
+use ports::registry_store::{
+    LifecycleChange, PublishOutcome, QuarantineChange, RegistryStore, StoreError, StoredVersion, ToolQuarantine,
+};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::faults::{Fault, Unreadable};
-use super::index;
+use super::columns::{all, first};
+use super::faults::Fault;
+use super::{SqliteStore, index, quarantine};
+use crate::records::registry::{LIFECYCLE_COLUMNS, lifecycle, stored_version};
+use crate::stored_row::{StoredRow as _, tag, unreadable};
 
 /// The upper half of a tool's number is that of its tenant.
 pub(super) const TENANT_SHIFT: u32 = 32;
 
-const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
+#[async_trait]
+impl RegistryStore for SqliteStore {
+    async fn load(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.readers.run(load).await
+    }
+
+    async fn publish(&self, version: StoredVersion) -> Result<PublishOutcome, StoreError> {
+        // Before the queue, so that the writer thread only writes.
+        let manifest =
+            serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
+        self.writer()?.run(move |connection| publish(connection, &version, &manifest)).await
+    }
+
+    async fn change_lifecycle(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        version: &Version,
+        from: &Lifecycle,
+        to: &Lifecycle,
+    ) -> Result<LifecycleChange, StoreError> {
+        let (tenant, tool, version) = (tenant.clone(), tool.clone(), version.clone());
+        let (from, to) = (from.clone(), to.clone());
+        let change = move |connection: &Connection| {
+            change_lifecycle(connection, (tenant.as_str(), tool.as_str()), &version, &from, &to)
+        };
+        self.writer()?.run(change).await
+    }
+
+    async fn quarantines(&self) -> Result<Vec<ToolQuarantine>, StoreError> {
+        self.readers.run(quarantine::all).await
+    }
+
+    async fn put_quarantine(&self, quarantine: &ToolQuarantine) -> Result<QuarantineChange, StoreError> {
+        let quarantine = quarantine.clone();
+        self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
+    }
+
+    async fn remove_quarantine(
+        &self,
+        tenant: &TenantId,
+        tool: &ToolId,
+        by: &TenantId,
+    ) -> Result<QuarantineChange, StoreError> {
+        let (tenant, tool, by) = (tenant.clone(), tool.clone(), by.clone());
+        let lift = move |connection: &Connection| {
+            quarantine::remove(connection, (tenant.as_str(), tool.as_str()), by.as_str())
+        };
+        self.writer()?.run(lift).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let read = |connection: &Connection| {
+            connection.query_row("SELECT count(*) FROM store_numbers", [], |row| row.get::<_, i64>(0))?;
+            Ok(())
+        };
+        self.readers.run(read).await?;
+        let Some(writer) = &self.writer else { return Ok(()) };
+        // A real write: a full disk or a lost file system shows only then.
+        let write = |connection: &Connection| {
+            connection.execute("UPDATE store_numbers SET value = value + 1 WHERE name = 'probes'", [])?;
+            Ok(())
+        };
+        writer.run(write).await
+    }
+}
 
 /// Everything that was ever published, ordered by tenant, tool and version precedence.
 pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault> {
@@ -25,11 +96,7 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault>
         "SELECT {LIFECYCLE_COLUMNS}, tenant_id, tool_id, version_text, manifest, digest, published_at, published_by
          FROM tool_versions"
     ))?;
-    let mut rows = statement.query([])?;
-    let mut versions = Vec::new();
-    while let Some(row) = rows.next()? {
-        versions.push(stored_version(row)?);
-    }
+    let mut versions = all(statement.query([])?, stored_version)?;
     versions.sort_by(|left, right| {
         (&left.tenant, &left.tool, &left.version).cmp(&(&right.tenant, &right.tool, &right.version))
     });
@@ -43,8 +110,11 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
     let version = new.version.without_build().to_string();
     let digest = new.digest.to_string();
     let there: Option<String> = connection
-        .prepare_cached("SELECT digest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
-        .query_row([tenant, tool, &version], |row| row.get(0))
+        .prepare_cached(
+            "SELECT digest FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+                         AND version = :version",
+        )?
+        .query_row(named_params! { ":tenant_id": tenant, ":tool_id": tool, ":version": &version }, |row| row.get(0))
         .optional()?;
     if let Some(published) = there {
         return match published.parse() {
@@ -73,7 +143,7 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
             ":name": new.manifest.name,
             ":description": new.manifest.description,
             ":provider": new.manifest.provider,
-            ":protocol": protocol(&new.manifest),
+            ":protocol": tag(new.manifest.protocol),
             ":now": published_at,
         })?;
     let notice = NoticeText::of(&new.lifecycle);
@@ -115,14 +185,14 @@ pub(super) fn change_lifecycle(
 ) -> Result<LifecycleChange, Fault> {
     let version = version.without_build().to_string();
     let mut select = connection.prepare_cached(&format!(
-        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3"
+        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+         AND version = :version"
     ))?;
-    let mut rows = select.query([tenant, tool, &version])?;
-    let current = match rows.next()? {
-        Some(row) => lifecycle(row, tool)?,
-        None => return Ok(LifecycleChange::Unknown),
-    };
-    drop(rows);
+    let current =
+        first(select.query(named_params! { ":tenant_id": tenant, ":tool_id": tool, ":version": &version })?, |row| {
+            lifecycle(row, tool)
+        })?;
+    let Some(current) = current else { return Ok(LifecycleChange::Unknown) };
     if current != *from {
         return Ok(LifecycleChange::Stale(current));
     }
@@ -155,15 +225,11 @@ pub(super) fn states(
     tenant: &str,
     tool: &str,
 ) -> Result<Vec<(Version, LifecycleState)>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2")?;
-    let mut rows = statement.query([tenant, tool])?;
-    let mut states = Vec::new();
-    while let Some(row) = rows.next()? {
-        let version = row.get::<_, String>(0)?.parse().map_err(|_| unreadable("version", tool))?;
-        states.push((version, state(&row.get::<_, String>(1)?, tool)?));
-    }
-    Ok(states)
+    let mut statement = connection.prepare_cached(
+        "SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id",
+    )?;
+    let state = |row: &rusqlite::Row<'_>| Ok((row.word("version", tool)?, row.tagged("lifecycle_state", tool)?));
+    all(statement.query(named_params! { ":tenant_id": tenant, ":tool_id": tool })?, state)
 }
 
 /// The manifest of one version.
@@ -174,16 +240,26 @@ pub(super) fn manifest(
     version: &Version,
 ) -> Result<Manifest, Fault> {
     let text: String = connection
-        .prepare_cached("SELECT manifest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
-        .query_row([tenant, tool, &version.without_build().to_string()], |row| row.get(0))?;
-    Ok(parse_manifest(&text, tool)?)
+        .prepare_cached(
+            "SELECT manifest FROM tool_versions WHERE tenant_id = :tenant_id AND tool_id = :tool_id
+                         AND version = :version",
+        )?
+        .query_row(
+            named_params! {
+                ":tenant_id": tenant,
+                ":tool_id": tool,
+                ":version": &version.without_build().to_string(),
+            },
+            |row| row.get(0),
+        )?;
+    Ok(serde_json::from_str(&text).map_err(|_| unreadable("manifest", tool))?)
 }
 
 /// The number of a tenant, if it has published anything.
 pub(super) fn tenant_key(connection: &Connection, tenant: &str) -> Result<Option<i64>, Fault> {
     let key = connection
-        .prepare_cached("SELECT tenant_key FROM registry_tenants WHERE tenant_id = ?1")?
-        .query_row([tenant], |row| row.get(0))
+        .prepare_cached("SELECT tenant_key FROM registry_tenants WHERE tenant_id = :tenant_id")?
+        .query_row(named_params! { ":tenant_id": tenant }, |row| row.get(0))
         .optional()?;
     Ok(key)
 }
@@ -191,8 +267,8 @@ pub(super) fn tenant_key(connection: &Connection, tenant: &str) -> Result<Option
 /// The number of a tool.
 pub(super) fn tool_key(connection: &Connection, tenant: &str, tool: &str) -> Result<Option<i64>, Fault> {
     let key = connection
-        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tenant_id = ?1 AND tool_id = ?2")?
-        .query_row([tenant, tool], |row| row.get(0))
+        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tenant_id = :tenant_id AND tool_id = :tool_id")?
+        .query_row(named_params! { ":tenant_id": tenant, ":tool_id": tool }, |row| row.get(0))
         .optional()?;
     Ok(key)
 }
@@ -200,26 +276,22 @@ pub(super) fn tool_key(connection: &Connection, tenant: &str, tool: &str) -> Res
 /// The number for a new tool. Rows are never deleted, so the greatest number in use is the last one given.
 fn next_tool_key(connection: &Connection, tenant: &str) -> Result<i64, Fault> {
     connection
-        .prepare_cached("INSERT INTO registry_tenants (tenant_id) VALUES (?1) ON CONFLICT (tenant_id) DO NOTHING")?
-        .execute([tenant])?;
+        .prepare_cached(
+            "INSERT INTO registry_tenants (tenant_id) VALUES (:tenant_id) ON CONFLICT (tenant_id) DO NOTHING",
+        )?
+        .execute(named_params! { ":tenant_id": tenant })?;
     let none: i64 = tenant_key(connection, tenant)?.unwrap_or_default() << TENANT_SHIFT;
     let last: Option<i64> = connection
         .prepare_cached(
-            "SELECT tool_key FROM tool_definitions WHERE tool_key BETWEEN ?1 AND ?1 + 0xffffffff
+            "SELECT tool_key FROM tool_definitions WHERE tool_key BETWEEN :none AND :none + 0xffffffff
              ORDER BY tool_key DESC LIMIT 1",
         )?
-        .query_row([none], |row| row.get(0))
+        .query_row(named_params! { ":none": none }, |row| row.get(0))
         .optional()?;
     Ok(last.unwrap_or(none) + 1)
 }
 
-/// The word for where a tool comes from, as it is on the wire.
-pub(super) fn protocol(manifest: &Manifest) -> String {
-    let word = serde_json::to_value(manifest.protocol).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
-// ------------------------------------------------------------------------------------------------- rows and values
+// --------------------------------------------------------------------------------------------------- private parts
 
 /// A notice as columns.
 #[derive(Debug, Default)]
@@ -241,58 +313,4 @@ impl<'a> NoticeText<'a> {
             migration_guide: notice.migration_guide.as_deref(),
         })
     }
-}
-
-fn stored_version(row: &Row<'_>) -> Result<StoredVersion, Fault> {
-    let tool: String = row.get("tool_id")?;
-    let text = |column| row.get::<_, String>(column);
-    Ok(StoredVersion {
-        version: text("version_text")?.parse().map_err(|_| unreadable("version_text", &tool))?,
-        manifest: parse_manifest(&text("manifest")?, &tool)?,
-        digest: text("digest")?.parse().map_err(|_| unreadable("digest", &tool))?,
-        lifecycle: lifecycle(row, &tool)?,
-        published_at: time(&text("published_at")?, "published_at", &tool)?,
-        tenant: text("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &tool))?,
-        published_by: text("published_by")?.parse().map_err(|_| unreadable("published_by", &tool))?,
-        tool: tool.parse().map_err(|_| unreadable("tool_id", &tool))?,
-    })
-}
-
-fn lifecycle(row: &Row<'_>, tool: &str) -> Result<Lifecycle, Fault> {
-    let moment = |column: &'static str| -> Result<Option<UnixMillis>, Fault> {
-        row.get::<_, Option<String>>(column)?.map(|text| time(&text, column, tool)).transpose().map_err(Fault::from)
-    };
-    let notice = match (moment("deprecated_at")?, moment("sunset_at")?, moment("removal_at")?) {
-        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(LifecycleNotice {
-            deprecated_at,
-            sunset_at,
-            removal_at,
-            successor: row.get("successor")?,
-            migration_guide: row.get("migration_guide")?,
-        }),
-        _ => None,
-    };
-    Ok(Lifecycle { recorded: state(&row.get::<_, String>("lifecycle_state")?, tool)?, notice })
-}
-
-fn state(text: &str, tool: &str) -> Result<LifecycleState, Unreadable> {
-    use LifecycleState::{Active, Deprecated, Removed, Sunset};
-    [Active, Deprecated, Sunset, Removed]
-        .into_iter()
-        .find(|state| state.as_str() == text)
-        .ok_or_else(|| unreadable("lifecycle_state", tool))
-}
-
-/// A moment as it stands in a column.
-pub(super) fn time(text: &str, column: &'static str, of: &str) -> Result<UnixMillis, Unreadable> {
-    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, of))?;
-    Ok(UnixMillis(stamp.as_millisecond()))
-}
-
-fn parse_manifest(text: &str, tool: &str) -> Result<Manifest, Unreadable> {
-    serde_json::from_str(text).map_err(|_| unreadable("manifest", tool))
-}
-
-fn unreadable(column: &'static str, tool: &str) -> Unreadable {
-    Unreadable { column, of: tool.to_owned() }
 }

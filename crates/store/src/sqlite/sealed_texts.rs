@@ -1,14 +1,14 @@
 //! `SealedTexts` on SQLite: what stands in clear where a seal belongs.
 
 use async_trait::async_trait;
-use base::SaturatingFrom as _;
 use ports::registry_store::StoreError;
 use ports::sealed_texts::{SealedTexts, StoredText, TEXTS_PAGE_MAX, TextPlace};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
+use super::columns::{all, limit};
 use super::faults::Fault;
-use super::webhooks::word;
+use crate::records::sealed_texts::stored_text;
 
 #[async_trait]
 impl SealedTexts for SqliteStore {
@@ -27,24 +27,26 @@ fn clear(connection: &Connection, place: TextPlace, sealed: &str) -> Result<Vec<
     let (table, column, row) = place.columns();
     let mut statement = connection.prepare_cached(&format!(
         "SELECT tenant_id, {row} AS row, {column} AS text FROM {table}
-         WHERE {column} <> ?2 AND substr({column}, 1, length(?1)) <> ?1 LIMIT ?3"
+         WHERE {column} <> :nothing AND substr({column}, 1, length(:sealed)) <> :sealed LIMIT :most"
     ))?;
-    let most = i64::saturating_from(TEXTS_PAGE_MAX);
-    let mut rows = statement.query(params![sealed, place.nothing(), most])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("row")?;
-        found.push(StoredText { tenant: word(row, "tenant_id", &of)?, text: row.get("text")?, row: of });
-    }
-    Ok(found)
+    all(
+        statement
+            .query(named_params! { ":sealed": sealed, ":nothing": place.nothing(), ":most": limit(TEXTS_PAGE_MAX) })?,
+        stored_text,
+    )
 }
 
 fn replace(connection: &Connection, place: TextPlace, was: &StoredText, text: &str) -> Result<bool, Fault> {
     let (table, column, row) = place.columns();
     let replaced = connection
         .prepare_cached(&format!(
-            "UPDATE {table} SET {column} = ?4 WHERE tenant_id = ?1 AND {row} = ?2 AND {column} = ?3"
+            "UPDATE {table} SET {column} = :text WHERE tenant_id = :tenant_id AND {row} = :row AND {column} = :was"
         ))?
-        .execute(params![was.tenant.as_str(), was.row, was.text, text])?;
+        .execute(named_params! {
+            ":tenant_id": was.tenant.as_str(),
+            ":row": was.row,
+            ":was": was.text,
+            ":text": text,
+        })?;
     Ok(replaced > 0)
 }

@@ -11,12 +11,18 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use base::SaturatingFrom as _;
-use rusqlite::{Connection, OptionalExtension, params};
+use contract::ids::TenantId;
+use ports::registry_store::StoreError;
+use ports::tool_search::{SearchHit, ToolSearch};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
+use super::SqliteStore;
 use super::faults::Fault;
 use super::registry::{self, TENANT_SHIFT};
 use crate::search::{FIELD_WEIGHTS, HITS_MAX, Ranking, SearchPlan, TermIndex, fuse};
+use crate::stored_row::unreadable;
 
 /// Most terms that are looked at when a word is completed.
 const COMPLETIONS_MAX: usize = 64;
@@ -25,13 +31,24 @@ const CORRECTIONS_MAX: i64 = 50_000;
 /// The number of the home tenant, as the first migration gives it.
 const HOME_KEY: i64 = 0;
 
+#[async_trait]
+impl ToolSearch for SqliteStore {
+    async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let (tenant, query) = (tenant.clone(), query.to_owned());
+        let find = move |connection: &Connection| {
+            let found = ranked(connection, tenant.as_str(), &query, limit)?;
+            let hits = found.into_iter().map(|(tool, score)| match tool.parse() {
+                Ok(tool) => Ok(SearchHit { tool, score }),
+                Err(_) => Err(unreadable("tool_id", &tool).into()),
+            });
+            hits.collect::<Result<Vec<_>, Fault>>()
+        };
+        self.readers.run(find).await
+    }
+}
+
 /// The best tools for a query with their scores, best first, equal scores by tool id.
-pub(super) fn search(
-    connection: &Connection,
-    tenant: &str,
-    query: &str,
-    limit: usize,
-) -> Result<Vec<(String, f64)>, Fault> {
+fn ranked(connection: &Connection, tenant: &str, query: &str, limit: usize) -> Result<Vec<(String, f64)>, Fault> {
     let limit = limit.min(HITS_MAX);
     if limit == 0 {
         return Ok(Vec::new());
@@ -40,9 +57,9 @@ pub(super) fn search(
     let plan = SearchPlan::of(query, &Terms { connection, own })?;
     let rankings = plan.rankings.iter().map(|terms| rank(connection, own, terms)).collect::<Result<Vec<_>, Fault>>()?;
     let mut tool_id = connection.prepare_cached(
-        "SELECT tool_id FROM tool_definitions AS found WHERE tool_key = ?1 AND NOT EXISTS (
+        "SELECT tool_id FROM tool_definitions AS found WHERE tool_key = :key AND NOT EXISTS (
              SELECT 1 FROM tool_definitions AS own
-             WHERE own.tenant_id = ?2 AND own.tool_id = found.tool_id AND own.tool_key <> found.tool_key)",
+             WHERE own.tenant_id = :tenant_id AND own.tool_id = found.tool_id AND own.tool_key <> found.tool_key)",
     )?;
     let mut hits: Vec<(String, f64)> = Vec::new();
     // Best first, until the limit is reached and what follows scores less.
@@ -50,7 +67,8 @@ pub(super) fn search(
         if hits.len() >= limit && hits.last().is_none_or(|(_, worst)| score < *worst) {
             break;
         }
-        let found: Option<String> = tool_id.query_row(params![key, tenant], |row| row.get(0)).optional()?;
+        let found: Option<String> =
+            tool_id.query_row(named_params! { ":key": key, ":tenant_id": tenant }, |row| row.get(0)).optional()?;
         hits.extend(found.map(|tool| (tool, score)));
     }
     hits.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
@@ -66,21 +84,22 @@ fn rank(connection: &Connection, own: Option<i64>, terms: &[String]) -> Result<R
     let [name, labels, description, parameter_names, parameter_descriptions] = FIELD_WEIGHTS;
     let ranking = connection
         .prepare_cached(
-            "SELECT rowid, -bm25(tool_search, ?2, ?3, ?4, ?5, ?6) FROM tool_search
-             WHERE tool_search MATCH ?1 AND (rowid >> ?7) IN (?8, ?9)",
+            "SELECT rowid, -bm25(tool_search, :name, :labels, :description, :parameter_names,
+             :parameter_descriptions) FROM tool_search
+             WHERE tool_search MATCH :terms AND (rowid >> :shift) IN (:home, :own)",
         )?
         .query_map(
-            params![
-                any,
-                name,
-                labels,
-                description,
-                parameter_names,
-                parameter_descriptions,
-                TENANT_SHIFT,
-                HOME_KEY,
-                own.unwrap_or(HOME_KEY)
-            ],
+            named_params! {
+                ":terms": any,
+                ":name": name,
+                ":labels": labels,
+                ":description": description,
+                ":parameter_names": parameter_names,
+                ":parameter_descriptions": parameter_descriptions,
+                ":shift": TENANT_SHIFT,
+                ":home": HOME_KEY,
+                ":own": own.unwrap_or(HOME_KEY),
+            },
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?
         .collect::<rusqlite::Result<_>>()?;
@@ -105,20 +124,24 @@ impl TermIndex for Terms<'_> {
 
     fn documents(&self) -> Result<u64, Fault> {
         let mut statement =
-            self.connection.prepare_cached("SELECT documents FROM registry_tenants WHERE tenant_key = ?1")?;
+            self.connection.prepare_cached("SELECT documents FROM registry_tenants WHERE tenant_key = :tenant_id")?;
         let mut documents = 0;
         for tenant in self.tenants() {
-            documents += count(statement.query_row([tenant], |row| row.get(0))?);
+            documents += count(statement.query_row(named_params! { ":tenant_id": tenant }, |row| row.get(0))?);
         }
         Ok(documents)
     }
 
     fn frequency(&self, term: &str) -> Result<u64, Fault> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT documents FROM search_terms WHERE tenant_key = ?1 AND term = ?2")?;
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT documents FROM search_terms WHERE tenant_key = :tenant_id AND term = :term")?;
         let mut documents = 0;
         for tenant in self.tenants() {
-            documents += statement.query_row(params![tenant, term], |row| row.get(0)).optional()?.map_or(0, count);
+            documents += statement
+                .query_row(named_params! { ":tenant_id": tenant, ":term": term }, |row| row.get(0))
+                .optional()?
+                .map_or(0, count);
         }
         Ok(documents)
     }
@@ -126,14 +149,18 @@ impl TermIndex for Terms<'_> {
     fn beginning_with(&self, prefix: &str) -> Result<Vec<(String, u64)>, Fault> {
         let last = format!("{prefix}\u{10ffff}");
         let mut statement = self.connection.prepare_cached(
-            "SELECT term, documents FROM search_terms WHERE tenant_key = ?1 AND term BETWEEN ?2 AND ?3
-             ORDER BY term LIMIT ?4",
+            "SELECT term, documents FROM search_terms WHERE tenant_key = :tenant_id AND term BETWEEN :prefix AND :last
+             ORDER BY term LIMIT :most",
         )?;
         // The first ones of all are among the first ones of each.
         let mut terms: BTreeMap<String, u64> = BTreeMap::new();
         for tenant in self.tenants() {
-            let mut rows =
-                statement.query(params![tenant, prefix, last, i64::try_from(COMPLETIONS_MAX).unwrap_or(0)])?;
+            let mut rows = statement.query(named_params! {
+                ":tenant_id": tenant,
+                ":prefix": prefix,
+                ":last": last,
+                ":most": i64::try_from(COMPLETIONS_MAX).unwrap_or(0),
+            })?;
             while let Some(row) = rows.next()? {
                 *terms.entry(row.get(0)?).or_default() += count(row.get(1)?);
             }
@@ -142,11 +169,11 @@ impl TermIndex for Terms<'_> {
     }
 
     fn of_length(&self, min: usize, max: usize, visit: &mut dyn FnMut(&str, u64)) -> Result<(), Fault> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT term, documents FROM search_terms WHERE tenant_key = ?1 ORDER BY term LIMIT ?2")?;
+        let mut statement = self.connection.prepare_cached(
+            "SELECT term, documents FROM search_terms WHERE tenant_key = :tenant_id ORDER BY term LIMIT :most",
+        )?;
         let mut each = |tenant: i64, see: &mut dyn FnMut(&str, u64)| -> Result<(), Fault> {
-            let mut rows = statement.query([tenant, CORRECTIONS_MAX])?;
+            let mut rows = statement.query(named_params! { ":tenant_id": tenant, ":most": CORRECTIONS_MAX })?;
             while let Some(row) = rows.next()? {
                 let term = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
                 if (min..=max).contains(&term.chars().count()) {

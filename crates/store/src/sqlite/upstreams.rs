@@ -7,25 +7,20 @@
 //! Not here: what a pin means (`upstreams::pins`).
 
 use async_trait::async_trait;
-use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use ports::registry_store::StoreError;
 use ports::upstream_store::{
-    PinChange, PinRecord, PinState, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState,
-    UpstreamStore,
+    PinChange, PinsPut, ServerPut, ServerRead, ServerRecord, ToolDefinition, UpstreamState, UpstreamStore,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::columns::{json, time_of, unreadable, word};
+use super::columns::{all, first};
 use super::faults::Fault;
-
-/// What a pin is read from.
-const PIN_COLUMNS: &str = "tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest, proposed,
-                           proposed_digest, state, findings, classification, seen_at";
+use crate::records::upstreams::{PIN_COLUMNS, pin, server, server_read};
 
 #[async_trait]
 impl UpstreamStore for SqliteStore {
@@ -52,57 +47,63 @@ impl UpstreamStore for SqliteStore {
 // ---------------------------------------------------------------------------------------------------------- writing
 
 fn put_server(connection: &Connection, server: &ServerRecord, others: &[ServerRead]) -> Result<ServerPut, Fault> {
-    let mut find =
-        connection.prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = ?1 AND name <> ?2")?;
-    let mut rows = find.query([server.tenant.as_str(), server.name.as_str()])?;
-    let mut there = Vec::new();
-    while let Some(row) = rows.next()? {
-        let name: String = row.get("name")?;
-        there.push(ServerRead { added_at: time_of(row, "added_at", &name)?, name });
-    }
+    let mut find = connection
+        .prepare_cached("SELECT name, added_at FROM upstream_servers WHERE tenant_id = :tenant_id AND name <> :name")?;
+    let there = all(
+        find.query(named_params! { ":tenant_id": server.tenant.as_str(), ":name": server.name.as_str() })?,
+        server_read,
+    )?;
     if !ServerRead::are_all_of(others, &there) {
         return Ok(ServerPut::Outdated);
     }
     connection
         .prepare_cached(
-            "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by)
+             VALUES (:tenant_id, :name, :spec, :added_at, :added_by)
              ON CONFLICT (tenant_id, name) DO UPDATE
              SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by",
         )?
-        .execute(params![
-            server.tenant.as_str(),
-            server.name,
-            server.spec.to_string(),
-            server.added_at.to_string(),
-            server.added_by.as_str()
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": server.tenant.as_str(),
+            ":name": server.name,
+            ":spec": server.spec.to_string(),
+            ":added_at": server.added_at.to_string(),
+            ":added_by": server.added_by.as_str(),
+        })?;
     Ok(ServerPut::Kept)
 }
 
 fn remove_server(connection: &Connection, tenant: &TenantId, name: &str) -> Result<bool, Fault> {
     connection
-        .prepare_cached("DELETE FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2")?
-        .execute([tenant.as_str(), name])?;
+        .prepare_cached("DELETE FROM upstream_pins WHERE tenant_id = :tenant_id AND server = :name")?
+        .execute(named_params! { ":tenant_id": tenant.as_str(), ":name": name })?;
     let removed = connection
-        .prepare_cached("DELETE FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
-        .execute([tenant.as_str(), name])?;
+        .prepare_cached("DELETE FROM upstream_servers WHERE tenant_id = :tenant_id AND name = :name")?
+        .execute(named_params! { ":tenant_id": tenant.as_str(), ":name": name })?;
     Ok(removed > 0)
 }
 
 fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {
     let there: Option<i64> = connection
-        .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
-        .query_row([tenant.as_str(), server], |row| row.get(0))
+        .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = :tenant_id AND name = :server")?
+        .query_row(named_params! { ":tenant_id": tenant.as_str(), ":server": server }, |row| row.get(0))
         .optional()?;
     if there.is_none() {
         return Ok(PinsPut::ServerGone);
     }
     let mut find = connection.prepare_cached(&format!(
-        "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2 AND upstream_tool = ?3"
+        "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = :tenant_id AND server = :server
+         AND upstream_tool = :upstream_tool"
     ))?;
     for change in changes {
-        let mut rows = find.query(params![tenant.as_str(), server, change.pin.upstream_tool])?;
-        let there = rows.next()?.map(pin).transpose()?;
+        let there = first(
+            find.query(named_params! {
+                ":tenant_id": tenant.as_str(),
+                ":server": server,
+                ":upstream_tool": change.pin.upstream_tool,
+            })?,
+            pin,
+        )?;
         if !change.holds_for(there.as_ref()) {
             return Ok(PinsPut::Outdated);
         }
@@ -110,7 +111,8 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
     let mut put = connection.prepare_cached(
         "INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
                                     proposed, proposed_digest, state, findings, classification, seen_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         VALUES (:tenant_id, :server, :upstream_tool, :tool_id, :version, :accepted, :accepted_digest, :proposed,
+         :proposed_digest, :state, :findings, :classification, :seen_at)
          ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
          SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
              accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
@@ -120,21 +122,21 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
     for PinChange { pin, .. } in changes {
         let text = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.value.to_string());
         let digest = |definition: &Option<ToolDefinition>| definition.as_ref().map(|it| it.digest.to_string());
-        put.execute(params![
-            tenant.as_str(),
-            server,
-            pin.upstream_tool,
-            pin.tool.as_str(),
-            pin.version.as_ref().map(Version::to_string),
-            text(&pin.accepted),
-            digest(&pin.accepted),
-            text(&pin.proposed),
-            digest(&pin.proposed),
-            pin.state.as_str(),
-            Value::Array(pin.findings.clone()).to_string(),
-            pin.classification.map(SideEffectPolicy::as_str),
-            pin.seen_at.to_string()
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":server": server,
+            ":upstream_tool": pin.upstream_tool,
+            ":tool_id": pin.tool.as_str(),
+            ":version": pin.version.as_ref().map(Version::to_string),
+            ":accepted": text(&pin.accepted),
+            ":accepted_digest": digest(&pin.accepted),
+            ":proposed": text(&pin.proposed),
+            ":proposed_digest": digest(&pin.proposed),
+            ":state": pin.state.as_str(),
+            ":findings": Value::Array(pin.findings.clone()).to_string(),
+            ":classification": pin.classification.map(SideEffectPolicy::as_str),
+            ":seen_at": pin.seen_at.to_string(),
+        })?;
     }
     Ok(PinsPut::Kept)
 }
@@ -142,76 +144,11 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &
 // ---------------------------------------------------------------------------------------------------------- reading
 
 fn load(connection: &Connection) -> Result<UpstreamState, Fault> {
-    let mut state = UpstreamState::default();
     let mut servers = connection.prepare_cached(
         "SELECT tenant_id, name, spec, added_at, added_by FROM upstream_servers ORDER BY tenant_id, name",
     )?;
-    let mut rows = servers.query([])?;
-    while let Some(row) = rows.next()? {
-        state.servers.push(server(row)?);
-    }
     let mut pins = connection.prepare_cached(&format!(
         "SELECT {PIN_COLUMNS} FROM upstream_pins ORDER BY tenant_id, server, upstream_tool"
     ))?;
-    let mut rows = pins.query([])?;
-    while let Some(row) = rows.next()? {
-        state.pins.push(pin(row)?);
-    }
-    Ok(state)
-}
-
-fn server(row: &Row<'_>) -> Result<ServerRecord, Fault> {
-    let of: String = row.get("name")?;
-    Ok(ServerRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        spec: json(&row.get::<_, String>("spec")?, "spec", &of)?,
-        added_at: time_of(row, "added_at", &of)?,
-        added_by: word(row, "added_by", &of)?,
-        name: of,
-    })
-}
-
-fn pin(row: &Row<'_>) -> Result<PinRecord, Fault> {
-    let of: String = row.get("tool_id")?;
-    let state: String = row.get("state")?;
-    let version: Option<String> = row.get("version")?;
-    let classification: Option<String> = row.get("classification")?;
-    let Value::Array(findings) = json(&row.get::<_, String>("findings")?, "findings", &of)? else {
-        return Err(unreadable("findings", &of).into());
-    };
-    Ok(PinRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        server: row.get("server")?,
-        upstream_tool: row.get("upstream_tool")?,
-        tool: word(row, "tool_id", &of)?,
-        version: version.map(|text| Version::parse(&text)).transpose().map_err(|_| unreadable("version", &of))?,
-        accepted: definition(row, "accepted", "accepted_digest", &of)?,
-        proposed: definition(row, "proposed", "proposed_digest", &of)?,
-        state: PinState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", &of))?,
-        findings,
-        classification: classification
-            .map(|word| serde_json::from_value(Value::String(word)))
-            .transpose()
-            .map_err(|_| unreadable("classification", &of))?,
-        seen_at: time_of(row, "seen_at", &of)?,
-    })
-}
-
-/// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
-fn definition(
-    row: &Row<'_>,
-    column: &'static str,
-    digest_column: &'static str,
-    of: &str,
-) -> Result<Option<ToolDefinition>, Fault> {
-    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
-    let value = json(&text, column, of)?;
-    let digest: Digest = word(row, digest_column, of)?;
-    if ToolDefinition::digest_of(&value) != digest {
-        return Err(unreadable(digest_column, of).into());
-    }
-    Ok(Some(ToolDefinition { value, digest }))
+    Ok(UpstreamState { servers: all(servers.query([])?, server)?, pins: all(pins.query([])?, pin)? })
 }

@@ -3,21 +3,24 @@
 //! SQLite ranks by 32-bit distances and hands out a few candidates more than were asked for; the port's own distance
 //! decides between them (VEC-2).
 //!
-//! Not here: the functions that measure (`vector_functions`).
+//! Not here: making and dropping spaces (`spaces`), the functions that measure (`vector_functions`).
+
+mod spaces;
 
 use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use contract::canonical::Digest;
 use contract::ids::{HOME_TENANT, TenantId, ToolId};
 use ports::vector_store::{
-    Embedding, NearestQuery, Neighbour, NeighbourScope, SPACES_MAX, SpaceState, VectorError, VectorRecord, VectorSpace,
+    Embedding, NearestQuery, Neighbour, NeighbourScope, SpaceState, VectorError, VectorRecord, VectorSpace,
     VectorStore, batch, check_nearest, check_tools, ranked,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 
 use super::SqliteStore;
-use super::columns::{unreadable, word};
+use super::columns::all;
 use super::faults::Fault;
+use crate::stored_row::{StoredRow as _, unreadable};
 
 /// So many candidates more than were asked for: distances in 32 bits can change places with their neighbours.
 const CANDIDATES_MORE: usize = 16;
@@ -29,23 +32,17 @@ type Candidate = (TenantId, ToolId, Embedding);
 impl VectorStore for SqliteStore {
     async fn open_space(&self, space: &VectorSpace) -> Result<(), VectorError> {
         let of = space.clone();
-        let is_open = self.writer()?.run(move |connection| open_space(connection, &of)).await?;
+        let is_open = self.writer()?.run(move |connection| spaces::open(connection, &of)).await?;
         if is_open { Ok(()) } else { Err(VectorError::TooManySpaces) }
     }
 
     async fn spaces(&self) -> Result<Vec<SpaceState>, VectorError> {
-        Ok(self.readers.run(spaces).await?)
+        Ok(self.readers.run(spaces::list).await?)
     }
 
     async fn drop_space(&self, space: &VectorSpace) -> Result<bool, VectorError> {
         let of = space.clone();
-        let dropping = move |connection: &Connection| {
-            let Some(key) = space_key(connection, &of)? else { return Ok(false) };
-            // Its vectors go with it.
-            connection.prepare_cached("DELETE FROM vector_spaces WHERE space_key = ?1")?.execute([key])?;
-            Ok(true)
-        };
-        Ok(self.writer()?.run(dropping).await?)
+        Ok(self.writer()?.run(move |connection| spaces::drop(connection, &of)).await?)
     }
 
     async fn put(&self, space: &VectorSpace, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
@@ -63,10 +60,12 @@ impl VectorStore for SqliteStore {
         check_tools(tools.len())?;
         let (tenant, tools) = (tenant.clone(), tools.to_vec());
         let removing = move |connection: &Connection| {
-            let mut remove = connection.prepare_cached("DELETE FROM vectors WHERE tenant_id = ?1 AND tool_id = ?2")?;
+            let mut remove =
+                connection.prepare_cached("DELETE FROM vectors WHERE tenant_id = :tenant_id AND tool_id = :tool_id")?;
             let mut removed = 0;
             for tool in &tools {
-                removed += remove.execute([tenant.as_str(), tool.as_str()])?;
+                removed +=
+                    remove.execute(named_params! { ":tenant_id": tenant.as_str(), ":tool_id": tool.as_str() })?;
             }
             Ok(u64::saturating_from(removed))
         };
@@ -98,29 +97,12 @@ impl VectorStore for SqliteStore {
         };
         let most = i64::saturating_from(asked.limit.saturating_add(CANDIDATES_MORE));
         let find = move |connection: &Connection| {
-            let Some(key) = space_key(connection, &of)? else { return Ok(None) };
+            let Some(key) = spaces::find(connection, &of)? else { return Ok(None) };
             candidates(connection, (key, of.width()), &tenant, &query, tools.as_deref(), most).map(Some)
         };
         let found = self.readers.run(find).await?.ok_or_else(|| space.missing())?;
         Ok(ranked(&asked, found))
     }
-}
-
-// ---------------------------------------------------------------------------------------------------------- writing
-
-/// False if there are too many.
-fn open_space(connection: &Connection, space: &VectorSpace) -> Result<bool, Fault> {
-    if space_key(connection, space)?.is_some() {
-        return Ok(true);
-    }
-    let there: i64 = connection.query_row("SELECT count(*) FROM vector_spaces", [], |row| row.get(0))?;
-    if usize::try_from(there).unwrap_or(usize::MAX) >= SPACES_MAX {
-        return Ok(false);
-    }
-    connection
-        .prepare_cached("INSERT INTO vector_spaces (model, width) VALUES (?1, ?2)")?
-        .execute(params![space.model(), width(space)])?;
-    Ok(true)
 }
 
 /// False if the space is not there.
@@ -130,41 +112,23 @@ fn put(
     tenant: &TenantId,
     rows: &[(String, String, Vec<u8>)],
 ) -> Result<bool, Fault> {
-    let Some(key) = space_key(connection, space)? else { return Ok(false) };
+    let Some(key) = spaces::find(connection, space)? else { return Ok(false) };
     let mut put = connection.prepare_cached(
-        "INSERT INTO vectors (space_key, tenant_id, tool_id, digest, embedding) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO vectors (space_key, tenant_id, tool_id, digest, embedding)
+         VALUES (:key, :tenant_id, :tool_id, :digest, :embedding)
          ON CONFLICT (space_key, tenant_id, tool_id) DO UPDATE
          SET digest = excluded.digest, embedding = excluded.embedding",
     )?;
     for (tool, digest, embedding) in rows {
-        put.execute(params![key, tenant.as_str(), tool, digest, embedding])?;
+        put.execute(named_params! {
+            ":key": key,
+            ":tenant_id": tenant.as_str(),
+            ":tool_id": tool,
+            ":digest": digest,
+            ":embedding": embedding,
+        })?;
     }
     Ok(true)
-}
-
-// ---------------------------------------------------------------------------------------------------------- reading
-
-fn space_key(connection: &Connection, space: &VectorSpace) -> Result<Option<i64>, Fault> {
-    let key = connection
-        .prepare_cached("SELECT space_key FROM vector_spaces WHERE model = ?1 AND width = ?2")?
-        .query_row(params![space.model(), width(space)], |row| row.get(0))
-        .optional()?;
-    Ok(key)
-}
-
-fn spaces(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
-    let mut select = connection.prepare_cached(
-        "SELECT model, width, (SELECT count(*) FROM vectors WHERE vectors.space_key = vector_spaces.space_key) AS kept
-         FROM vector_spaces ORDER BY model, width",
-    )?;
-    let mut rows = select.query([])?;
-    let mut spaces = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (model, width, kept): (String, i64, i64) = (row.get("model")?, row.get("width")?, row.get("kept")?);
-        let space = VectorSpace::new(&model, usize::saturating_from(width)).map_err(|_| unreadable("width", &model))?;
-        spaces.push(SpaceState { space, vectors: u64::saturating_from(kept) });
-    }
-    Ok(spaces)
 }
 
 /// `None` if the space is not there.
@@ -174,13 +138,22 @@ fn missing(
     tenant: &TenantId,
     mut wanted: Vec<(ToolId, Digest)>,
 ) -> Result<Option<Vec<ToolId>>, Fault> {
-    let Some(key) = space_key(connection, space)? else { return Ok(None) };
-    let mut select = connection
-        .prepare_cached("SELECT digest FROM vectors WHERE space_key = ?1 AND tenant_id = ?2 AND tool_id = ?3")?;
+    let Some(key) = spaces::find(connection, space)? else { return Ok(None) };
+    let mut select = connection.prepare_cached(
+        "SELECT digest FROM vectors WHERE space_key = :key AND tenant_id = :tenant_id AND tool_id = :tool_id",
+    )?;
     let mut missing = Vec::new();
     for (tool, digest) in wanted.drain(..) {
-        let there: Option<String> =
-            select.query_row(params![key, tenant.as_str(), tool.as_str()], |row| row.get(0)).optional()?;
+        let there: Option<String> = select
+            .query_row(
+                named_params! {
+                    ":key": key,
+                    ":tenant_id": tenant.as_str(),
+                    ":tool_id": tool.as_str(),
+                },
+                |row| row.get(0),
+            )
+            .optional()?;
         if there.is_none_or(|there| there != digest.to_string()) {
             missing.push(tool);
         }
@@ -201,31 +174,35 @@ fn candidates(
     let mut select = connection.prepare_cached(
         "WITH best AS MATERIALIZED (
              SELECT vector_key FROM vectors AS found
-             WHERE space_key = ?1 AND tenant_id IN (?2, ?3)
-               AND (?5 IS NULL OR tool_id IN (SELECT value FROM json_each(?5)))
-               AND (tenant_id = ?2 OR NOT EXISTS (
-                   SELECT 1 FROM tool_definitions AS own WHERE own.tenant_id = ?2 AND own.tool_id = found.tool_id))
-             ORDER BY vec_distance_cosine(embedding, ?4), tool_id LIMIT ?6)
+             WHERE space_key = :key AND tenant_id IN (:tenant_id, :home)
+               AND (:tools IS NULL OR tool_id IN (SELECT value FROM json_each(:tools)))
+               AND (tenant_id = :tenant_id OR NOT EXISTS (
+                   SELECT 1 FROM tool_definitions AS own WHERE own.tenant_id = :tenant_id
+                   AND own.tool_id = found.tool_id))
+             ORDER BY vec_distance_cosine(embedding, :query), tool_id LIMIT :most)
          SELECT tenant_id, tool_id, embedding FROM vectors WHERE vector_key IN (SELECT vector_key FROM best)",
     )?;
-    let mut rows = select.query(params![key, tenant.as_str(), HOME_TENANT, query, tools, most])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(candidate(row, width)?);
-    }
-    Ok(found)
+    let rows = select.query(named_params! {
+        ":key": key,
+        ":tenant_id": tenant.as_str(),
+        ":home": HOME_TENANT,
+        ":query": query,
+        ":tools": tools,
+        ":most": most,
+    })?;
+    all(rows, |row| candidate(row, width))
 }
 
 fn candidate(row: &Row<'_>, width: usize) -> Result<Candidate, Fault> {
-    let of: String = row.get("tool_id")?;
-    let stored = row.get_ref("embedding")?.as_blob().map_err(|_| unreadable("embedding", &of))?;
+    let of = row.text("tool_id")?;
+    let stored = row.bytes("embedding")?;
     let (numbers, rest) = stored.as_chunks::<4>();
     let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
     if !rest.is_empty() || numbers.len() != width {
-        return Err(unreadable("embedding", &of).into());
+        return Err(unreadable("embedding", of).into());
     }
-    let embedding = Embedding::new(&numbers).map_err(|_| unreadable("embedding", &of))?;
-    Ok((word(row, "tenant_id", &of)?, word(row, "tool_id", &of)?, embedding))
+    let embedding = Embedding::new(&numbers).map_err(|_| unreadable("embedding", of))?;
+    Ok((row.word("tenant_id", of)?, row.word("tool_id", of)?, embedding))
 }
 
 fn width(space: &VectorSpace) -> i64 {

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
-use ports::tool_version::VersionKey;
 use ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
-use super::columns::word;
+use super::columns::all;
 use super::faults::Fault;
+use crate::records::version_use::hour_of_use;
 
 #[async_trait]
 impl VersionUseStore for SqliteStore {
@@ -32,7 +32,8 @@ impl VersionUseStore for SqliteStore {
 
     async fn forget_version_use(&self, before: Hour) -> Result<(), StoreError> {
         let forget = move |connection: &Connection| {
-            connection.execute("DELETE FROM version_use WHERE hour < ?1", [before.0])?;
+            connection
+                .execute("DELETE FROM version_use WHERE hour < :before", named_params! { ":before": before.0 })?;
             Ok(())
         };
         self.writer()?.run(forget).await
@@ -41,39 +42,27 @@ impl VersionUseStore for SqliteStore {
 
 fn add(connection: &Connection, hours: &[HourOfUse]) -> Result<(), Fault> {
     let mut put = connection.prepare_cached(
-        "INSERT INTO version_use (tenant_id, tool_id, version, hour, calls) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO version_use (tenant_id, tool_id, version, hour, calls)
+         VALUES (:tenant_id, :tool_id, :version, :hour, :calls)
          ON CONFLICT DO UPDATE SET calls = calls + excluded.calls",
     )?;
     for HourOfUse { version, hour, calls } in hours {
         let calls = i64::saturating_from(*calls);
-        put.execute(params![
-            version.tenant.as_str(),
-            version.tool.as_str(),
-            version.version.to_string(),
-            hour.0,
-            calls
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": version.tenant.as_str(),
+            ":tool_id": version.tool.as_str(),
+            ":version": version.version.to_string(),
+            ":hour": hour.0,
+            ":calls": calls,
+        })?;
     }
     Ok(())
 }
 
 fn read(connection: &Connection, from: Hour) -> Result<VersionUse, Fault> {
     let mut statement = connection
-        .prepare_cached("SELECT tenant_id, tool_id, version, hour, calls FROM version_use WHERE hour >= ?1")?;
-    let mut rows = statement.query([from.0])?;
-    let mut hours = Vec::new();
-    while let Some(row) = rows.next()? {
-        let of: String = row.get("tool_id")?;
-        hours.push(HourOfUse {
-            version: VersionKey {
-                tenant: word(row, "tenant_id", &of)?,
-                tool: word(row, "tool_id", &of)?,
-                version: word(row, "version", &of)?,
-            },
-            hour: Hour(row.get("hour")?),
-            calls: u64::saturating_from(row.get::<_, i64>("calls")?),
-        });
-    }
+        .prepare_cached("SELECT tenant_id, tool_id, version, hour, calls FROM version_use WHERE hour >= :from")?;
+    let hours = all(statement.query(named_params! { ":from": from.0 })?, hour_of_use)?;
     Ok(VersionUse { since: UnixMillis(number(connection, "version_use_since")?), hours })
 }
 
@@ -82,11 +71,14 @@ fn begin_report(connection: &Connection, now: UnixMillis, every: i64) -> Result<
     if before > now.0.saturating_sub(every) {
         return Ok(None);
     }
-    connection.execute("UPDATE store_numbers SET value = ?1 WHERE name = 'version_use_reported'", [now.0])?;
+    connection.execute(
+        "UPDATE store_numbers SET value = :now WHERE name = 'version_use_reported'",
+        named_params! { ":now": now.0 },
+    )?;
     Ok(Some(UnixMillis(before)))
 }
 
 fn number(connection: &Connection, name: &str) -> Result<i64, Fault> {
-    let mut statement = connection.prepare_cached("SELECT value FROM store_numbers WHERE name = ?1")?;
-    Ok(statement.query_row([name], |row| row.get(0))?)
+    let mut statement = connection.prepare_cached("SELECT value FROM store_numbers WHERE name = :name")?;
+    Ok(statement.query_row(named_params! { ":name": name }, |row| row.get(0))?)
 }

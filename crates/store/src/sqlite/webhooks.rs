@@ -1,25 +1,25 @@
 //! `WebhookStore` on SQLite: subscriptions here, what was sent in `deliveries`. Durable before it is answered. (ASYNC-007)
 //!
-//! Not here: what a delivery means (`kernel::webhooks`).
+//! Not here: what a delivery means (`jobs::webhooks`).
 
 mod deliveries;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base::SaturatingFrom as _;
 use contract::ids::TenantId;
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
 use ports::webhook_store::{
     AddOutcome, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord,
-    DeliveryState, EventKind, FormerSecret, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord,
-    WebhookStore,
+    DeliveryState, NewDelivery, NoteOutcome, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, named_params};
 
 use super::SqliteStore;
-use super::faults::{Fault, Unreadable};
+use super::columns::{self, first};
+use super::faults::Fault;
+use crate::records::webhooks::{COLUMNS, secret_columns, webhook};
 
 #[async_trait]
 impl WebhookStore for SqliteStore {
@@ -41,8 +41,9 @@ impl WebhookStore for SqliteStore {
     async fn remove_webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<bool, StoreError> {
         let tenant = tenant.clone();
         let remove = move |connection: &Connection| {
-            let mut delete = connection.prepare_cached("DELETE FROM webhooks WHERE tenant_id = ?1 AND id = ?2")?;
-            Ok(delete.execute(params![tenant.as_str(), id.0.to_string()])? > 0)
+            let mut delete =
+                connection.prepare_cached("DELETE FROM webhooks WHERE tenant_id = :tenant_id AND id = :id")?;
+            Ok(delete.execute(named_params! { ":tenant_id": tenant.as_str(), ":id": id.0.to_string() })? > 0)
         };
         self.writer()?.run(remove).await
     }
@@ -106,11 +107,13 @@ impl WebhookStore for SqliteStore {
         let claim = move |connection: &Connection| {
             // A claim whose window is over is as if it had never been.
             let mut insert = connection.prepare_cached(
-                "INSERT INTO claims (key, holder, until) VALUES (?1, ?2, ?3)
+                "INSERT INTO claims (key, holder, until) VALUES (:key, :holder, :until)
                  ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until
-                 WHERE until <= ?4 OR holder = excluded.holder",
+                 WHERE until <= :now OR holder = excluded.holder",
             )?;
-            Ok(insert.execute(params![key, holder, now.plus(window).0, now.0])? > 0)
+            Ok(insert.execute(
+                named_params! { ":key": key, ":holder": holder, ":until": now.plus(window).0, ":now": now.0 },
+            )? > 0)
         };
         self.writer()?.run(claim).await
     }
@@ -121,51 +124,39 @@ impl WebhookStore for SqliteStore {
     }
 }
 
-/// This instant minus a span.
-pub(super) fn before(now: UnixMillis, span: Duration) -> UnixMillis {
-    UnixMillis(now.0.saturating_sub(i64::saturating_from(span.as_millis())))
-}
-
 // ---------------------------------------------------------------------------------------------------------- writing
-
-/// A secret as two columns, of which one is set.
-fn columns(secret: &SigningSecret) -> (Option<u32>, Option<&str>) {
-    match secret {
-        SigningSecret::Generated { generation } => (Some(*generation), None),
-        SigningSecret::Named(name) => (None, Some(name)),
-    }
-}
 
 fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<AddOutcome, Fault> {
     let there: i64 = connection
-        .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = ?1")?
-        .query_row([webhook.tenant.as_str()], |row| row.get(0))?;
+        .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = :tenant_id")?
+        .query_row(named_params! { ":tenant_id": webhook.tenant.as_str() }, |row| row.get(0))?;
     if usize::try_from(there).unwrap_or(usize::MAX) >= most {
         return Ok(AddOutcome::TooMany);
     }
     let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
-    let (generation, name) = columns(&webhook.secret);
+    let (generation, name) = secret_columns(&webhook.secret);
     let former = webhook.former.as_ref();
-    let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
+    let (former_generation, former_name) = former.map_or((None, None), |former| secret_columns(&former.secret));
     connection
         .prepare_cached(
             "INSERT INTO webhooks (tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
                                    former_until, added_at, added_by)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             VALUES (:tenant_id, :id, :url, :events, :generation, :name, :former_generation, :former_name, :former,
+             :added_at, :added_by)",
         )?
-        .execute(params![
-            webhook.tenant.as_str(),
-            webhook.id.0.to_string(),
-            webhook.url,
-            serde_json::Value::from(events).to_string(),
-            generation,
-            name,
-            former_generation,
-            former_name,
-            former.map(|former| former.until.0),
-            webhook.added_at.0,
-            webhook.added_by.as_str(),
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": webhook.tenant.as_str(),
+            ":id": webhook.id.0.to_string(),
+            ":url": webhook.url,
+            ":events": serde_json::Value::from(events).to_string(),
+            ":generation": generation,
+            ":name": name,
+            ":former_generation": former_generation,
+            ":former_name": former_name,
+            ":former": former.map(|former| former.until.0),
+            ":added_at": webhook.added_at.0,
+            ":added_by": webhook.added_by.as_str(),
+        })?;
     Ok(AddOutcome::Kept)
 }
 
@@ -177,89 +168,37 @@ fn rotate(
     to: &SigningSecret,
     until: UnixMillis,
 ) -> Result<Option<WebhookRecord>, Fault> {
-    let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
+    let ((generation, name), (former_generation, former_name)) = (secret_columns(to), secret_columns(from));
     let changed = connection
         .prepare_cached(
             "UPDATE webhooks
-             SET generation = ?3, secret_name = ?4, former_generation = ?5, former_name = ?6, former_until = ?7
-             WHERE tenant_id = ?1 AND id = ?2 AND generation IS ?5 AND secret_name IS ?6",
+             SET generation = :generation, secret_name = :name, former_generation = :former_generation,
+             former_name = :former_name, former_until = :until
+             WHERE tenant_id = :tenant_id AND id = :id AND generation IS :former_generation
+             AND secret_name IS :former_name",
         )?
-        .execute(params![
-            tenant.as_str(),
-            id.0.to_string(),
-            generation,
-            name,
-            former_generation,
-            former_name,
-            until.0
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":id": id.0.to_string(),
+            ":generation": generation,
+            ":name": name,
+            ":former_generation": former_generation,
+            ":former_name": former_name,
+            ":until": until.0,
+        })?;
     if changed == 0 { Ok(None) } else { one(connection, tenant, id) }
 }
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-const COLUMNS: &str =
-    "tenant_id, id, url, events, generation, secret_name, former_generation, former_name, former_until,
-                       added_at, added_by";
-
 fn all(connection: &Connection, tenant: &TenantId) -> Result<Vec<WebhookRecord>, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 ORDER BY added_at, id");
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id ORDER BY added_at, id");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([tenant.as_str()])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
+    columns::all(statement.query(named_params! { ":tenant_id": tenant.as_str() })?, webhook)
 }
 
 fn one(connection: &Connection, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 AND id = ?2");
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :id");
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_row(params![tenant.as_str(), id.0.to_string()], |row| Ok(read(row))).optional()?;
-    found.transpose()
-}
-
-fn read(row: &Row<'_>) -> Result<WebhookRecord, Fault> {
-    let of: String = row.get("id")?;
-    let events: String = row.get("events")?;
-    let events: Vec<String> = serde_json::from_str(&events).map_err(|_| unreadable("events", &of))?;
-    let until: Option<i64> = row.get("former_until")?;
-    let former = match until {
-        Some(until) => Some(FormerSecret {
-            secret: secret(row, ("former_generation", "former_name"), &of)?,
-            until: UnixMillis(until),
-        }),
-        None => None,
-    };
-    Ok(WebhookRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        id: WebhookId(word(row, "id", &of)?),
-        url: row.get("url")?,
-        events: events
-            .iter()
-            .map(|word| EventKind::of_word(word).ok_or_else(|| unreadable("events", &of)))
-            .collect::<Result<_, _>>()?,
-        secret: secret(row, ("generation", "secret_name"), &of)?,
-        former,
-        added_at: UnixMillis(row.get("added_at")?),
-        added_by: word(row, "added_by", &of)?,
-    })
-}
-
-fn secret(row: &Row<'_>, (generation, name): (&'static str, &str), of: &str) -> Result<SigningSecret, Fault> {
-    match (row.get::<_, Option<u32>>(generation)?, row.get::<_, Option<String>>(name)?) {
-        (Some(generation), None) => Ok(SigningSecret::Generated { generation }),
-        (None, Some(name)) => Ok(SigningSecret::Named(name)),
-        _ => Err(unreadable(generation, of).into()),
-    }
-}
-
-/// A column with a type that is written as text.
-pub(super) fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
-    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
-}
-
-pub(super) fn unreadable(column: &'static str, of: &str) -> Unreadable {
-    Unreadable { column, of: of.to_owned() }
+    first(statement.query(named_params! { ":tenant_id": tenant.as_str(), ":id": id.0.to_string() })?, webhook)
 }

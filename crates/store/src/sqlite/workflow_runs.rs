@@ -8,12 +8,13 @@ use contract::ids::{InvocationId, TenantId};
 use ports::clock::UnixMillis;
 use ports::registry_store::StoreError;
 use ports::workflow_runs::{NewRun, RunBeginOutcome, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use serde_json::Value;
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::SqliteStore;
+use super::columns::{ago, first, limit};
 use super::faults::Fault;
-use super::webhooks::{before, unreadable, word};
+use crate::records::workflow_runs::run;
+use crate::stored_row::unreadable;
 
 #[async_trait]
 impl WorkflowRuns for SqliteStore {
@@ -31,8 +32,10 @@ impl WorkflowRuns for SqliteStore {
         let tenant = tenant.clone();
         let release = move |connection: &Connection| {
             connection
-                .prepare_cached("DELETE FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2 AND state <> 'success'")?
-                .execute(params![tenant.as_str(), id.to_string()])?;
+                .prepare_cached(
+                    "DELETE FROM workflow_runs WHERE tenant_id = :tenant_id AND id = :id AND state <> 'success'",
+                )?
+                .execute(named_params! { ":tenant_id": tenant.as_str(), ":id": id.to_string() })?;
             Ok(())
         };
         self.writer()?.run(release).await
@@ -44,14 +47,14 @@ impl WorkflowRuns for SqliteStore {
     }
 
     async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
-        let old = before(self.now(), retention);
+        let old = ago(self.now(), retention);
         let prune = move |connection: &Connection| {
             let forgotten = connection
                 .prepare_cached(
                     "DELETE FROM workflow_runs WHERE (tenant_id, id) IN
-                         (SELECT tenant_id, id FROM workflow_runs WHERE completed_at < ?1 LIMIT ?2)",
+                         (SELECT tenant_id, id FROM workflow_runs WHERE completed_at < :old LIMIT :most)",
                 )?
-                .execute(params![old.0, i64::saturating_from(most)])?;
+                .execute(named_params! { ":old": old, ":most": limit(most) })?;
             Ok(u64::saturating_from(forgotten))
         };
         self.writer()?.run(prune).await
@@ -59,9 +62,16 @@ impl WorkflowRuns for SqliteStore {
 }
 
 fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<RunBeginOutcome, Fault> {
-    let key = params![run.tenant.as_str(), run.workflow, run.idempotency_key];
+    let key = named_params! {
+        ":tenant_id": run.tenant.as_str(),
+        ":workflow": run.workflow,
+        ":idempotency_key": run.idempotency_key,
+    };
     let known: Option<String> = connection
-        .prepare_cached("SELECT id FROM workflow_runs WHERE tenant_id = ?1 AND workflow = ?2 AND idempotency_key = ?3")?
+        .prepare_cached(
+            "SELECT id FROM workflow_runs
+             WHERE tenant_id = :tenant_id AND workflow = :workflow AND idempotency_key = :idempotency_key",
+        )?
         .query_row(key, |row| row.get(0))
         .optional()?;
     if let Some(id) = known {
@@ -70,16 +80,16 @@ fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<RunBe
     connection
         .prepare_cached(
             "INSERT INTO workflow_runs (tenant_id, id, workflow, idempotency_key, input, state, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'pending', ?6)",
+             VALUES (:tenant_id, :id, :workflow, :idempotency_key, :input, 'pending', :now)",
         )?
-        .execute(params![
-            run.tenant.as_str(),
-            run.id.to_string(),
-            run.workflow,
-            run.idempotency_key,
-            run.input.to_string(),
-            now.0,
-        ])?;
+        .execute(named_params! {
+            ":tenant_id": run.tenant.as_str(),
+            ":id": run.id.to_string(),
+            ":workflow": run.workflow,
+            ":idempotency_key": run.idempotency_key,
+            ":input": run.input.to_string(),
+            ":now": now.0,
+        })?;
     Ok(RunBeginOutcome::New)
 }
 
@@ -99,41 +109,24 @@ fn end_one(
     };
     connection
         .prepare_cached(
-            "UPDATE workflow_runs SET state = ?3, output = ?4, error = ?5, completed_at = ?6
-             WHERE tenant_id = ?1 AND id = ?2",
+            "UPDATE workflow_runs SET state = :state, output = :output, error = :error, completed_at = :now
+             WHERE tenant_id = :tenant_id AND id = :id",
         )?
-        .execute(params![tenant.as_str(), id.to_string(), state.as_str(), output, error, now.0])?;
+        .execute(named_params! {
+            ":tenant_id": tenant.as_str(),
+            ":id": id.to_string(),
+            ":state": state.as_str(),
+            ":output": output,
+            ":error": error,
+            ":now": now.0,
+        })?;
     Ok(RunEnded::Now { took: now.since(record.created_at) })
 }
 
 fn one(connection: &Connection, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT tenant_id, id, workflow, input, state, output, error, created_at, completed_at
-         FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2",
+         FROM workflow_runs WHERE tenant_id = :tenant_id AND id = :id",
     )?;
-    let found = statement.query_row(params![tenant.as_str(), id.to_string()], |row| Ok(read(row))).optional()?;
-    found.transpose()
-}
-
-fn read(row: &Row<'_>) -> Result<RunRecord, Fault> {
-    let of: String = row.get("id")?;
-    let state: String = row.get("state")?;
-    let json = |column: &'static str| -> Result<Option<Value>, Fault> {
-        let text: Option<String> = row.get(column)?;
-        Ok(text.map(|text| serde_json::from_str(&text)).transpose().map_err(|_| unreadable(column, &of))?)
-    };
-    Ok(RunRecord {
-        tenant: word(row, "tenant_id", &of)?,
-        id: word(row, "id", &of)?,
-        workflow: row.get("workflow")?,
-        state: RunState::ALL
-            .into_iter()
-            .find(|known| known.as_str() == state)
-            .ok_or_else(|| unreadable("state", &of))?,
-        input: json("input")?,
-        output: json("output")?,
-        error: json("error")?,
-        created_at: UnixMillis(row.get("created_at")?),
-        completed_at: row.get::<_, Option<i64>>("completed_at")?.map(UnixMillis),
-    })
+    first(statement.query(named_params! { ":tenant_id": tenant.as_str(), ":id": id.to_string() })?, run)
 }

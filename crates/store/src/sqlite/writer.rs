@@ -209,6 +209,8 @@ fn close(connection: Connection) {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::named_params;
+
     use super::*;
 
     fn writer() -> Writer {
@@ -219,8 +221,8 @@ mod tests {
 
     async fn insert(writer: &Writer, value: i64) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
-            connection.execute("INSERT INTO numbers VALUES (?1)", [value + 1000])?;
-            connection.execute("INSERT INTO numbers VALUES (?1)", [value])?;
+            connection.execute("INSERT INTO numbers VALUES (:value)", named_params! { ":value": value + 1000 })?;
+            connection.execute("INSERT INTO numbers VALUES (:value)", named_params! { ":value": value })?;
             Ok(())
         };
         writer.run(work).await

@@ -4,20 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::canonical;
-use contract::ids::{InvocationId, TenantId, TraceId};
-use contract::manifest::SideEffectPolicy;
-use contract::version::Version;
-use gantry_store::conformance::StoreAdapter as _;
+use contract::ids::{InvocationId, TenantId};
+use gantry_store::conformance::{StoreAdapter as _, sample_intent, sample_job};
 use gantry_store::postgres::PostgresStore;
 use gantry_store::sqlite::{self, SqliteStore};
 use ports::clock::Clock;
 use ports::job_store::{
     AttemptEnd, EnqueueOutcome, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, WriteOutcome,
 };
-use ports::ledger::{
-    BeginOutcome, EntryState, FencingToken, IdempotencyKey, Intent, Ledger, OwnerId, SettleOutcome, Settlement,
-};
+use ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, Ledger, OwnerId, SettleOutcome, Settlement};
 use ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
 use serde_json::json;
 use uuid::Uuid;
@@ -39,39 +34,7 @@ fn owner(number: u128) -> OwnerId {
 }
 
 fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
-    Intent {
-        invocation: id(number),
-        trace: TraceId::from_bytes([7; 16]),
-        tenant: "acme".parse().unwrap(),
-        caller: "did:key:z6Mk".parse().unwrap(),
-        tool: "bank.transfer".parse().unwrap(),
-        version: Version::parse("1.2.3").unwrap(),
-        effects: SideEffectPolicy::Compensatable,
-        key: Some(IdempotencyKey { scope: "session".into(), key: key.into() }),
-        parameters: canonical::digest(&json!({ "amount": 5 })),
-        window: Duration::from_secs(60),
-        owner: by,
-        queued_act: None,
-    }
-}
-
-fn job(of: &str, number: u128) -> NewJob {
-    let payload = json!({ "number": number.to_string() });
-    NewJob {
-        key: JobKey { tenant: of.parse().unwrap(), id: id(number) },
-        kind: "tool_call".into(),
-        label: "demo.echo".into(),
-        owner: "agent-1".parse().unwrap(),
-        flow: "agent-1".into(),
-        digest: canonical::digest(&payload),
-        payload,
-        priority: JobPriority::near(5),
-        delay: Duration::ZERO,
-        attempts_max: 3,
-        dedupe: None,
-        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
-        act: None,
-    }
+    sample_intent(number, Some(key), by)
 }
 
 // ------------------------------------------------------------------------------------------------- several instances
@@ -252,7 +215,10 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
     let [first, _] = &stores;
     for number in 0..60 {
         let of = ["a", "b", "c"].into_iter().cycle().nth(number).unwrap();
-        assert_eq!(first.enqueue(job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(), EnqueueOutcome::New);
+        assert_eq!(
+            first.enqueue(sample_job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(),
+            EnqueueOutcome::New
+        );
     }
     let rules = TakeRules { most: 2, running_per_tenant: 4, running_per_flow: 1_000 };
     let mut seen = BTreeSet::new();
@@ -284,32 +250,22 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_tenants_bound_holds_however_many_enqueue_at_once() {
-    let stores = two().await;
-    let [first, _] = &stores;
-    let bounds = QueueBounds { per_flow: 1_000, per_tenant: 10, total: 1_000 };
-    // The tenant is known, so its counter can be locked.
-    first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
-    let entering = (2..=60_u128).map(|number| {
-        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
-        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..job("local", number) }).await.unwrap() })
-    });
-    let mut new = 1;
-    for entered in entering.collect::<Vec<_>>() {
-        new += u64::from(entered.await.unwrap() == EnqueueOutcome::New);
-    }
-    assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
+    check_bound_of_ten(QueueBounds { per_flow: 1_000, per_tenant: 10, total: 1_000 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flows_bound_holds_however_many_enqueue_at_once() {
+    check_bound_of_ten(QueueBounds { per_flow: 10, per_tenant: 1_000, total: 1_000 }).await;
+}
+
+async fn check_bound_of_ten(bounds: QueueBounds) {
     let stores = two().await;
     let [first, _] = &stores;
-    let bounds = QueueBounds { per_flow: 10, per_tenant: 1_000, total: 1_000 };
-    // The flow is known, so its counter can be locked.
-    first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
+    // Tenant and flow are known, so their counters can be locked.
+    first.enqueue(NewJob { bounds, ..sample_job("local", 1) }).await.unwrap();
     let entering = (2..=60_u128).map(|number| {
         let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
-        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..job("local", number) }).await.unwrap() })
+        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..sample_job("local", number) }).await.unwrap() })
     });
     let mut new = 1;
     for entered in entering.collect::<Vec<_>>() {
@@ -325,7 +281,7 @@ async fn jobs_of_a_lapsed_instance_are_taken_over_by_one_of_many() {
     let stores = [Arc::clone(&first.store), second];
     first.store.enlist(owner(9), LEASE, false).await.unwrap();
     for number in 1..=30 {
-        first.store.enqueue(job("local", number)).await.unwrap();
+        first.store.enqueue(sample_job("local", number)).await.unwrap();
     }
     let rules = TakeRules { most: 100, running_per_tenant: 100, running_per_flow: 1_000 };
     let before = first.store.take(owner(9), rules).await.unwrap().jobs;
@@ -398,7 +354,7 @@ async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
             let priority = JobPriority::near(u8::try_from(next(10)).unwrap() + 1);
             let flow = format!("agent-{}", next(3));
             for store in &stores {
-                let new = NewJob { priority, flow: flow.clone(), ..job(&of, step * 100 + number) };
+                let new = NewJob { priority, flow: flow.clone(), ..sample_job(&of, step * 100 + number) };
                 store.enqueue(new).await.unwrap();
             }
         }
@@ -433,7 +389,7 @@ async fn words_that_no_text_column_can_hold_are_kept() {
     let adapter = open().await;
     let jobs = adapter.jobs();
     jobs.enlist(owner(1), LEASE, false).await.unwrap();
-    jobs.enqueue(job("local", 1)).await.unwrap();
+    jobs.enqueue(sample_job("local", 1)).await.unwrap();
     let rules = TakeRules { most: 1, running_per_tenant: 1, running_per_flow: 1_000 };
     let taken = jobs.take(owner(1), rules).await.unwrap().jobs.pop().unwrap();
     let (key, word) = (taken.record.key, "a\u{0}b\"'\\\u{202e}");
@@ -460,7 +416,7 @@ async fn a_transaction_of_another_tenant_neither_sees_nor_writes_a_row() {
     let (ledger, jobs, runs) = (adapter.ledger(), adapter.jobs(), adapter.runs());
     ledger.renew(owner(1), LEASE).await.unwrap();
     ledger.begin(intent(1, "k", owner(1))).await.unwrap();
-    jobs.enqueue(job("acme", 1)).await.unwrap();
+    jobs.enqueue(sample_job("acme", 1)).await.unwrap();
     let tenant: TenantId = "acme".parse().unwrap();
     let run = NewRun { tenant, id: id(1), workflow: "w".into(), idempotency_key: "k".into(), input: json!({}) };
     runs.begin_run(&run).await.unwrap();

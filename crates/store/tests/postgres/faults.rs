@@ -1,5 +1,6 @@
 //! What goes wrong with a database: before the first statement, in the middle of work, and with its shape.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -206,16 +207,55 @@ async fn steps_are_counted_without_taking_any() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_release_migrates_what_an_older_one_has_made() {
+    for taken in [5, 11, OLD_NUMBERS.len()] {
+        check_migration_from(taken).await;
+    }
+}
+
+/// The steps as databases were made by when PostgreSQL's had numbers of their own: the n-th left a row with `step` n.
+const OLD_NUMBERS: [&str; 25] = [
+    "registry",
+    "search",
+    "access",
+    "upstreams",
+    "ledger",
+    "jobs",
+    "workflow_runs",
+    "checkpoints",
+    "webhooks",
+    "usage",
+    "health",
+    "installation",
+    "presence",
+    "archive",
+    "vectors",
+    "breaker_history",
+    "log_heads",
+    "lifecycle",
+    "job_flows",
+    "checkpoint_attempts",
+    "call_owners",
+    "activation_identity",
+    "job_interruptions",
+    "revocation_issuers",
+    "quarantine_tenants",
+];
+
+async fn check_migration_from(taken: usize) {
     let url = SERVER.database().unwrap();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let file_of = |name: &&str| {
+        let is_named =
+            |file: &&PathBuf| file.file_name().unwrap().to_str().unwrap().get(5..) == Some(&format!("{name}.sql"));
+        files.iter().find(is_named).unwrap()
+    };
     // As a release with the first steps only would have left it.
     let mut statements = "SET ROLE gantry; BEGIN; SET LOCAL gantry.tenant = '*';
         CREATE TABLE gantry_steps (step integer PRIMARY KEY, digest text NOT NULL, oldest integer NOT NULL DEFAULT 0,
                                    taken_at timestamptz NOT NULL DEFAULT now());"
         .to_owned();
-    for (step, file) in (1..).zip(files.iter().take(5)) {
+    for (step, file) in (1..).zip(OLD_NUMBERS.iter().take(taken).map(file_of)) {
         let text = std::fs::read_to_string(file).unwrap();
         let digest = contract::canonical::Digest::of_bytes(text.as_bytes());
         statements =
@@ -223,7 +263,7 @@ async fn a_newer_release_migrates_what_an_older_one_has_made() {
     }
     SERVER.sql(database(&url), &format!("{statements} COMMIT")).unwrap();
     let before = PostgresStore::steps(&url, &PostgresOptions::default()).await.unwrap();
-    assert_eq!(before.taken, 5);
+    assert_eq!(usize::try_from(before.taken).unwrap(), taken);
     let opening: Vec<_> = (0..4)
         .map(|_| {
             let url = url.clone();

@@ -26,7 +26,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+
+use crate::instruments::{self, InstrumentRegistry};
 
 /// Tools, and tenants, with a label of their own.
 pub(super) const TOOL_LABELS_MAX: usize = 1_000;
@@ -174,32 +175,22 @@ struct Series {
 }
 
 impl CallMetrics {
-    /// `named` has the prefix of this product; `plain` has none.
-    pub(super) fn new(named: &mut Registry, plain: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut InstrumentRegistry) -> Self {
+        let latencies: Family<_, _, fn() -> Exemplary> =
+            Family::new_with_constructor(|| Exemplary::new(DURATION_BUCKETS.into_iter()));
+        let durations: Family<_, _, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS));
         let families = Families {
-            codes: Family::default(),
-            counts: Family::default(),
-            latencies: Family::new_with_constructor(|| Exemplary::new(DURATION_BUCKETS.into_iter())),
-            costs: Family::default(),
-            retries: Family::default(),
-            executions: Family::default(),
-            durations: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
-            replays: Family::default(),
-            effects: Family::default(),
+            codes: registry.made(&instruments::CALL_CODES),
+            counts: registry.made(&instruments::CALL_COUNT),
+            latencies: registry.with(&instruments::CALL_LATENCY, latencies),
+            costs: registry.made(&instruments::CALL_COST),
+            retries: registry.made(&instruments::CALL_RETRIES),
+            executions: registry.made(&instruments::EXECUTIONS),
+            durations: registry.with(&instruments::EXECUTION_DURATION, durations),
+            replays: registry.made(&instruments::REPLAYS),
+            effects: registry.made(&instruments::SIDE_EFFECTS),
         };
-        let of = families.clone();
-        named.register("tool_invocations", "Calls that came to an end, by the code they ended with", of.codes);
-        plain.register("tool_invocation_count", "Calls that came to an end", of.counts);
-        let help = "Time from arrival to answer";
-        plain.register_with_unit("tool_invocation_latency", help, Unit::Seconds, of.latencies);
-        plain.register("tool_invocation_cost", "What calls cost, by the part of the bill", of.costs);
-        plain.register("tool_invocation_retries", "Times that calls were sent again", of.retries);
-        plain.register("tool_execution", "Calls that came to an end, by tenant", of.executions);
-        let help = "Time from arrival to answer, by tenant";
-        plain.register_with_unit("tool_execution_duration", help, Unit::Seconds, of.durations);
-        let help = "Calls that were answered with the outcome of an earlier one";
-        plain.register("tool_idempotency_cache_hits", help, of.replays);
-        plain.register("tool_side_effect", "Calls of tools with effects that succeeded", of.effects);
         let others = Arc::new(Series::new(&families, None, OTHER, "", None, OTHER));
         Self { families, known: RwLock::default(), others }
     }

@@ -13,7 +13,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use crate::instruments::{self, InstrumentRegistry};
 
 /// Breakers that have labels of their own.
 const LABELLED_MAX: usize = 1_000;
@@ -83,38 +84,20 @@ pub(super) struct ResilienceMetrics {
 }
 
 impl ResilienceMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut InstrumentRegistry) -> Self {
         let new = Self {
             labelled: AtomicUsize::new(0),
-            states: Family::default(),
-            transitions: Family::default(),
-            refusals: Family::default(),
-            limited: Family::default(),
-            retries: Family::default(),
-            evicted: Family::default(),
-            fallbacks: Family::default(),
-            stale: Family::default(),
-            last_results: Gauge::default(),
-            up: Gauge::default(),
+            states: registry.made(&instruments::BREAKER_STATE),
+            transitions: registry.made(&instruments::BREAKER_TRANSITIONS),
+            refusals: registry.made(&instruments::BREAKER_REFUSALS),
+            limited: registry.made(&instruments::RATE_LIMIT_REFUSALS),
+            retries: registry.made(&instruments::RETRIES),
+            evicted: registry.made(&instruments::SHARED_STATE_EVICTIONS),
+            fallbacks: registry.made(&instruments::SHARED_STATE_FALLBACK),
+            stale: registry.made(&instruments::STALE_RESULTS),
+            last_results: registry.made(&instruments::LAST_RESULTS),
+            up: registry.made(&instruments::SHARED_STATE_UP),
         };
-        let help = "In which state a breaker is: 1 for that one, 0 for the others";
-        registry.register("breaker_state", help, new.states.clone());
-        registry.register("breaker_transitions", "Changes of state of breakers", new.transitions.clone());
-        registry.register("breaker_refusals", "Calls that a breaker refused", new.refusals.clone());
-        registry.register("rate_limit_refusals", "Calls that a limit refused, by whom it is for", new.limited.clone());
-        let help = "Calls that were to be tried again, by what the shared budget said";
-        registry.register("retries", help, new.retries.clone());
-        let help = "Idle entries of the shared state in memory that were forgotten for want of room";
-        registry.register("shared_state_evictions", help, new.evicted.clone());
-        let help =
-            "Steps of breakers and limits that were made by this replica alone, because the shared state was away";
-        registry.register("shared_state_fallback", help, new.fallbacks.clone());
-        let help = "Times a former result was asked for because a breaker was open, by what came of it";
-        registry.register("stale_results", help, new.stale.clone());
-        let help = "Memory taken by the last good results that may be answered while a breaker is open, in bytes";
-        registry.register("last_results_bytes", help, new.last_results.clone());
-        let help = "Whether the state that replicas share is reached; what a server has in its own memory always is";
-        registry.register("shared_state_up", help, new.up.clone());
         new.up.set(1);
         new
     }

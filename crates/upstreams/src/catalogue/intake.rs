@@ -71,7 +71,7 @@ impl ServerCatalogue {
             }
         };
         // Thousands of schemas are compiled here; calls must not wait for it.
-        let offer = tokio::task::spawn_blocking(move || descriptor::offer(&listed)).await.map_err(|_| unlooked())?;
+        let offer = tokio::task::spawn_blocking(move || descriptor::offer(&listed)).await.map_err(unlooked)?;
         for _ in 0..JUDGED_MAX {
             // What is known is compared after the server has been heard, which may have taken a while.
             self.catch_up().await?;
@@ -140,7 +140,7 @@ impl ServerCatalogue {
         let foreign = self.foreign_names(kept);
         let inspector = Arc::clone(&self.parts.inspector);
         let inspect = move || inspector.inspect(&definitions, &siblings, &foreign);
-        let mut inspections = tokio::task::spawn_blocking(inspect).await.map_err(|_| unlooked())?.into_iter();
+        let mut inspections = tokio::task::spawn_blocking(inspect).await.map_err(unlooked)?.into_iter();
         let mut out = Vec::with_capacity(changes.len());
         for mut change in changes {
             if offer.tools.contains_key(&change.pin.upstream_tool) {
@@ -353,6 +353,8 @@ pub(super) fn outdated(server: &str) -> Refusal {
     Refusal::new(ErrorCode::E3408, message).hint("nothing was kept; look again, and decide again")
 }
 
-fn unlooked() -> Refusal {
-    Refusal::new(ErrorCode::E3000, "what the server offers could not be looked at").hint("look at the server's log")
+fn unlooked(error: tokio::task::JoinError) -> Refusal {
+    Refusal::new(ErrorCode::E3000, "what the server offers could not be looked at")
+        .hint("look at the server's log")
+        .caused_by(error)
 }

@@ -4,8 +4,8 @@
 //! connection is always about the request that was sent.
 //!
 //! Invariants
-//! - OUT-2: a body is read up to its bound and no further, whatever length was announced.
-//! - OUT-3: a credential goes over TLS, or to this machine.
+//! - UOUT-2: a body is read up to its bound and no further, whatever length was announced.
+//! - UOUT-3: a credential goes over TLS, or to this machine.
 
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ pub(crate) fn address(url: &str, with_credentials: bool) -> Result<Url, Refusal>
             .hint("let the operator correct `url` of this server")
             .retryable(false)
     };
-    let url = Url::parse(url).map_err(|_| unusable("it is no address"))?;
+    let url = Url::parse(url).map_err(|error| unusable("it is no address").caused_by(error))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unusable("credentials do not belong into an address"));
     }
     match url.scheme() {
         "https" => Ok(url),
-        // OUT-3.
+        // UOUT-3.
         "http" if with_credentials && !is_local(&url) => Err(unusable("credentials are sent over https only")),
         "http" => Ok(url),
         _ => Err(unusable("it is neither http nor https")),
@@ -84,7 +84,8 @@ pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) ->
         if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
             return Err(refused("is the protocol's own"));
         }
-        let key = HeaderName::try_from(name).map_err(|_| refused("has no name that a header can have"))?;
+        let key = HeaderName::try_from(name)
+            .map_err(|error| refused("has no name that a header can have").caused_by(error))?;
         let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused("has no value that a header can have"))?;
         value.set_sensitive(true);
         headers.insert(key, value);
@@ -125,7 +126,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_SECONDS_MAX) * 1_000)
 }
 
-/// OUT-2.
+/// UOUT-2.
 pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, UpstreamFault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {

@@ -5,9 +5,9 @@
 //! `/proc`. What is missed here is ended with the sandbox a moment later.
 //!
 //! Invariants
-//! - TREE-1: nothing outside the sandbox gets the signal. Numbers of processes are used again, so a process is first held by
+//! - UTREE-1: nothing outside the sandbox gets the signal. Numbers of processes are used again, so a process is first held by
 //!   a descriptor and then found below the first process once more; and that one is alive before and after.
-//! - TREE-2: at most [`PROCESSES_MAX`] processes are looked at.
+//! - UTREE-2: at most [`PROCESSES_MAX`] processes are looked at.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(super) fn terminate(first: impl Fn() -> Option<u32>) -> usize {
     });
     let held: Vec<_> = held.collect();
     let still: HashSet<u32> = below(root).into_iter().collect();
-    // TREE-1.
+    // UTREE-1.
     if first() != Some(root) {
         return 0;
     }

@@ -167,7 +167,7 @@ impl MessageRouter {
         if let Some(why) = table.end {
             return Err(UpstreamFault::NotSent(why));
         }
-        // WIRE-2.
+        // UWIRE-2.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let departure = Arc::new(RequestDeparture::of(asker.dispatch.clone()));
         let running = Running { reply: None, departure, asker, over: CancellationToken::new() };

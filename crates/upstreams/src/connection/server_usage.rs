@@ -6,8 +6,8 @@
 //! peak count anew; elsewhere it is the peak since the program was started.
 //!
 //! Invariants
-//! - USE-1: the shares of all calls together are never more than what the program used.
-//! - USE-2: a call that goes away is not counted on: dropping its meter ends its share.
+//! - UUSE-1: the shares of all calls together are never more than what the program used.
+//! - UUSE-2: a call that goes away is not counted on: dropping its meter ends its share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl CallMeter {
 
 impl Drop for CallMeter {
     fn drop(&mut self) {
-        // USE-2. One that has ended is not known any more.
+        // UUSE-2. One that has ended is not known any more.
         let _ = self.moments.send(UsageMoment { call: self.call, what: Change::Ends(None) });
     }
 }
@@ -118,7 +118,7 @@ impl UsageShares {
         let used = cpu.saturating_sub(self.counted);
         self.counted = self.counted.max(cpu);
         if let Ok(sharers @ 1..) = u32::try_from(self.running.len()) {
-            // USE-1: what does not divide is given to nobody.
+            // UUSE-1: what does not divide is given to nobody.
             self.given += used / sharers;
         }
         for running in self.running.values_mut() {

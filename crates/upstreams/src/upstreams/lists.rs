@@ -3,8 +3,8 @@
 //! All of it may be asked twice, so a connection that broke is asked once more.
 //!
 //! Invariants
-//! - LIST-1: lists are read to their end or refused: at most [`ITEMS_MAX`] items and [`LIST_BYTES_MAX`] bytes.
-//! - LIST-2: resources and prompts are there only where the operator offers them.
+//! - ULIST-1: lists are read to their end or refused: at most [`ITEMS_MAX`] items and [`LIST_BYTES_MAX`] bytes.
+//! - ULIST-2: resources and prompts are there only where the operator offers them.
 
 use std::sync::Arc;
 
@@ -254,7 +254,7 @@ impl UpstreamServers {
     }
 }
 
-/// LIST-1.
+/// ULIST-1.
 async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, UpstreamFault> {
     let mut items = Vec::new();
     let mut bytes = 0;

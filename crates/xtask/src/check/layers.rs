@@ -30,6 +30,9 @@ const ALL: &[&str] = &[
     "fair-places",
     "ports",
     "kernel",
+    "jobs",
+    "vendor-services",
+    "insights",
     "store",
     "shared-state",
     "sandbox",
@@ -40,6 +43,7 @@ const ALL: &[&str] = &[
     "kafka-sink",
     "telemetry",
     "redaction",
+    "test-kernel",
     "test-servers",
     "scan",
     "affordances",
@@ -58,7 +62,13 @@ const ROOMS: &[Room] = &[
     Room { name: "fair-places", may: &["contract"], may_in_tests: &[] },
     Room { name: "ports", may: &["contract", "policy", "fair-places"], may_in_tests: &[] },
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
-    Room { name: "kernel", may: &["contract", "policy", "fair-places", "ports"], may_in_tests: &["store", "shared-state", "redaction"] },
+    Room { name: "kernel", may: &["contract", "policy", "fair-places", "ports"], may_in_tests: &["test-kernel", "store", "shared-state"] },
+    // The kernel knows no queue: whatever is done later comes back to it through `kernel::background_calls`.
+    Room { name: "jobs", may: &["contract", "policy", "fair-places", "ports", "kernel"], may_in_tests: &["test-kernel", "store", "shared-state"] },
+    // The door of jobs meets it through traits, so that doors and jobs know no vendor.
+    Room { name: "vendor-services", may: &["contract", "policy", "ports", "kernel", "jobs"], may_in_tests: &["test-kernel", "store"] },
+    // What is learned from calls: the kernel knows the port, and who asks what was learned goes through the kernel.
+    Room { name: "insights", may: &["contract", "policy", "ports", "kernel"], may_in_tests: &["store"] },
     // Adapters know the ports and not the kernel, or a change in the kernel would rebuild them.
     Room { name: "store", may: &["contract", "policy", "ports"], may_in_tests: &["kernel", "test-servers"] },
     Room { name: "shared-state", may: &["contract", "ports"], may_in_tests: &["test-servers"] },
@@ -72,12 +82,13 @@ const ROOMS: &[Room] = &[
     Room { name: "kafka-sink", may: &["audit"], may_in_tests: &[] },
     Room { name: "telemetry", may: &["contract", "ports", "outbound"], may_in_tests: &["policy"] },
     Room { name: "redaction", may: &[], may_in_tests: &["contract"] },
+    Room { name: "test-kernel", may: &["contract", "policy", "ports", "kernel", "store", "shared-state", "redaction"], may_in_tests: &[] },
     Room { name: "test-servers", may: &[], may_in_tests: &[] },
     Room { name: "scan", may: &[], may_in_tests: &[] },
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
     // It publishes what it imports, and withdraws it: through the kernel.
     Room { name: "upstreams", may: &["contract", "policy", "fair-places", "ports", "kernel", "sandbox", "outbound", "executors", "scan", "redaction"], may_in_tests: &["store", "shared-state", "policy"] },
-    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "telemetry", "affordances"], may_in_tests: &["store", "shared-state"] },
+    Room { name: "server", may: &["contract", "policy", "fair-places", "ports", "kernel", "jobs", "insights", "telemetry", "affordances"], may_in_tests: &["store", "shared-state", "vendor-services"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
     Room { name: "bench", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },
@@ -212,7 +223,11 @@ mod tests {
             ("store", "kernel"),
             ("ports", "kernel"),
             ("kernel", "authorities"),
+            ("kernel", "jobs"),
+            ("jobs", "vendor-services"),
+            ("server", "vendor-services"),
             ("kernel", "sandbox"),
+            ("kernel", "insights"),
             ("sandbox", "contract"),
             ("tests", "cli"),
         ];

@@ -45,8 +45,18 @@ pub(in crate::commands) async fn serve(
         .map_err(|error| CommandFailure::new(format!("cannot listen on a loopback address: {error}")))?;
     let queue = SealedQueue::build(&house, &config)?;
     let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
-    let RunningKernel { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared: _, news } =
-        Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
+    let RunningKernel {
+        kernel,
+        insights,
+        recorder,
+        loaders,
+        processes,
+        mut policies,
+        upstreams,
+        sinks,
+        shared: _,
+        news,
+    } = Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
@@ -69,6 +79,7 @@ pub(in crate::commands) async fn serve(
         config: config.server.limits.clone(),
         mcp: config.mcp.clone(),
         session_key: house.session_key(),
+        insights: Some(Arc::clone(&insights)),
         servers: Some(Arc::clone(&catalogue) as _),
         webhooks: Some(Arc::clone(&callbacks.webhooks)),
         inbound_jobs: callbacks.inbound.clone(),
@@ -79,7 +90,7 @@ pub(in crate::commands) async fn serve(
     });
     let listener = listening(listener, tls.as_ref(), &config);
     let background = super::jobs::begin(&house, queue, callbacks, jobs)?;
-    let mut keepers = keepers(&kernel, &processes, policies, &house);
+    let mut keepers = keepers(&kernel, &insights, &processes, policies, &house);
     keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
     keepers.extend(follow_registry(&kernel, news));
     keepers.push(tokio::spawn(async move { catalogue.follow().await }));
@@ -103,9 +114,7 @@ pub(in crate::commands) async fn serve(
     processes.warm().clear();
     let closed = tokio::time::timeout(super::CLOSING_TIMEOUT, async {
         upstreams.shut_down().await;
-        if let Some(insights) = kernel.insights() {
-            insights.close().await;
-        }
+        insights.source().close().await;
         recorder.close().await;
         sinks.close().await;
         house.store.close().await;

@@ -21,9 +21,10 @@ use executors::{
     BuiltinExecutor, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms, SandboxProvider,
     ToolConfinement, ToolDirectories, WasmConfig, WasmExecutor,
 };
+use insights::InsightQueries;
+use jobs::webhooks::Webhooks;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
-use kernel::webhooks::Webhooks;
 use kernel::{
     AccessControl, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
     IdentitySettings, Kernel, KernelOptions, KernelParts, LedgerService, Recorder, ResourceEnvelope, TokenIssuer,
@@ -110,6 +111,8 @@ pub(super) enum VersionKind {
 /// The kernel, and what works for it.
 pub(super) struct RunningKernel {
     pub(super) kernel: Arc<Kernel>,
+    /// What is learned from its calls.
+    pub(super) insights: Arc<InsightQueries>,
     pub(super) recorder: LogKeeping,
     /// Of the shared catalogue first, then of each tenant that may run tools of its own.
     pub(super) loaders: Vec<FolderLoader>,
@@ -288,10 +291,11 @@ impl KernelAssembly {
         .await
         .map_err(|error| unreadable(error.to_string()))?;
 
+        let insights = super::call_insights::open(self, config, webhooks).await?;
         let options = KernelOptions {
             bounds: config.server.limits.call_bounds(config.sandbox.sandboxes),
             checkpoints: Some(self.checkpoints()?),
-            insights: Some(super::insights::open(self, config, webhooks).await?),
+            insights: Some(Arc::clone(&insights) as _),
             audit_log: Some(log),
             archive: self.store.archive(),
             resilience: Some(self.resilience(config, &shared.state, &observer)),
@@ -324,6 +328,7 @@ impl KernelAssembly {
             redactor: self.redactor(),
         };
         let kernel = Arc::new(Kernel::new(parts, options));
+        let insights = Arc::new(InsightQueries::new(Arc::clone(&kernel), insights));
 
         let loaders = self.loaders(config, &kernel, &tools)?;
         let policies = config.policy.file.clone().map(|path| PolicyFollower {
@@ -334,7 +339,18 @@ impl KernelAssembly {
         });
         let ToolExecutors { processes, upstreams, .. } = tools;
         let shared = shared.state;
-        Ok(RunningKernel { kernel, recorder: writer, loaders, processes, policies, upstreams, sinks, shared, news })
+        Ok(RunningKernel {
+            kernel,
+            insights,
+            recorder: writer,
+            loaders,
+            processes,
+            policies,
+            upstreams,
+            sinks,
+            shared,
+            news,
+        })
     }
 
     fn audit_log(&self, config: &GantryConfig) -> Result<Arc<audit::FileLog>, CommandFailure> {

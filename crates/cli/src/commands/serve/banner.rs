@@ -31,7 +31,7 @@ impl Banner<'_> {
                 "data_dir": self.data_dir, "admin_token_file": token_file, "tools": self.tools,
             });
             printer.answer(&document, |_| String::new());
-        } else if super::worker::is_one(self.config) {
+        } else if super::worker::is_worker_only(self.config) {
             printer.note(&super::worker::greeting(printer, self.running, self.data_dir, self.config));
         } else {
             printer.note(&self.text(printer, &token_file));

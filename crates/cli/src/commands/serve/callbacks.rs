@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use executors::GuardedCalls;
+use jobs::inbound_jobs::{InboundJobs, InboundParts};
+use jobs::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
+use jobs::{JobHandler, JobQueue, Jobs};
 use kernel::Kernel;
-use kernel::inbound_jobs::{CallOutParts, CallOuts, InboundHandler, InboundJobs, InboundKind, InboundParts};
-use kernel::jobs::{JobHandler, JobQueue, Jobs};
-use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
 use ports::call_out::CallsOut;
 use ports::clock::Clock;
 use sandbox::egress::{EgressBounds, SystemResolver};
+use vendor_services::{CallOutParts, CallOuts, InboundHandler, InboundKind};
 
 use super::assembly::KernelAssembly;
 use crate::config::GantryConfig;
@@ -63,13 +64,13 @@ impl Callbacks {
         }));
         let inbound = door.map(|door| {
             Arc::new(InboundJobs::new(InboundParts {
-                receiver: door.receiver.clone(),
+                verifier: Arc::new(door.receiver.clone()),
                 public_url: door.public_url.clone(),
                 tenant: door.tenant.clone(),
                 bytes_max: door.bytes_max,
                 store: stored,
                 queue: Arc::clone(queue) as _,
-                calls: Arc::clone(&calls),
+                services: Arc::clone(&calls) as _,
                 clock,
             }))
         });

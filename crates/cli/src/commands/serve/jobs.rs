@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings, Workers};
 use kernel::Kernel;
-use kernel::jobs::{JobQueue, JobQueueParts, Jobs, JobsParts, JobsSettings, Workers};
 use ports::clock::Clock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

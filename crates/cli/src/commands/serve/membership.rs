@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kernel::membership::{InstanceMember, InstanceRole, Membership};
+use jobs::membership::{InstanceMember, InstanceRole, Membership};
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::presence::{Presence, PresenceError, PresentReplica};
@@ -32,7 +32,7 @@ pub(super) fn join(
     };
     let me = InstanceMember {
         id: name(&*assembly.entropy()),
-        role: if worker::is_one(config) { InstanceRole::Worker } else { InstanceRole::Serve },
+        role: if worker::is_worker_only(config) { InstanceRole::Worker } else { InstanceRole::Serve },
         version: running.version.clone(),
         schema: assembly.store.shape(),
         address: running.url.clone(),

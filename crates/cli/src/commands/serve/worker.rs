@@ -9,14 +9,14 @@ use crate::data_dir::RunningServer;
 use crate::failure::CommandFailure;
 use crate::printer::{Printer, TextStyle};
 
-/// Is it one?
-pub(super) fn is_one(config: &GantryConfig) -> bool {
+/// Does this server do jobs and nothing else?
+pub(super) fn is_worker_only(config: &GantryConfig) -> bool {
     config.server.limits.probes_only
 }
 
 /// A file has one writer: a worker on it would have the jobs of nobody, whether a server uses the file or not.
 pub(super) fn refuse_without_others(config: &GantryConfig) -> Result<(), CommandFailure> {
-    if !is_one(config) || config.store.database().is_some() {
+    if !is_worker_only(config) || config.store.database().is_some() {
         return Ok(());
     }
     Err(CommandFailure::new("a worker does the jobs of other servers, and a SQLite store has none beside it").hint(

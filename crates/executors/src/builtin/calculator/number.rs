@@ -6,8 +6,8 @@
 //! machine.
 //!
 //! Invariants
-//! - NUM-1: every operation takes constant time: at most 170 multiplications, or one Euclidean algorithm on 128 bits.
-//! - NUM-2: a [`Number`] is finite. What is not is a [`NumberError`].
+//! - CALC-1: every operation takes constant time: at most 170 multiplications, or one Euclidean algorithm on 128 bits.
+//! - CALC-2: a [`Number`] is finite. What is not is a [`NumberError`].
 //!
 //! Not here: the fractions themselves (`ratio`), syntax (`parser`), names of functions (`functions`).
 
@@ -55,7 +55,7 @@ impl Number {
         Self::Exact(Ratio::whole(n))
     }
 
-    /// NUM-2: the only way from a float to a number.
+    /// CALC-2: the only way from a float to a number.
     pub(super) fn float(value: f64) -> Outcome {
         if value.is_nan() {
             Err(NumberError::NotReal)

@@ -1,7 +1,7 @@
 //! From text to value in one pass: an operator-precedence parser that evaluates as it reads.
 //!
 //! No tree is built, because nothing needs one: an expression is evaluated once. What bounds the work is the text: at
-//! most [`LENGTH_MAX`] characters, at most [`DEPTH_MAX`] levels, and every step constant (NUM-1), so the longest
+//! most [`LENGTH_MAX`] characters, at most [`DEPTH_MAX`] levels, and every step constant (CALC-1), so the longest
 //! hostile expression takes well under a millisecond and no clock has to be watched. (LOCAL-003)
 //!
 //! Grammar, loosest first: `+ -`, then `* / %`, then sign, then `^` (to the right), then numbers, constants,

@@ -17,7 +17,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use fair_places::FairPermit;
 use futures_util::stream;
-use kernel::jobs::{Jobs, status_told_by};
+use jobs::{Jobs, status_told_by};
 use ports::job_store::{JobEvent, JobKey, JobState};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -62,7 +62,7 @@ pub(super) async fn events(door: Arc<Door>, mut incoming: IncomingRequest) -> Ha
     let id = id_in_path(&mut incoming).await?;
     let jobs = Arc::clone(keeper(&door, &who).await?);
     // Before the first look, so that nothing falls between.
-    let news = jobs.news();
+    let news = jobs.changes();
     let (key, state) = jobs.find(who.actor(), tenant.as_ref(), id).await?;
     let caller = door.kernel().recognise(who.actor()).await?;
     let room = door.watcher(caller.caller()).ok_or_else(|| {

@@ -11,32 +11,32 @@ use ports::job_store::{
 };
 use serde_json::json;
 
-use super::super::StoreAdapter;
-use super::{HOUR, LEASE, SECOND, WIDE, error, failed, job, key, owner, put, ready, take, take_one, tenant, uuid};
+use super::super::{StoreAdapter, sample_job};
+use super::{HOUR, LEASE, SECOND, WIDE, error, failed, key, owner, put, ready, take, take_one, tenant, uuid};
 
 pub async fn the_more_urgent_job_is_first_and_waiting_is_worth_urgency(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for (number, level) in [(1, 5), (2, 1), (3, 10), (4, 5)] {
-        put(&store, NewJob { priority: JobPriority::near(level), ..job("local", number) }).await;
+        put(&store, NewJob { priority: JobPriority::near(level), ..sample_job("local", number) }).await;
     }
     let order: Vec<JobKey> = take(&store, owner(1), WIDE).await.into_iter().map(|(key, _)| key).collect();
     assert_eq!(order, [3, 1, 4, 2].map(|number| key("local", number)));
 
-    put(&store, NewJob { priority: JobPriority::near(1), ..job("local", 5) }).await;
+    put(&store, NewJob { priority: JobPriority::near(1), ..sample_job("local", 5) }).await;
     adapter.clock().step(AGEING_PER_LEVEL * 9 + SECOND);
     store.enlist(owner(1), LEASE, false).await.unwrap();
-    put(&store, NewJob { priority: JobPriority::near(10), ..job("local", 6) }).await;
+    put(&store, NewJob { priority: JobPriority::near(10), ..sample_job("local", 6) }).await;
     assert_eq!(take_one(&store).await.0, key("local", 5), "it has waited long enough");
 }
 
 pub async fn tenants_take_turns_whatever_they_call_urgent(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in 0..60 {
-        put(&store, NewJob { priority: JobPriority::near(10), ..job("loud", number) }).await;
+        put(&store, NewJob { priority: JobPriority::near(10), ..sample_job("loud", number) }).await;
     }
     for (of, numbers) in [("quiet", 100..105), ("other", 200..205)] {
         for number in numbers {
-            put(&store, NewJob { priority: JobPriority::near(1), ..job(of, number) }).await;
+            put(&store, NewJob { priority: JobPriority::near(1), ..sample_job(of, number) }).await;
         }
     }
     // One worker, so nothing ever runs when it takes: turns, not running jobs, make the difference.
@@ -48,7 +48,7 @@ pub async fn tenants_take_turns_whatever_they_call_urgent(adapter: impl StoreAda
     }
     assert_eq!(served, [("loud", 5), ("other", 5), ("quiet", 5)].map(|(of, n)| (of.to_owned(), n)).into());
     // Many at once: whoever has fewer running is next.
-    put(&store, job("quiet", 300)).await;
+    put(&store, sample_job("quiet", 300)).await;
     let taken = take(&store, owner(1), TakeRules { most: 3, ..WIDE }).await;
     assert_eq!(taken.iter().filter(|(key, _)| key.tenant == tenant("quiet")).count(), 1);
 }
@@ -58,7 +58,7 @@ pub async fn agents_of_a_tenant_take_turns_whatever_they_call_urgent(adapter: im
     let of = |flow: &str, level, number| NewJob {
         flow: flow.to_owned(),
         priority: JobPriority::near(level),
-        ..job("local", number)
+        ..sample_job("local", number)
     };
     for number in 0..60 {
         put(&store, of("loud", 10, number)).await;
@@ -90,14 +90,14 @@ pub async fn agents_of_a_tenant_take_turns_whatever_they_call_urgent(adapter: im
 pub async fn an_agent_runs_no_more_than_its_share_of_its_tenant(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in 0..10 {
-        put(&store, NewJob { flow: "loud".into(), ..job("local", number) }).await;
+        put(&store, NewJob { flow: "loud".into(), ..sample_job("local", number) }).await;
     }
     let rules = TakeRules { running_per_tenant: 3, running_per_flow: 2, ..WIDE };
     let taken = take(&store, owner(1), rules).await;
     assert_eq!(taken.len(), 2, "the third is left to others");
     assert_eq!(take(&store, owner(1), rules).await, []);
-    put(&store, NewJob { flow: "quiet".into(), ..job("local", 100) }).await;
-    put(&store, NewJob { flow: "quiet".into(), ..job("local", 101) }).await;
+    put(&store, NewJob { flow: "quiet".into(), ..sample_job("local", 100) }).await;
+    put(&store, NewJob { flow: "quiet".into(), ..sample_job("local", 101) }).await;
     let next = take(&store, owner(1), rules).await;
     assert_eq!(next.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), [key("local", 100)]);
     let (loud, fence) = taken.into_iter().next().unwrap();
@@ -109,9 +109,9 @@ pub async fn an_agent_runs_no_more_than_its_share_of_its_tenant(adapter: impl St
 pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in 0..10 {
-        put(&store, job("loud", number)).await;
+        put(&store, sample_job("loud", number)).await;
     }
-    put(&store, job("quiet", 100)).await;
+    put(&store, sample_job("quiet", 100)).await;
     let rules = TakeRules { most: 100, running_per_tenant: 3, running_per_flow: 1_000 };
     let taken = take(&store, owner(1), rules).await;
     assert_eq!(taken.len(), 4);
@@ -123,8 +123,8 @@ pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl StoreAdapter) {
 
 pub async fn a_delayed_job_is_taken_when_it_is_due(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, NewJob { delay: SECOND * 20, priority: JobPriority::near(10), ..job("local", 1) }).await;
-    put(&store, NewJob { delay: SECOND * 10, priority: JobPriority::near(1), ..job("local", 2) }).await;
+    put(&store, NewJob { delay: SECOND * 20, priority: JobPriority::near(10), ..sample_job("local", 1) }).await;
+    put(&store, NewJob { delay: SECOND * 10, priority: JobPriority::near(1), ..sample_job("local", 2) }).await;
     let early = store.take(owner(1), WIDE).await.unwrap();
     assert_eq!((early.jobs.len(), early.next_due_in), (0, Some(SECOND * 10)));
     adapter.clock().step(SECOND * 10);
@@ -137,7 +137,7 @@ pub async fn a_delayed_job_is_taken_when_it_is_due(adapter: impl StoreAdapter) {
 pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let bounds = QueueBounds { per_flow: 10, per_tenant: 2, total: 3 };
-    let bounded = |of: &str, number| NewJob { bounds, ..job(of, number) };
+    let bounded = |of: &str, number| NewJob { bounds, ..sample_job(of, number) };
     put(&store, bounded("local", 1)).await;
     put(&store, NewJob { delay: HOUR, ..bounded("local", 2) }).await;
     assert_eq!(store.enqueue(bounded("local", 3)).await.unwrap(), EnqueueOutcome::Full);
@@ -157,7 +157,7 @@ pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl StoreAda
 pub async fn one_flow_fills_no_more_of_its_tenants_queue_than_its_bound(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     let bounds = QueueBounds { per_flow: 2, per_tenant: 4, total: 10 };
-    let of = |flow: &str, number| NewJob { bounds, flow: flow.into(), ..job("local", number) };
+    let of = |flow: &str, number| NewJob { bounds, flow: flow.into(), ..sample_job("local", number) };
     put(&store, of("loud", 1)).await;
     put(&store, NewJob { delay: HOUR, ..of("loud", 2) }).await;
     assert_eq!(store.enqueue(of("loud", 3)).await.unwrap(), EnqueueOutcome::Full, "a job that is delayed waits too");
@@ -177,8 +177,10 @@ pub async fn one_flow_fills_no_more_of_its_tenants_queue_than_its_bound(adapter:
 
 pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    let keyed =
-        |of: &str, number| NewJob { dedupe: Some(JobDedupe { key: "k".into(), window: HOUR }), ..job(of, number) };
+    let keyed = |of: &str, number| NewJob {
+        dedupe: Some(JobDedupe { key: "k".into(), window: HOUR }),
+        ..sample_job(of, number)
+    };
     put(&store, keyed("local", 1)).await;
     let same = NewJob { digest: keyed("local", 1).digest, ..keyed("local", 2) };
     assert_eq!(store.enqueue(same.clone()).await.unwrap(), EnqueueOutcome::Existing { id: uuid(1), same: true });
@@ -204,7 +206,7 @@ pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl StoreA
 /// Jobs of one act: one dedupe key, one digest, another id each.
 fn act(number: u128) -> NewJob {
     let dedupe = Some(JobDedupe { key: "k".into(), window: HOUR });
-    NewJob { dedupe, digest: job("local", 1).digest, ..job("local", number) }
+    NewJob { dedupe, digest: sample_job("local", 1).digest, ..sample_job("local", number) }
 }
 
 pub async fn a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so(mut adapter: impl StoreAdapter) {
@@ -289,9 +291,9 @@ pub async fn a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free(
 
 pub async fn one_id_makes_one_job_in_each_tenant(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
-    put(&store, job("local", 1)).await;
-    put(&store, job("acme", 1)).await;
-    let other = NewJob { digest: job("local", 2).digest, ..job("local", 1) };
+    put(&store, sample_job("local", 1)).await;
+    put(&store, sample_job("acme", 1)).await;
+    let other = NewJob { digest: sample_job("local", 2).digest, ..sample_job("local", 1) };
     assert_eq!(store.enqueue(other).await.unwrap(), EnqueueOutcome::Existing { id: uuid(1), same: false });
     assert_eq!(store.counts().await.unwrap().waiting, 2);
 }
@@ -299,7 +301,7 @@ pub async fn one_id_makes_one_job_in_each_tenant(adapter: impl StoreAdapter) {
 pub async fn concurrent_takers_share_the_jobs_without_overlap(adapter: impl StoreAdapter) {
     let store = ready(&adapter).await;
     for number in 0..60 {
-        put(&store, job(if number % 2 == 0 { "even" } else { "odd" }, number)).await;
+        put(&store, sample_job(if number % 2 == 0 { "even" } else { "odd" }, number)).await;
     }
     let mut takers = Vec::new();
     for _ in 0..12 {
@@ -322,7 +324,7 @@ pub async fn concurrent_enqueues_with_one_key_make_one_job(adapter: impl StoreAd
     for number in 0..40 {
         let store = Arc::clone(&store);
         let dedupe = Some(JobDedupe { key: "k".into(), window: HOUR });
-        let new = NewJob { dedupe, digest: job("local", 1).digest, ..job("local", number) };
+        let new = NewJob { dedupe, digest: sample_job("local", 1).digest, ..sample_job("local", number) };
         askers.push(tokio::spawn(async move { store.enqueue(new).await.unwrap() }));
     }
     let mut new = 0;

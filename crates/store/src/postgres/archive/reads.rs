@@ -14,11 +14,12 @@ use ports::record_archive::{
 use tokio_postgres::Row;
 
 use crate::postgres::PostgresStore;
-use crate::postgres::columns::{limit, number};
+use crate::postgres::columns::limit;
 use crate::postgres::faults::Fault;
-use crate::postgres::statement::{Value, column, int, text, word};
-use crate::postgres::stored_text::{free_text, kept, opt_free_text};
+use crate::postgres::statement::{Value, column, int, text};
+use crate::postgres::stored_text::kept;
 use crate::postgres::transaction::Scope;
+use crate::stored_row::StoredRow as _;
 
 /// The rows that are looked at.
 const LOOKED_AT: &str = "SELECT log, seq, at, subject, action, line FROM audit_records
@@ -56,7 +57,7 @@ pub(super) async fn search(store: &PostgresStore, query: &ArchiveQuery) -> Resul
     let rows = store.pool.query(scope, &sql, &values).await?;
     let records = rows
         .iter()
-        .map(|row| Ok(ArchivedRecord { place: place(row)?, line: free_text(row, "line")? }))
+        .map(|row| Ok(ArchivedRecord { place: place(row)?, line: row.free_text("line")? }))
         .collect::<Result<Vec<_>, Fault>>()?;
     if records.len() == page_max {
         return Ok(ArchivePage { next: records.last().map(|last| last.place.clone()), records });
@@ -139,27 +140,27 @@ impl<'a> Before<'a> {
 
 fn place(row: &Row) -> Result<ArchivePlace, Fault> {
     let log: String = column(row, "log")?;
-    Ok(ArchivePlace { at: UnixMillis(column(row, "at")?), seq: number(row, "seq", &log)?, log })
+    Ok(ArchivePlace { at: UnixMillis(column(row, "at")?), seq: row.number("seq", &log)?, log })
 }
 
 fn call(row: &Row) -> Result<InvocationRecord, Fault> {
     let place = place(row)?;
     let (micros, picos): (Option<i64>, Option<i64>) = (column(row, "cost_micros")?, column(row, "cost_picos")?);
     let cost = match micros.zip(picos) {
-        Some((micros, picos)) => Some((Amount::joined(micros, picos), word(row, "currency", &place.log)?)),
+        Some((micros, picos)) => Some((Amount::joined(micros, picos), row.word("currency", &place.log)?)),
         None => None,
     };
     Ok(InvocationRecord {
-        invocation_id: word(row, "invocation_id", &place.log)?,
-        tool: opt_free_text(row, "tool_id")?,
-        agent: opt_free_text(row, "agent_did")?,
+        invocation_id: row.word("invocation_id", &place.log)?,
+        tool: row.opt_free_text("tool_id")?,
+        agent: row.opt_free_text("agent_did")?,
         invoked_at: UnixMillis(column(row, "invoked_at")?),
         ended: EndedCall {
-            version: opt_free_text(row, "tool_version")?,
-            status: free_text(row, "status")?,
-            code: opt_free_text(row, "error_code")?,
-            duration_ms: number(row, "duration_ms", &place.log)?,
-            parameters_digest: opt_free_text(row, "parameters_digest")?,
+            version: row.opt_free_text("tool_version")?,
+            status: row.free_text("status")?,
+            code: row.opt_free_text("error_code")?,
+            duration_ms: row.number("duration_ms", &place.log)?,
+            parameters_digest: row.opt_free_text("parameters_digest")?,
             cost,
         },
         place,

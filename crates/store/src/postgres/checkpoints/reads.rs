@@ -1,22 +1,13 @@
 //! The statements that read checkpoints.
-//!
-//! What is stored is handed over as it stands, digests of a wrong length included: whoever opens a checkpoint finds out that
-//! it is damaged and looks for another, which a fault of the store would not let it do.
 
-use contract::canonical::Digest;
-use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
-use contract::version::Version;
-use ports::checkpoint_store::{
-    CHAIN_MAX, CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, SealedCheckpoint,
-};
-use ports::clock::UnixMillis;
-use tokio_postgres::Row;
+use ports::checkpoint_store::{CHAIN_MAX, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, SealedCheckpoint};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
-use crate::postgres::statement::{NOW, column, int, text, unreadable, word};
+use crate::postgres::statement::{NOW, int, text};
 use crate::postgres::transaction::Scope;
+use crate::records::checkpoints::{listed, sealed};
 
 pub(super) async fn chain(
     store: &PostgresStore,
@@ -64,65 +55,6 @@ pub(super) async fn list(
     let values = [int(&now), text(&tenant), text(&invocation), text(&after), int(&i64::MAX), int(&limit)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
     rows.iter().map(listed).collect()
-}
-
-fn listed(row: &Row) -> Result<ListedCheckpoint, Fault> {
-    let of: &str = column(row, "checkpoint_id")?;
-    Ok(ListedCheckpoint {
-        head: head(row)?,
-        base: id(row, "base_id", of)?,
-        content_bytes: count(row, "content_bytes")?,
-        stored_bytes: count(row, "stored_bytes")?,
-        expires_at: column::<Option<i64>>(row, "expires_at")?.map(UnixMillis),
-    })
-}
-
-fn sealed(row: &Row) -> Result<SealedCheckpoint, Fault> {
-    let of: &str = column(row, "checkpoint_id")?;
-    let digest = |name| -> Result<Digest, Fault> {
-        let bytes: &[u8] = column(row, name)?;
-        Ok(Digest::from(<[u8; 32]>::try_from(bytes).unwrap_or([0; 32])))
-    };
-    Ok(SealedCheckpoint {
-        head: head(row)?,
-        base: id(row, "base_id", of)?,
-        chain: u8::try_from(column::<i64>(row, "chain")?).map_err(|_| unreadable("chain", of))?,
-        schema_version: column(row, "schema_version")?,
-        is_gzip: column(row, "is_gzip")?,
-        content_bytes: count(row, "content_bytes")?,
-        checksum: digest("checksum")?,
-        seal: digest("seal")?,
-        payload: column::<&[u8]>(row, "payload")?.into(),
-    })
-}
-
-fn head(row: &Row) -> Result<CheckpointHead, Fault> {
-    let of: &str = column(row, "checkpoint_id")?;
-    let kind: &str = column(row, "checkpoint_type")?;
-    Ok(CheckpointHead {
-        id: word(row, "checkpoint_id", of)?,
-        tenant: word(row, "tenant_id", of)?,
-        invocation: word(row, "invocation_id", of)?,
-        owner: word(row, "owner", of)?,
-        tool: word(row, "tool_id", of)?,
-        version: Version::parse(column(row, "tool_version")?).map_err(|_| unreadable("tool_version", of))?,
-        kind: CheckpointKind::ALL
-            .into_iter()
-            .find(|known| known.as_str() == kind)
-            .ok_or_else(|| unreadable("checkpoint_type", of))?,
-        label: column(row, "label")?,
-        parent: id(row, "parent_id", of)?,
-        saved_at: UnixMillis(column(row, "saved_at")?),
-    })
-}
-
-fn id(row: &Row, name: &'static str, of: &str) -> Result<Option<CheckpointId>, Fault> {
-    let text: Option<&str> = column(row, name)?;
-    Ok(text.map(str::parse).transpose().map_err(|_| unreadable(name, of))?)
-}
-
-fn count(row: &Row, name: &'static str) -> Result<u64, Fault> {
-    Ok(u64::try_from(column::<i64>(row, name)?).unwrap_or(u64::MAX))
 }
 
 pub(super) async fn is_claimed(

@@ -1,7 +1,7 @@
 //! What becomes of jobs: progress, the ends of attempts, wishes to cancel, and what a person finds out.
 //!
 //! Each is one `UPDATE` that names what it expects (fence, state), with what follows from it in the same statement; only
-//! `resolve_failed` reads first, because errors are compared as JSON and not as text.
+//! `resolve` reads first, because errors are compared as JSON and not as text.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use ports::job_store::{
 };
 use serde_json::{Value, json};
 
-use super::records::state;
 use crate::postgres::PostgresStore;
-use crate::postgres::columns::{millis, opt_json, with_clock};
+use crate::postgres::columns::{millis, with_clock};
 use crate::postgres::faults::Fault;
 use crate::postgres::statement::{boolean, column, int, real, text};
 use crate::postgres::transaction::{Scope, Transaction, in_transaction};
+use crate::records::jobs::state;
+use crate::stored_row::StoredRow as _;
 
 /// How an attempt ends, in the words of the table.
 struct Ending<'a> {
@@ -89,125 +90,128 @@ impl<'a> Ending<'a> {
     }
 }
 
-impl PostgresStore {
-    pub(super) async fn report_progress(
-        &self,
-        key: &JobKey,
-        fence: FencingToken,
-        percent: Option<f64>,
-        phase: Option<String>,
-    ) -> Result<WriteOutcome, Fault> {
-        let statement = format!(
-            "{}, held AS (
-                 UPDATE jobs SET progress = coalesce($5, progress), phase = coalesce($6, phase), events = events + 1
-                 WHERE tenant_id = $2 AND id = $3 AND fence = $4 AND state = 'running'
-                 RETURNING seq, events, progress, phase
-             ), told AS (
-                 INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
-                 SELECT seq, events, $2, clock.now, 'progress',
-                        '{{\"progress_percent\":' || coalesce(progress::text, 'null')
-                            || ',\"current_phase\":' || coalesce(phase, 'null') || '}}'
-                 FROM held, clock
-             ), forgotten AS (
-                 DELETE FROM job_events USING held
-                 WHERE job_events.seq = held.seq AND number <= held.events - $7 AND kind = 'progress'
-             )
-             SELECT 1 FROM held",
-            with_clock()
-        );
-        let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
-        // JSON has no word for what is no number.
-        let percent = percent.filter(|percent| percent.is_finite());
-        let phase = phase.map(|phase| Value::String(phase).to_string());
-        let kept = i64::saturating_from(PROGRESS_KEPT_MAX);
-        let held = self
-            .pool
-            .query(
-                Scope::Tenant(tenant),
-                &statement,
-                &[
-                    int(&self.now()),
-                    text(&tenant),
-                    text(&id),
-                    int(&as_int(fence)),
-                    real(&percent),
-                    text(&phase),
-                    int(&kept),
-                ],
-            )
-            .await?;
-        Ok(if held.is_empty() { WriteOutcome::Fenced } else { WriteOutcome::Kept(JobState::Running) })
-    }
+pub(super) async fn report(
+    store: &PostgresStore,
+    key: &JobKey,
+    fence: FencingToken,
+    percent: Option<f64>,
+    phase: Option<String>,
+) -> Result<WriteOutcome, Fault> {
+    let statement = format!(
+        "{}, held AS (
+             UPDATE jobs SET progress = coalesce($5, progress), phase = coalesce($6, phase), events = events + 1
+             WHERE tenant_id = $2 AND id = $3 AND fence = $4 AND state = 'running'
+             RETURNING seq, events, progress, phase
+         ), told AS (
+             INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
+             SELECT seq, events, $2, clock.now, 'progress',
+                    '{{\"progress_percent\":' || coalesce(progress::text, 'null')
+                        || ',\"current_phase\":' || coalesce(phase, 'null') || '}}'
+             FROM held, clock
+         ), forgotten AS (
+             DELETE FROM job_events USING held
+             WHERE job_events.seq = held.seq AND number <= held.events - $7 AND kind = 'progress'
+         )
+         SELECT 1 FROM held",
+        with_clock()
+    );
+    let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
+    // JSON has no word for what is no number.
+    let percent = percent.filter(|percent| percent.is_finite());
+    let phase = phase.map(|phase| Value::String(phase).to_string());
+    let kept = i64::saturating_from(PROGRESS_KEPT_MAX);
+    let held = store
+        .pool
+        .query(
+            Scope::Tenant(tenant),
+            &statement,
+            &[
+                int(&store.now()),
+                text(&tenant),
+                text(&id),
+                int(&as_int(fence)),
+                real(&percent),
+                text(&phase),
+                int(&kept),
+            ],
+        )
+        .await?;
+    Ok(if held.is_empty() { WriteOutcome::Fenced } else { WriteOutcome::Kept(JobState::Running) })
+}
 
-    pub(super) async fn finish_attempt(
-        &self,
-        key: &JobKey,
-        fence: FencingToken,
-        end: &AttemptEnd,
-    ) -> Result<WriteOutcome, Fault> {
-        let ending = Ending::of(end);
-        let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
-        let cancelled = ending.error.map_or_else(|| json!({}), |error| json!({ "error": error }));
-        let rows = self
-            .pool
-            .query(
-                Scope::Tenant(tenant),
-                &finishing(),
-                &[
-                    int(&self.now()),
-                    text(&tenant),
-                    text(&id),
-                    int(&as_int(fence)),
-                    text(&ending.state.as_str()),
-                    boolean(&ending.or_cancelled),
-                    text(&ending.error.map(Value::to_string)),
-                    text(&ending.result.map(Value::to_string)),
-                    int(&millis(ending.after)),
-                    int(&ending.uncounted),
-                    text(&ending.event),
-                    text(&ending.data.to_string()),
-                    text(&cancelled.to_string()),
-                    text(&ending.payload.map(Value::to_string)),
-                    boolean(&(ending.dedupe == DedupeKey::Freed)),
-                    int(&ending.interrupted),
-                ],
-            )
-            .await?;
-        rows.first().map_or(Ok(WriteOutcome::Fenced), |row| Ok(WriteOutcome::Kept(state(row, &id)?)))
-    }
+pub(super) async fn finish(
+    store: &PostgresStore,
+    key: &JobKey,
+    fence: FencingToken,
+    end: &AttemptEnd,
+) -> Result<WriteOutcome, Fault> {
+    let ending = Ending::of(end);
+    let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
+    let cancelled = ending.error.map_or_else(|| json!({}), |error| json!({ "error": error }));
+    let rows = store
+        .pool
+        .query(
+            Scope::Tenant(tenant),
+            &finishing(),
+            &[
+                int(&store.now()),
+                text(&tenant),
+                text(&id),
+                int(&as_int(fence)),
+                text(&ending.state.as_str()),
+                boolean(&ending.or_cancelled),
+                text(&ending.error.map(Value::to_string)),
+                text(&ending.result.map(Value::to_string)),
+                int(&millis(ending.after)),
+                int(&ending.uncounted),
+                text(&ending.event),
+                text(&ending.data.to_string()),
+                text(&cancelled.to_string()),
+                text(&ending.payload.map(Value::to_string)),
+                boolean(&(ending.dedupe == DedupeKey::Freed)),
+                int(&ending.interrupted),
+            ],
+        )
+        .await?;
+    rows.first().map_or(Ok(WriteOutcome::Fenced), |row| Ok(WriteOutcome::Kept(state(row, &id)?)))
+}
 
-    pub(super) async fn resolve_failed(
-        &self,
-        key: &JobKey,
-        was: &Value,
-        found: &Result<FoundResult, Value>,
-    ) -> Result<WriteOutcome, Fault> {
-        let now = self.now();
-        in_transaction!(self.pool, Scope::Tenant(key.tenant.as_str()), |tx| resolve(tx, now, key, was, found).await)
-    }
+pub(super) async fn resolve(
+    store: &PostgresStore,
+    key: &JobKey,
+    was: &Value,
+    found: &Result<FoundResult, Value>,
+) -> Result<WriteOutcome, Fault> {
+    let now = store.now();
+    in_transaction!(store.pool, Scope::Tenant(key.tenant.as_str()), |tx| resolve_locked(tx, now, key, was, found).await)
+}
 
-    pub(super) async fn cancel_or_ask(&self, key: &JobKey, reason: &str, error: &Value) -> Result<CancelAsked, Fault> {
-        let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
-        let asked = json!({ "reason": reason }).to_string();
-        let cancelled = json!({ "error": error }).to_string();
-        let rows = self
-            .pool
-            .query(
-                Scope::Tenant(tenant),
-                &cancelling(),
-                &[
-                    int(&self.now()),
-                    text(&tenant),
-                    text(&id),
-                    text(&Value::from(reason).to_string()),
-                    text(&error.to_string()),
-                    text(&asked),
-                    text(&cancelled),
-                ],
-            )
-            .await?;
-        rows.first().map_or(Ok(CancelAsked::Unknown), |row| Ok(CancelAsked::Now(state(row, &id)?)))
-    }
+pub(super) async fn ask_cancel(
+    store: &PostgresStore,
+    key: &JobKey,
+    reason: &str,
+    error: &Value,
+) -> Result<CancelAsked, Fault> {
+    let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
+    let asked = json!({ "reason": reason }).to_string();
+    let cancelled = json!({ "error": error }).to_string();
+    let rows = store
+        .pool
+        .query(
+            Scope::Tenant(tenant),
+            &cancelling(),
+            &[
+                int(&store.now()),
+                text(&tenant),
+                text(&id),
+                text(&Value::from(reason).to_string()),
+                text(&error.to_string()),
+                text(&asked),
+                text(&cancelled),
+            ],
+        )
+        .await?;
+    rows.first().map_or(Ok(CancelAsked::Unknown), |row| Ok(CancelAsked::Now(state(row, &id)?)))
 }
 
 /// Ends an attempt under its fence. Whether the job was asked to end is read from the row that is written.
@@ -272,7 +276,7 @@ fn cancelling() -> String {
     )
 }
 
-async fn resolve(
+async fn resolve_locked(
     tx: &Transaction,
     now: Option<i64>,
     key: &JobKey,
@@ -282,7 +286,7 @@ async fn resolve(
     let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
     let failed = "SELECT seq, error FROM jobs WHERE tenant_id = $1 AND id = $2 AND state = 'failed' FOR UPDATE";
     let Some(row) = tx.query_opt(failed, &[text(&tenant), text(&id)]).await? else { return Ok(WriteOutcome::Fenced) };
-    if opt_json::<Value>(&row, "error", &id)?.as_ref() != Some(was) {
+    if row.opt_json::<Value>("error", &id)?.as_ref() != Some(was) {
         return Ok(WriteOutcome::Fenced);
     }
     let seq: i64 = column(&row, "seq")?;

@@ -10,21 +10,23 @@
 use base::SaturatingFrom as _;
 use contract::ids::InvocationId;
 use ports::clock::UnixMillis;
-use ports::job_store::{JobState, NewJob, OwnerId, rank};
+use ports::job_store::{AdoptOutcome, EnqueueOutcome, FencingToken, JobState, NewJob, OwnerId, rank};
+use ports::registry_store::StoreError;
 use serde_json::json;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::columns::{millis, with_clock};
 use crate::postgres::faults::{Busy, Fault};
-use crate::postgres::statement::{boolean, bytes, column, int, text, word};
+use crate::postgres::statement::{boolean, bytes, column, int, text};
 use crate::postgres::transaction::Scope;
+use crate::stored_row::StoredRow as _;
 
 /// So often an entry is tried because somebody else was quicker with the same job.
 const ENTRY_TRIES: u32 = 4;
 
 /// What became of a job on its way in.
 #[derive(Debug)]
-pub(super) enum Entry {
+enum Entry {
     New,
     Known {
         id: InvocationId,
@@ -38,79 +40,96 @@ pub(super) enum Entry {
     Full,
 }
 
-impl PostgresStore {
-    /// Enters a job that waits or, with an owner, one that runs.
-    pub(super) async fn enter(&self, job: &NewJob, owner: Option<OwnerId>) -> Result<Entry, Fault> {
-        for _ in 0..ENTRY_TRIES {
-            if let Some(entry) = self.try_to_enter(job, owner).await? {
-                return Ok(entry);
-            }
-        }
-        Err(Busy::Contended.into())
-    }
+pub(super) async fn enqueue(store: &PostgresStore, job: NewJob) -> Result<EnqueueOutcome, StoreError> {
+    Ok(match enter(store, &job, None).await? {
+        Entry::New => EnqueueOutcome::New,
+        Entry::Known { id, same } => EnqueueOutcome::Existing { id, same },
+        Entry::Claimed { id, same } => EnqueueOutcome::Claimed { id, same },
+        Entry::Full => EnqueueOutcome::Full,
+    })
+}
 
-    async fn try_to_enter(&self, job: &NewJob, owner: Option<OwnerId>) -> Result<Option<Entry>, Fault> {
-        let tenant = job.key.tenant.as_str();
-        let (state, kind, data) = match owner {
-            Some(_) => (JobState::Running, "started", json!({ "attempt": 1 })),
-            None if job.delay.is_zero() => (JobState::Queued, "queued", json!({})),
-            None => (JobState::Delayed, "queued", json!({})),
-        };
-        let (id, digest, payload, data) =
-            (job.key.id.to_string(), job.digest.to_string(), job.payload.to_string(), data.to_string());
-        let (dedupe, window) = job.dedupe.as_ref().map(|it| (it.key.as_bytes(), millis(it.window))).unzip();
-        let bound = |bound: u64| i64::saturating_from(bound);
-        let rows = self
-            .pool
-            .query(
-                Scope::Tenant(tenant),
-                &entering(),
-                &[
-                    int(&self.now()),
-                    text(&tenant),
-                    text(&id),
-                    text(&job.kind),
-                    text(&job.label),
-                    text(&job.owner.subject().as_str()),
-                    text(&digest),
-                    int(&i64::from(job.priority.level())),
-                    text(&state.as_str()),
-                    // What the priority is worth, as a negative number.
-                    int(&rank(UnixMillis(0), job.priority)),
-                    int(&i64::from(job.attempts_max.max(1))),
-                    bytes(&dedupe),
-                    int(&window),
-                    text(&owner.map(|owner| owner.to_string())),
-                    int(&millis(job.delay)),
-                    text(&payload),
-                    text(&kind),
-                    text(&data),
-                    int(&bound(job.bounds.per_tenant)),
-                    int(&bound(job.bounds.total)),
-                    boolean(&owner.is_some()),
-                    text(&job.flow),
-                    text(&job.owner.delegators()),
-                    int(&bound(job.bounds.per_flow)),
-                    text(&job.act.as_ref().map(|act| act.tool.as_str())),
-                    bytes(&job.act.as_ref().map(|act| act.key.scope.as_bytes())),
-                    bytes(&job.act.as_ref().map(|act| act.key.key.as_bytes())),
-                ],
-            )
-            .await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        if column(row, "is_new")? {
-            return Ok(Some(Entry::New));
-        }
-        if column::<Option<&str>>(row, "id")?.is_some() {
-            let same = column::<&str>(row, "digest")? == digest;
-            return Ok(Some(Entry::Known { id: word(row, "id", &id)?, same }));
-        }
-        if let (Some(digest), Some(act)) = (column::<Option<&str>>(row, "line_digest")?, &job.act) {
-            let same = digest == act.parameters.to_string();
-            return Ok(Some(Entry::Claimed { id: word(row, "line_id", &id)?, same }));
-        }
-        Ok((!column::<bool>(row, "has_room")?).then_some(Entry::Full))
+pub(super) async fn adopt(store: &PostgresStore, job: NewJob, owner: OwnerId) -> Result<AdoptOutcome, StoreError> {
+    match enter(store, &job, Some(owner)).await? {
+        Entry::New => Ok(AdoptOutcome::Running(FencingToken(1))),
+        Entry::Known { id, same } => Ok(AdoptOutcome::Existing { id, same }),
+        Entry::Claimed { id, same } => Ok(AdoptOutcome::Claimed { id, same }),
+        // What does not wait is not bounded.
+        Entry::Full => Err(Fault::from(Busy::Contended).into()),
     }
+}
+
+/// Enters a job that waits or, with an owner, one that runs.
+async fn enter(store: &PostgresStore, job: &NewJob, owner: Option<OwnerId>) -> Result<Entry, Fault> {
+    for _ in 0..ENTRY_TRIES {
+        if let Some(entry) = try_to_enter(store, job, owner).await? {
+            return Ok(entry);
+        }
+    }
+    Err(Busy::Contended.into())
+}
+
+async fn try_to_enter(store: &PostgresStore, job: &NewJob, owner: Option<OwnerId>) -> Result<Option<Entry>, Fault> {
+    let tenant = job.key.tenant.as_str();
+    let (state, kind, data) = match owner {
+        Some(_) => (JobState::Running, "started", json!({ "attempt": 1 })),
+        None if job.delay.is_zero() => (JobState::Queued, "queued", json!({})),
+        None => (JobState::Delayed, "queued", json!({})),
+    };
+    let (id, digest, payload, data) =
+        (job.key.id.to_string(), job.digest.to_string(), job.payload.to_string(), data.to_string());
+    let (dedupe, window) = job.dedupe.as_ref().map(|it| (it.key.as_bytes(), millis(it.window))).unzip();
+    let bound = |bound: u64| i64::saturating_from(bound);
+    let rows = store
+        .pool
+        .query(
+            Scope::Tenant(tenant),
+            &entering(),
+            &[
+                int(&store.now()),
+                text(&tenant),
+                text(&id),
+                text(&job.kind),
+                text(&job.label),
+                text(&job.owner.subject().as_str()),
+                text(&digest),
+                int(&i64::from(job.priority.level())),
+                text(&state.as_str()),
+                // What the priority is worth, as a negative number.
+                int(&rank(UnixMillis(0), job.priority)),
+                int(&i64::from(job.attempts_max.max(1))),
+                bytes(&dedupe),
+                int(&window),
+                text(&owner.map(|owner| owner.to_string())),
+                int(&millis(job.delay)),
+                text(&payload),
+                text(&kind),
+                text(&data),
+                int(&bound(job.bounds.per_tenant)),
+                int(&bound(job.bounds.total)),
+                boolean(&owner.is_some()),
+                text(&job.flow),
+                text(&job.owner.delegators()),
+                int(&bound(job.bounds.per_flow)),
+                text(&job.act.as_ref().map(|act| act.tool.as_str())),
+                bytes(&job.act.as_ref().map(|act| act.key.scope.as_bytes())),
+                bytes(&job.act.as_ref().map(|act| act.key.key.as_bytes())),
+            ],
+        )
+        .await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    if column(row, "is_new")? {
+        return Ok(Some(Entry::New));
+    }
+    if column::<Option<&str>>(row, "id")?.is_some() {
+        let same = column::<&str>(row, "digest")? == digest;
+        return Ok(Some(Entry::Known { id: row.word("id", &id)?, same }));
+    }
+    if let (Some(digest), Some(act)) = (column::<Option<&str>>(row, "line_digest")?, &job.act) {
+        let same = digest == act.parameters.to_string();
+        return Ok(Some(Entry::Claimed { id: row.word("line_id", &id)?, same }));
+    }
+    Ok((!column::<bool>(row, "has_room")?).then_some(Entry::Full))
 }
 
 fn entering() -> String {

@@ -11,15 +11,16 @@
 
 use std::time::Duration;
 
+use ports::clock::UnixMillis;
 use ports::job_store::{OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
 
-use super::records::{COLUMNS, key, taken};
-use super::until;
 use crate::postgres::PostgresStore;
-use crate::postgres::columns::{limit, millis, opt_time, time, with_clock};
+use crate::postgres::columns::{limit, millis, with_clock};
 use crate::postgres::faults::Fault;
 use crate::postgres::statement::{column, int, text};
 use crate::postgres::transaction::Scope;
+use crate::records::jobs::{COLUMNS, key, taken};
+use crate::stored_row::StoredRow as _;
 
 /// Delayed jobs that one take makes ready at most; the next take goes on.
 const DUE_MAX: i64 = 256;
@@ -28,94 +29,92 @@ const TAKEN_MAX: usize = 1_000;
 /// "GNTQ": the server's lock under which jobs are taken.
 const LOCK: i64 = 0x474e_5451;
 
-impl PostgresStore {
-    pub(super) async fn renew_for_jobs(&self, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, Fault> {
-        let statement = format!(
-            "{}, renewed AS (
-                 UPDATE instances SET jobs_until = clock.now + $3 FROM clock
-                 WHERE owner_id = $2 AND jobs_until > clock.now RETURNING owner_id
-             )
-             SELECT jobs.tenant_id, jobs.id
-             FROM renewed LEFT JOIN jobs
-               ON jobs.state = 'running' AND jobs.owner_id = renewed.owner_id AND jobs.cancel_asked IS NOT NULL",
-            with_clock()
-        );
-        let rows = self
-            .pool
-            .query(Scope::System, &statement, &[int(&self.now()), text(&owner.to_string()), int(&millis(lease))])
-            .await?;
-        if rows.is_empty() {
-            return Ok(RenewOutcome::Lapsed);
-        }
-        let mut cancel = Vec::new();
-        for row in rows {
-            if column::<Option<&str>>(&row, "id")?.is_some() {
-                cancel.push(key(&row)?);
-            }
-        }
-        Ok(RenewOutcome::Alive { cancel })
+pub(super) async fn renew(store: &PostgresStore, owner: OwnerId, lease: Duration) -> Result<RenewOutcome, Fault> {
+    let statement = format!(
+        "{}, renewed AS (
+             UPDATE instances SET jobs_until = clock.now + $3 FROM clock
+             WHERE owner_id = $2 AND jobs_until > clock.now RETURNING owner_id
+         )
+         SELECT jobs.tenant_id, jobs.id
+         FROM renewed LEFT JOIN jobs
+           ON jobs.state = 'running' AND jobs.owner_id = renewed.owner_id AND jobs.cancel_asked IS NOT NULL",
+        with_clock()
+    );
+    let rows = store
+        .pool
+        .query(Scope::System, &statement, &[int(&store.now()), text(&owner.to_string()), int(&millis(lease))])
+        .await?;
+    if rows.is_empty() {
+        return Ok(RenewOutcome::Lapsed);
     }
+    let mut cancel = Vec::new();
+    for row in rows {
+        if column::<Option<&str>>(&row, "id")?.is_some() {
+            cancel.push(key(&row)?);
+        }
+    }
+    Ok(RenewOutcome::Alive { cancel })
+}
 
-    pub(super) async fn take_jobs(&self, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, Fault> {
-        let owner = owner.to_string();
-        let rows = self.pool.query(Scope::System, &looking(), &[int(&self.now()), text(&owner), int(&DUE_MAX)]).await?;
-        let Some(row) = rows.first() else { return Ok(TakeOutcome::default()) };
-        let mut result =
-            TakeOutcome { next_due_in: until(time(row, "now")?, opt_time(row, "next_due")?), ..TakeOutcome::default() };
-        if !column::<bool>(row, "is_ready")? || rules.most == 0 {
-            return Ok(result);
-        }
-        let most = limit(rules.most.min(TAKEN_MAX));
-        let rows = self
-            .pool
-            .query_alone(
-                Scope::System,
-                LOCK,
-                &taking(),
-                &[
-                    int(&self.now()),
-                    text(&owner),
-                    int(&most),
-                    int(&i64::from(rules.running_per_tenant)),
-                    int(&i64::from(rules.running_per_flow)),
-                ],
-            )
-            .await?;
-        result.jobs = rows.iter().map(taken).collect::<Result<_, Fault>>()?;
-        Ok(result)
+pub(super) async fn take(store: &PostgresStore, owner: OwnerId, rules: TakeRules) -> Result<TakeOutcome, Fault> {
+    let owner = owner.to_string();
+    let rows = store.pool.query(Scope::System, &looking(), &[int(&store.now()), text(&owner), int(&DUE_MAX)]).await?;
+    let Some(row) = rows.first() else { return Ok(TakeOutcome::default()) };
+    let mut result =
+        TakeOutcome { next_due_in: until(row.time("now")?, row.opt_time("next_due")?), ..TakeOutcome::default() };
+    if !column::<bool>(row, "is_ready")? || rules.most == 0 {
+        return Ok(result);
     }
+    let most = limit(rules.most.min(TAKEN_MAX));
+    let rows = store
+        .pool
+        .query_alone(
+            Scope::System,
+            LOCK,
+            &taking(),
+            &[
+                int(&store.now()),
+                text(&owner),
+                int(&most),
+                int(&i64::from(rules.running_per_tenant)),
+                int(&i64::from(rules.running_per_flow)),
+            ],
+        )
+        .await?;
+    result.jobs = rows.iter().map(taken).collect::<Result<_, Fault>>()?;
+    Ok(result)
+}
 
-    /// The fence is compared on the locked row: whoever was quicker has raised it, and is not looked at as lapsed again.
-    pub(super) async fn take_lapsed_jobs(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, Fault> {
-        let statement = format!(
-            "{clock}, lapsed AS MATERIALIZED (
-                 SELECT seq, fence FROM jobs, clock
-                 WHERE state = 'running'
-                   AND NOT EXISTS (SELECT 1 FROM instances
-                                   WHERE instances.owner_id = jobs.owner_id AND jobs_until > clock.now)
-                   AND EXISTS (SELECT 1 FROM instances WHERE owner_id = $2 AND jobs_until > clock.now)
-                 ORDER BY seq LIMIT $3
-             ), locked AS MATERIALIZED (
-                 SELECT jobs.seq FROM jobs JOIN lapsed ON jobs.seq = lapsed.seq AND jobs.fence = lapsed.fence
-                 WHERE jobs.state = 'running' ORDER BY jobs.seq FOR UPDATE OF jobs SKIP LOCKED
-             ), held AS (
-                 UPDATE jobs SET owner_id = $2, fence = jobs.fence + 1, started_at = clock.now, progress = NULL, phase = NULL,
-                                 events = jobs.events + 1
-                 FROM clock, locked WHERE jobs.seq = locked.seq
-                 RETURNING {COLUMNS}, jobs.fence, jobs.events
-             ), told AS (
-                 INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
-                 SELECT seq, events, tenant_id, clock.now, 'taken_over', '{{\"attempt\":' || attempts || '}}' FROM held, clock
-             )
-             SELECT held.*, payload FROM held JOIN job_bodies USING (seq) ORDER BY seq",
-            clock = with_clock()
-        );
-        let rows = self
-            .pool
-            .query(Scope::System, &statement, &[int(&self.now()), text(&owner.to_string()), int(&limit(most))])
-            .await?;
-        rows.iter().map(taken).collect()
-    }
+/// The fence is compared on the locked row: whoever was quicker has raised it, and is not looked at as lapsed again.
+pub(super) async fn take_over(store: &PostgresStore, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, Fault> {
+    let statement = format!(
+        "{clock}, lapsed AS MATERIALIZED (
+             SELECT seq, fence FROM jobs, clock
+             WHERE state = 'running'
+               AND NOT EXISTS (SELECT 1 FROM instances
+                               WHERE instances.owner_id = jobs.owner_id AND jobs_until > clock.now)
+               AND EXISTS (SELECT 1 FROM instances WHERE owner_id = $2 AND jobs_until > clock.now)
+             ORDER BY seq LIMIT $3
+         ), locked AS MATERIALIZED (
+             SELECT jobs.seq FROM jobs JOIN lapsed ON jobs.seq = lapsed.seq AND jobs.fence = lapsed.fence
+             WHERE jobs.state = 'running' ORDER BY jobs.seq FOR UPDATE OF jobs SKIP LOCKED
+         ), held AS (
+             UPDATE jobs SET owner_id = $2, fence = jobs.fence + 1, started_at = clock.now, progress = NULL, phase = NULL,
+                             events = jobs.events + 1
+             FROM clock, locked WHERE jobs.seq = locked.seq
+             RETURNING {COLUMNS}, jobs.fence, jobs.events
+         ), told AS (
+             INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
+             SELECT seq, events, tenant_id, clock.now, 'taken_over', '{{\"attempt\":' || attempts || '}}' FROM held, clock
+         )
+         SELECT held.*, payload FROM held JOIN job_bodies USING (seq) ORDER BY seq",
+        clock = with_clock()
+    );
+    let rows = store
+        .pool
+        .query(Scope::System, &statement, &[int(&store.now()), text(&owner.to_string()), int(&limit(most))])
+        .await?;
+    rows.iter().map(taken).collect()
 }
 
 /// Lets delayed jobs whose time has come wait like all others, and says whether there is anything to take. No row for an
@@ -203,4 +202,9 @@ fn taking() -> String {
          SELECT held.*, payload FROM held JOIN job_bodies USING (seq) ORDER BY place",
         clock = with_clock()
     )
+}
+
+/// The span from a moment to a later one.
+fn until(now: UnixMillis, then: Option<UnixMillis>) -> Option<Duration> {
+    then.map(|then| then.since(now))
 }

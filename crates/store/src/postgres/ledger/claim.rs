@@ -21,13 +21,14 @@ use ports::clock::UnixMillis;
 use ports::ledger::{BeginOutcome, EntryState, FencingToken, Intent, LedgerEntry};
 use tokio_postgres::Row;
 
-use super::entries::{COLUMNS, entry};
 use super::groups::WaitingClaim;
 use crate::postgres::PostgresStore;
-use crate::postgres::columns::{opt_time, time, with_clock};
+use crate::postgres::columns::with_clock;
 use crate::postgres::faults::Fault;
-use crate::postgres::statement::{Value, bytes, column, int, text, word};
+use crate::postgres::statement::{Value, bytes, column, int, text};
 use crate::postgres::transaction::{Scope, Transaction, in_transaction};
+use crate::records::ledger::{COLUMNS, entry};
+use crate::stored_row::StoredRow as _;
 use crate::transfer::ENDED_WITHOUT_LINE;
 
 /// So often a claim is tried anew because somebody else was quicker. Then the id counts as taken: it may be another tenant's,
@@ -138,41 +139,38 @@ const QUEUED: &str = "SELECT id, digest, ended_at IS NOT NULL AS is_ended FROM j
 /// Whether the owner's lease is good.
 const ALIVE: &str = "EXISTS (SELECT 1 FROM instances, clock WHERE owner_id = $13 AND ledger_until > clock.now)";
 
-impl PostgresStore {
-    pub(super) async fn claim(&self, intent: Intent) -> Result<BeginOutcome, Fault> {
-        let claim = Arc::new(Claim::new(intent));
-        // Whoever is in doubt there is noted there.
-        if self.claims.write(WaitingClaim { claim: Arc::clone(&claim), now: self.now() }).await? {
-            return Ok(BeginOutcome::Fresh(FencingToken(1)));
-        }
-        let begun = self.claim_or_fail(&claim).await;
-        if let Err(fault) = &begun
-            && fault.leaves_doubt()
-        {
-            self.doubts.add(claim);
-        }
-        begun
+pub(super) async fn begin(store: &PostgresStore, intent: Intent) -> Result<BeginOutcome, Fault> {
+    let claim = Arc::new(Claim::new(intent));
+    // Whoever is in doubt there is noted there.
+    if store.claims.write(WaitingClaim { claim: Arc::clone(&claim), now: store.now() }).await? {
+        return Ok(BeginOutcome::Fresh(FencingToken(1)));
     }
+    let begun = begin_alone(store, &claim).await;
+    if let Err(fault) = &begun
+        && fault.leaves_doubt()
+    {
+        store.doubts.add(claim);
+    }
+    begun
+}
 
-    async fn claim_or_fail(&self, claim: &Claim) -> Result<BeginOutcome, Fault> {
-        let statement = insertion();
-        let rows =
-            with_values!(claim, self.now(), |values| self.pool.query(claim.scope(), &statement, &values).await?);
-        if let Verdict::Answer(begun) = answer(claim, &rows)? {
-            return Ok(begun);
-        }
-        for _ in 0..CLAIM_TRIES {
-            let now = self.now();
-            match in_transaction!(self.pool, claim.scope(), |tx| claim_again(tx, claim, now).await) {
-                Ok(Some(begun)) => return Ok(begun),
-                Ok(None) => {}
-                // Somebody has taken the key between our look and our write.
-                Err(fault) if fault.is_duplicate() => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(BeginOutcome::IdTaken)
+async fn begin_alone(store: &PostgresStore, claim: &Claim) -> Result<BeginOutcome, Fault> {
+    let statement = insertion();
+    let rows = with_values!(claim, store.now(), |values| store.pool.query(claim.scope(), &statement, &values).await?);
+    if let Verdict::Answer(begun) = answer(claim, &rows)? {
+        return Ok(begun);
     }
+    for _ in 0..CLAIM_TRIES {
+        let now = store.now();
+        match in_transaction!(store.pool, claim.scope(), |tx| claim_again(tx, claim, now).await) {
+            Ok(Some(begun)) => return Ok(begun),
+            Ok(None) => {}
+            // Somebody has taken the key between our look and our write.
+            Err(fault) if fault.is_duplicate() => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(BeginOutcome::IdTaken)
 }
 
 /// Writes the line of a new call if nothing is in its way, and answers with what is. The lines it answers with are those from
@@ -210,13 +208,13 @@ fn answer(claim: &Claim, rows: &[Row]) -> Result<Verdict, Fault> {
     if column(first, "is_new")? {
         return Ok(Verdict::Answer(BeginOutcome::Fresh(FencingToken(1))));
     }
-    let now = time(first, "now")?;
+    let now = first.time("now")?;
     let verdict = judge(&claim.intent, lines(rows)?, now);
     // Who has a line with the key comes before who is to get one.
     if let (false, Some(act), Some(digest)) =
         (matches!(verdict, Verdict::Answer(_)), &claim.intent.queued_act, column::<Option<&str>>(first, "job_digest")?)
     {
-        let (job, same) = (word(first, "job_id", &claim.id)?, digest == act.digest.to_string());
+        let (job, same) = (first.word("job_id", &claim.id)?, digest == act.digest.to_string());
         let ended = column::<Option<bool>>(first, "job_is_ended")?.unwrap_or_default();
         return Ok(Verdict::Answer(BeginOutcome::Queued { job, same, ended }));
     }
@@ -232,7 +230,7 @@ async fn claim_again(tx: &Transaction, claim: &Claim, now: Option<i64>) -> Resul
     );
     let rows = with_values!(claim, now, |values| tx.query(&locking, &values).await?);
     let mut verdict = match rows.first() {
-        Some(row) => judge(&claim.intent, lines(&rows)?, time(row, "now")?),
+        Some(row) => judge(&claim.intent, lines(&rows)?, row.time("now")?),
         None => Verdict::Insert,
     };
     if let Verdict::GiveUp(holder) = verdict {
@@ -284,7 +282,7 @@ fn lines(rows: &[Row]) -> Result<Vec<Line>, Fault> {
         lines.push(Line {
             entry: entry(row)?,
             holds_key: column(row, "holds_key")?,
-            keep_until: opt_time(row, "keep_until")?,
+            keep_until: row.opt_time("keep_until")?,
         });
     }
     Ok(lines)

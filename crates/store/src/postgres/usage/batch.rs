@@ -9,6 +9,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
 use crate::postgres::statement::{NOW, int, ints, text, texts};
 use crate::postgres::transaction::Scope;
+use crate::records::usage::whole;
 
 /// How long the name of a batch is remembered: far longer than one is tried for.
 const NAMES_KEPT_MS: i64 = 7 * 86_400_000;
@@ -228,9 +229,4 @@ fn counts_of(batch: &UsageBatch) -> AllCounts<'_> {
         wishes.push(tenant.as_str(), day.0, agent.as_str(), tool.as_str(), whole(*count));
     }
     (latencies, pairs, wishes)
-}
-
-/// The store counts to 2^63; what is more, nobody can have used.
-fn whole(number: u64) -> i64 {
-    i64::saturating_from(number)
 }

@@ -7,12 +7,12 @@
 use base::SaturatingFrom as _;
 use ports::vector_store::{SPACES_MAX, SpaceState, VectorError, VectorSpace};
 
-use super::super::columns::number;
-use super::super::faults::Fault;
-use super::super::pool::Pool;
-use super::super::statement::{column, int, text, unreadable};
-use super::super::transaction::{Scope, Transaction, in_transaction};
 use super::{stored, width};
+use crate::postgres::faults::Fault;
+use crate::postgres::pool::Pool;
+use crate::postgres::statement::{column, int, text};
+use crate::postgres::transaction::{Scope, Transaction, in_transaction};
+use crate::stored_row::{StoredRow as _, unreadable};
 
 /// "GNTV": the server's lock under which spaces come and go.
 const LOCK: i64 = 0x474e_5456;
@@ -56,8 +56,8 @@ pub(super) async fn list(pool: &Pool) -> Result<Vec<SpaceState>, Fault> {
     let rows = pool.query(Scope::System, select, &[]).await?;
     let state = |row| {
         let model: &str = column(row, "model")?;
-        let space = VectorSpace::new(model, number(row, "width", model)?).map_err(|_| unreadable("width", model))?;
-        Ok(SpaceState { space, vectors: number(row, "kept", model)? })
+        let space = VectorSpace::new(model, row.number("width", model)?).map_err(|_| unreadable("width", model))?;
+        Ok(SpaceState { space, vectors: row.number("kept", model)? })
     };
     rows.iter().map(state).collect()
 }

@@ -3,23 +3,18 @@
 use std::time::Duration;
 
 use base::SaturatingFrom as _;
-use contract::ids::{InvocationId, TenantId};
-use ports::clock::UnixMillis;
+use contract::ids::TenantId;
 use ports::webhook_store::{
     ATTEMPTS_KEPT_MAX, DELIVERIES_PAGE_MAX, DeliveryAttempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
-    DeliveryRecord, DeliveryState, DeliveryTarget, EventKind, NewDelivery, NoteOutcome, WebhookId,
+    DeliveryRecord, DeliveryState, DeliveryTarget, NewDelivery, NoteOutcome, WebhookId,
 };
-use tokio_postgres::Row;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
-use crate::postgres::statement::{NOW, column, int, text, unreadable, word};
+use crate::postgres::statement::{NOW, column, int, text};
 use crate::postgres::transaction::Scope;
+use crate::records::webhooks::{DELIVERY_COLUMNS, attempt, delivery, delivery_detail};
 use crate::time::milliseconds;
-
-const COLUMNS: &str =
-    "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
-                       round, attempts, created_at, ended_at";
 
 pub(super) async fn add(store: &PostgresStore, delivery: &NewDelivery) -> Result<bool, Fault> {
     let sql = format!(
@@ -105,12 +100,12 @@ pub(super) async fn reopen(
     let tenant = tenant.as_str();
     let sql = format!(
         "UPDATE webhook_deliveries SET state = 'pending', round = round + 1, attempts = 0, ended_at = NULL
-         WHERE tenant_id = $1 AND id = $2 AND state = 'dead' RETURNING {COLUMNS}"
+         WHERE tenant_id = $1 AND id = $2 AND state = 'dead' RETURNING {DELIVERY_COLUMNS}"
     );
     let id = id.0.to_string();
     let values = [text(&tenant), text(&id)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
-    rows.first().map(read).transpose()
+    rows.first().map(delivery).transpose()
 }
 
 pub(super) async fn prune(store: &PostgresStore, retention: Duration, most: usize) -> Result<u64, Fault> {
@@ -134,12 +129,11 @@ pub(super) async fn one(
     id: DeliveryId,
 ) -> Result<Option<DeliveryDetail>, Fault> {
     let tenant = tenant.as_str();
-    let sql = format!("SELECT {COLUMNS} FROM webhook_deliveries WHERE tenant_id = $1 AND id = $2");
+    let sql = format!("SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries WHERE tenant_id = $1 AND id = $2");
     let id = id.0.to_string();
     let values = [text(&tenant), text(&id)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(DeliveryDetail { record: read(row)?, body: column(row, "body")? }))
+    rows.first().map(delivery_detail).transpose()
 }
 
 pub(super) async fn page(
@@ -149,7 +143,7 @@ pub(super) async fn page(
     most: usize,
 ) -> Result<DeliveryPage, Fault> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM webhook_deliveries
+        "SELECT {DELIVERY_COLUMNS} FROM webhook_deliveries
          WHERE tenant_id = $1 AND ($2 IS NULL OR webhook_id = $2) AND ($3 IS NULL OR state = $3) AND seq < $4
          ORDER BY seq DESC LIMIT $5"
     );
@@ -162,7 +156,7 @@ pub(super) async fn page(
     let tenant = filter.tenant.as_str();
     let values = [text(&tenant), text(&webhook), text(&state), int(&before), int(&limit)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
-    let deliveries = rows.iter().take(most).map(read).collect::<Result<Vec<_>, Fault>>()?;
+    let deliveries = rows.iter().take(most).map(delivery).collect::<Result<Vec<_>, Fault>>()?;
     let next = match rows.get(most.saturating_sub(1)) {
         Some(last) if rows.len() > most => u64::try_from(column::<i64>(last, "seq")?).ok(),
         _ => None,
@@ -183,46 +177,4 @@ pub(super) async fn attempts(
     let values = [text(&tenant), text(&id)];
     let rows = store.pool.query(Scope::Tenant(tenant), sql, &values).await?;
     rows.iter().map(|row| attempt(row, &id)).collect()
-}
-
-fn attempt(row: &Row, of: &str) -> Result<DeliveryAttempt, Fault> {
-    let status: Option<i64> = column(row, "status")?;
-    Ok(DeliveryAttempt {
-        round: number(row, "round", of)?,
-        number: number(row, "number", of)?,
-        at: UnixMillis(column(row, "at")?),
-        status: status.map(u16::try_from).transpose().map_err(|_| unreadable("status", of))?,
-        took_ms: u64::try_from(column::<i64>(row, "took_ms")?).unwrap_or_default(),
-        error: column(row, "error")?,
-    })
-}
-
-fn read(row: &Row) -> Result<DeliveryRecord, Fault> {
-    let of: &str = column(row, "id")?;
-    let words = |name| column::<Option<String>>(row, name);
-    let target = match (words("webhook_id")?, words("callback_url")?, words("callback_secret")?) {
-        (Some(id), None, None) => {
-            DeliveryTarget::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", of))?))
-        }
-        (None, Some(url), Some(secret)) => DeliveryTarget::Callback { url, secret },
-        _ => return Err(unreadable("webhook_id", of).into()),
-    };
-    let invocation = words("invocation_id")?.map(|id| id.parse::<InvocationId>()).transpose();
-    Ok(DeliveryRecord {
-        tenant: word(row, "tenant_id", of)?,
-        id: DeliveryId(word(row, "id", of)?),
-        target,
-        event: EventKind::of_word(column(row, "event")?).ok_or_else(|| unreadable("event", of))?,
-        invocation: invocation.map_err(|_| unreadable("invocation_id", of))?,
-        state: DeliveryState::of_word(column(row, "state")?).ok_or_else(|| unreadable("state", of))?,
-        round: number(row, "round", of)?,
-        attempts: number(row, "attempts", of)?,
-        created_at: UnixMillis(column(row, "created_at")?),
-        ended_at: column::<Option<i64>>(row, "ended_at")?.map(UnixMillis),
-    })
-}
-
-/// A small number.
-fn number(row: &Row, name: &'static str, of: &str) -> Result<u32, Fault> {
-    u32::try_from(column::<i64>(row, name)?).map_err(|_| unreadable(name, of).into())
 }

@@ -7,69 +7,77 @@ use contract::ids::{Subject, TenantId};
 use ports::access_store::{
     Activation, AgentRecord, BudgetSpending, PolicyRecord, Revocation, RevokedTokens, TenantRecord,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, named_params};
 
-use super::super::faults::Fault;
-use super::reads::unreadable;
-use super::{policy_owner, visibility_word};
+use crate::records::access::policy_owner;
+use crate::sqlite::faults::Fault;
+use crate::stored_row::{tag, unreadable};
 
 pub(super) fn put_tenants(connection: &Connection, tenants: &[TenantRecord]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
-        "INSERT INTO access_tenants (tenant_id, name, visibility, tools, enabled) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO access_tenants (tenant_id, name, visibility, tools, enabled)
+         VALUES (:tenant_id, :name, :visibility, :tools, :enabled)
          ON CONFLICT (tenant_id) DO UPDATE
          SET name = excluded.name, visibility = excluded.visibility, tools = excluded.tools, enabled = excluded.enabled",
     )?;
     for record in tenants {
-        let visibility = record.visibility.map(visibility_word);
-        put.execute(params![record.tenant.as_str(), record.name, visibility, json(&record.tools)?, record.enabled])?;
+        let visibility = record.visibility.map(tag);
+        put.execute(named_params! {
+            ":tenant_id": record.tenant.as_str(),
+            ":name": record.name,
+            ":visibility": visibility,
+            ":tools": json(&record.tools)?,
+            ":enabled": record.enabled,
+        })?;
     }
     raise_epoch(connection)
 }
 
 pub(super) fn put_agents(connection: &Connection, agents: &[AgentRecord]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
-        "INSERT INTO access_agents (tenant_id, agent, document, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO access_agents (tenant_id, agent, document, added_at, added_by)
+         VALUES (:tenant_id, :agent, :document, :added_at, :added_by)
          ON CONFLICT (tenant_id, agent) DO UPDATE
          SET document = excluded.document, added_at = excluded.added_at, added_by = excluded.added_by
          WHERE excluded.document IS NOT NULL",
     )?;
     for record in agents {
-        put.execute(params![
-            record.tenant.as_str(),
-            record.agent.as_str(),
-            record.document,
-            record.added_at.to_string(),
-            record.added_by.as_str()
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": record.tenant.as_str(),
+            ":agent": record.agent.as_str(),
+            ":document": record.document,
+            ":added_at": record.added_at.to_string(),
+            ":added_by": record.added_by.as_str(),
+        })?;
     }
     raise_epoch(connection)
 }
 
 pub(super) fn remove_agent(connection: &Connection, tenant: &TenantId, agent: &Subject) -> Result<Option<u64>, Fault> {
     let removed = connection
-        .prepare_cached("DELETE FROM access_agents WHERE tenant_id = ?1 AND agent = ?2")?
-        .execute([tenant.as_str(), agent.as_str()])?;
+        .prepare_cached("DELETE FROM access_agents WHERE tenant_id = :tenant_id AND agent = :agent")?
+        .execute(named_params! { ":tenant_id": tenant.as_str(), ":agent": agent.as_str() })?;
     if removed == 0 { Ok(None) } else { raise_epoch(connection).map(Some) }
 }
 
 pub(super) fn put_activations(connection: &Connection, activations: &[Activation]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
         "INSERT INTO access_activations (tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         VALUES (:tenant_id, :agent, :tool_id, :enabled, :overrides, :id, :created_at, :updated_at)
          ON CONFLICT (tenant_id, agent, tool) DO UPDATE
          SET enabled = excluded.enabled, overrides = excluded.overrides, updated_at = excluded.updated_at",
     )?;
     for record in activations {
-        put.execute(params![
-            record.tenant.as_str(),
-            record.agent.as_str(),
-            record.tool.to_string(),
-            record.enabled,
-            json(&record.overrides)?,
-            record.id.to_string(),
-            record.created_at.0,
-            record.updated_at.0,
-        ])?;
+        put.execute(named_params! {
+            ":tenant_id": record.tenant.as_str(),
+            ":agent": record.agent.as_str(),
+            ":tool_id": record.tool.to_string(),
+            ":enabled": record.enabled,
+            ":overrides": json(&record.overrides)?,
+            ":id": record.id.to_string(),
+            ":created_at": record.created_at.0,
+            ":updated_at": record.updated_at.0,
+        })?;
     }
     raise_epoch(connection)
 }
@@ -77,16 +85,23 @@ pub(super) fn put_activations(connection: &Connection, activations: &[Activation
 pub(super) fn add_policies(connection: &Connection, record: &PolicyRecord) -> Result<Option<u64>, Fault> {
     let owner = policy_owner(record.tenant.as_ref());
     let next: i64 = connection
-        .prepare_cached("SELECT 1 + coalesce(max(version), 0) FROM access_policies WHERE tenant_id = ?1")?
-        .query_row([owner], |row| row.get(0))?;
+        .prepare_cached("SELECT 1 + coalesce(max(version), 0) FROM access_policies WHERE tenant_id = :owner")?
+        .query_row(named_params! { ":owner": owner }, |row| row.get(0))?;
     if u64::try_from(next) != Ok(record.version) {
         return Ok(None);
     }
     connection
         .prepare_cached(
-            "INSERT INTO access_policies (tenant_id, version, text, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO access_policies (tenant_id, version, text, added_at, added_by)
+             VALUES (:owner, :next, :text, :added_at, :added_by)",
         )?
-        .execute(params![owner, next, record.text, record.added_at.to_string(), record.added_by.as_str()])?;
+        .execute(named_params! {
+            ":owner": owner,
+            ":next": next,
+            ":text": record.text,
+            ":added_at": record.added_at.to_string(),
+            ":added_by": record.added_by.as_str(),
+        })?;
     raise_epoch(connection).map(Some)
 }
 
@@ -101,7 +116,7 @@ pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result
     connection
         .prepare_cached(
             "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by, needless_from, issuers)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             VALUES (:kind, :tenant_id, :name, :at, :by, :end, :issuers)
              ON CONFLICT (kind, tenant_id, name) DO UPDATE
              SET needless_from = max(needless_from, excluded.needless_from),
                  issuers = CASE WHEN issuers IS NULL OR excluded.issuers IS NULL THEN NULL
@@ -110,10 +125,18 @@ pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result
                  revoked_by = iif(excluded.revoked_at > revoked_at, excluded.revoked_by, revoked_by),
                  revoked_at = max(excluded.revoked_at, revoked_at)",
         )?
-        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str(), end, issuers])?;
+        .execute(named_params! {
+            ":kind": kind,
+            ":tenant_id": tenant,
+            ":name": name,
+            ":at": revocation.at.to_string(),
+            ":by": revocation.by.as_str(),
+            ":end": end,
+            ":issuers": issuers,
+        })?;
     connection
-        .prepare_cached("DELETE FROM access_revocations WHERE needless_from <= ?1")?
-        .execute([revocation.at.to_string()])?;
+        .prepare_cached("DELETE FROM access_revocations WHERE needless_from <= :at")?
+        .execute(named_params! { ":at": revocation.at.to_string() })?;
     raise_epoch(connection)
 }
 
@@ -124,11 +147,11 @@ pub(super) fn spend(connection: &Connection, spendings: &[BudgetSpending]) -> Re
         Err(token) => return Ok(Err(token)),
     };
     let mut write = connection.prepare_cached(
-        "INSERT INTO access_spending (token, calls) VALUES (?1, ?2)
+        "INSERT INTO access_spending (token, calls) VALUES (:token, :calls)
          ON CONFLICT (token) DO UPDATE SET calls = excluded.calls",
     )?;
     for (token, calls) in counts {
-        write.execute(params![token, i64::saturating_from(calls)])?;
+        write.execute(named_params! { ":token": token, ":calls": i64::saturating_from(calls) })?;
     }
     Ok(Ok(()))
 }
@@ -138,14 +161,15 @@ pub(super) fn counted<'s>(
     connection: &Connection,
     spendings: &'s [BudgetSpending],
 ) -> Result<Result<BTreeMap<&'s str, u64>, String>, Fault> {
-    let mut read = connection.prepare_cached("SELECT calls FROM access_spending WHERE token = ?1")?;
+    let mut read = connection.prepare_cached("SELECT calls FROM access_spending WHERE token = :token")?;
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for spending in spendings {
         let token = spending.token.as_str();
         let calls = match counts.get(token) {
             Some(calls) => *calls,
             None => {
-                let stored: Option<i64> = read.query_row([token], |row| row.get(0)).optional()?;
+                let stored: Option<i64> =
+                    read.query_row(named_params! { ":token": token }, |row| row.get(0)).optional()?;
                 stored.and_then(|calls| u64::try_from(calls).ok()).unwrap_or(0)
             }
         };

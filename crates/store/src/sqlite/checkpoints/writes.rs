@@ -5,7 +5,7 @@ use ports::checkpoint_store::{
     CHAIN_MAX, CheckpointEnding, CheckpointId, PromoteOutcome, SaveOutcome, SealedCheckpoint,
 };
 use ports::clock::UnixMillis;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::super::faults::Fault;
 use super::Of;
@@ -19,18 +19,25 @@ pub(super) fn save(
     let head = &checkpoint.head;
     let (id, invocation) = (head.id.to_string(), head.invocation.to_string());
     let there: Option<Vec<u8>> = connection
-        .prepare_cached("SELECT seal FROM checkpoints WHERE checkpoint_id = ?1")?
-        .query_row([&id], |row| row.get(0))
+        .prepare_cached("SELECT seal FROM checkpoints WHERE checkpoint_id = :id")?
+        .query_row(named_params! { ":id": &id }, |row| row.get(0))
         .optional()?;
     if let Some(seal) = there {
         return Ok(if seal == checkpoint.seal.as_bytes() { SaveOutcome::Kept } else { SaveOutcome::Foreign });
     }
     let newest: Option<(String, String, i64, i64)> = connection
         .prepare_cached(
-            "SELECT owner, tool_id, rank, (SELECT max(fence) FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2)
-             FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2 ORDER BY rank DESC LIMIT 1",
+            "SELECT owner, tool_id, rank, (SELECT max(fence) FROM checkpoints WHERE tenant_id = :tenant_id
+             AND invocation_id = :invocation)
+             FROM checkpoints WHERE tenant_id = :tenant_id AND invocation_id = :invocation ORDER BY rank DESC LIMIT 1",
         )?
-        .query_row([head.tenant.as_str(), &invocation], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .query_row(
+            named_params! {
+                ":tenant_id": head.tenant.as_str(),
+                ":invocation": &invocation,
+            },
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )
         .optional()?;
     let given = fence.map(number);
     let is_fenced = is_fenced(connection, head.tenant.as_str(), &invocation, given)?;
@@ -47,9 +54,17 @@ pub(super) fn save(
     if let Some(base) = checkpoint.base {
         let there: Option<i64> = connection
             .prepare_cached(
-                "SELECT 1 FROM checkpoints WHERE checkpoint_id = ?1 AND tenant_id = ?2 AND invocation_id = ?3",
+                "SELECT 1 FROM checkpoints WHERE checkpoint_id = :base AND tenant_id = :tenant_id
+                 AND invocation_id = :invocation",
             )?
-            .query_row([&base.to_string(), head.tenant.as_str(), &invocation], |row| row.get(0))
+            .query_row(
+                named_params! {
+                    ":base": &base.to_string(),
+                    ":tenant_id": head.tenant.as_str(),
+                    ":invocation": &invocation,
+                },
+                |row| row.get(0),
+            )
             .optional()?;
         if there.is_none() {
             return Ok(SaveOutcome::BaseGone);
@@ -58,35 +73,38 @@ pub(super) fn save(
     connection
         .prepare_cached(
             "INSERT INTO checkpoints
-                 (checkpoint_id, tenant_id, invocation_id, owner, tool_id, tool_version, checkpoint_type, label, parent_id,
+                 (checkpoint_id, tenant_id, invocation_id, owner, tool_id, tool_version, checkpoint_type, label,
+                 parent_id,
                   saved_at, base_id, chain, schema_version, is_gzip, content_bytes, stored_bytes, checksum, seal, fence,
                   rank, expires_at, payload)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+             VALUES (:id, :tenant_id, :invocation, :owner, :tool_id, :version, :kind, :label, :parent, :saved_at,
+             :base, :chain, :schema_version, :is_gzip, :content_bytes, :stored_bytes, :checksum, :seal, :fence, :rank, :until,
+             :payload)",
         )?
-        .execute(params![
-            id,
-            head.tenant.as_str(),
-            invocation,
-            head.owner.as_str(),
-            head.tool.as_str(),
-            head.version.to_string(),
-            head.kind.as_str(),
-            head.label,
-            head.parent.as_ref().map(CheckpointId::to_string),
-            head.saved_at.0,
-            checkpoint.base.as_ref().map(CheckpointId::to_string),
-            checkpoint.chain,
-            checkpoint.schema_version,
-            checkpoint.is_gzip,
-            i64::saturating_from(checkpoint.content_bytes),
-            i64::saturating_from(checkpoint.payload.len()),
-            checkpoint.checksum.as_bytes(),
-            checkpoint.seal.as_bytes(),
-            fence,
-            rank,
-            until.map(|until| until.0),
-            &*checkpoint.payload,
-        ])?;
+        .execute(named_params! {
+            ":id": id,
+            ":tenant_id": head.tenant.as_str(),
+            ":invocation": invocation,
+            ":owner": head.owner.as_str(),
+            ":tool_id": head.tool.as_str(),
+            ":version": head.version.to_string(),
+            ":kind": head.kind.as_str(),
+            ":label": head.label,
+            ":parent": head.parent.as_ref().map(CheckpointId::to_string),
+            ":saved_at": head.saved_at.0,
+            ":base": checkpoint.base.as_ref().map(CheckpointId::to_string),
+            ":chain": checkpoint.chain,
+            ":schema_version": checkpoint.schema_version,
+            ":is_gzip": checkpoint.is_gzip,
+            ":content_bytes": i64::saturating_from(checkpoint.content_bytes),
+            ":stored_bytes": i64::saturating_from(checkpoint.payload.len()),
+            ":checksum": checkpoint.checksum.as_bytes(),
+            ":seal": checkpoint.seal.as_bytes(),
+            ":fence": fence,
+            ":rank": rank,
+            ":until": until.map(|until| until.0),
+            ":payload": &*checkpoint.payload,
+        })?;
     Ok(SaveOutcome::Kept)
 }
 
@@ -100,8 +118,10 @@ fn number(fence: u64) -> i64 {
 /// Has the attempt with this fence lost the invocation (CKPT-C)?
 fn is_fenced(connection: &Connection, tenant: &str, invocation: &str, fence: Option<i64>) -> Result<bool, Fault> {
     let taken_over: Option<i64> = connection
-        .prepare_cached("SELECT fence FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2")?
-        .query_row([tenant, invocation], |row| row.get(0))
+        .prepare_cached(
+            "SELECT fence FROM checkpoint_attempts WHERE tenant_id = :tenant_id AND invocation_id = :invocation",
+        )?
+        .query_row(named_params! { ":tenant_id": tenant, ":invocation": invocation }, |row| row.get(0))
         .optional()?;
     Ok(fence.zip(taken_over).is_some_and(|(fence, by)| fence < by))
 }
@@ -116,14 +136,24 @@ pub(super) fn claim(
     let held: Option<i64> = connection
         .prepare_cached(
             "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until)
-             VALUES (?1, ?2, coalesce(?3,
-                 (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2), 0), ?5)
+             VALUES (:tenant_id, :invocation, coalesce(:fence,
+                 (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = :tenant_id
+                 AND invocation_id = :invocation), 0), :until)
              ON CONFLICT (tenant_id, invocation_id) DO UPDATE
-             SET fence = coalesce(?3, max(fence + 1, excluded.fence)), held_until = ?5
-             WHERE CASE WHEN ?3 IS NULL THEN held_until <= ?4 ELSE fence <= ?3 END
+             SET fence = coalesce(:fence, max(fence + 1, excluded.fence)), held_until = :until
+             WHERE CASE WHEN :fence IS NULL THEN held_until <= :now ELSE fence <= :fence END
              RETURNING fence",
         )?
-        .query_row(params![tenant, invocation.to_string(), fence.map(number), now.0, until.0], |row| row.get(0))
+        .query_row(
+            named_params! {
+                ":tenant_id": tenant,
+                ":invocation": invocation.to_string(),
+                ":fence": fence.map(number),
+                ":now": now.0,
+                ":until": until.0,
+            },
+            |row| row.get(0),
+        )
         .optional()?;
     Ok(held.map(u64::saturating_from))
 }
@@ -142,32 +172,45 @@ pub(super) fn promote(
     let raised = connection
         .prepare_cached(
             "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until)
-             VALUES (?1, ?2, (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2), ?3)
+             VALUES (:tenant_id, :invocation, (SELECT max(fence) + 1 FROM checkpoints
+             WHERE tenant_id = :tenant_id AND invocation_id = :invocation), :now)
              ON CONFLICT (tenant_id, invocation_id) DO UPDATE
-             SET fence = max(fence + 1, excluded.fence), held_until = min(held_until, ?3)
-             WHERE NOT ?4 OR held_until <= ?3",
+             SET fence = max(fence + 1, excluded.fence), held_until = min(held_until, :now)
+             WHERE NOT :if_idle OR held_until <= :now",
         )?
-        .execute(params![tenant, invocation, now.0, if_idle])?;
+        .execute(named_params! {
+            ":tenant_id": tenant,
+            ":invocation": invocation,
+            ":now": now.0,
+            ":if_idle": if_idle,
+        })?;
     if raised == 0 {
         return Ok(PromoteOutcome::Running);
     }
     // What was the newest is what somebody may want back.
     connection
         .prepare_cached(
-            "UPDATE checkpoints SET expires_at = max(expires_at, ?5)
-             WHERE expires_at IS NOT NULL AND (checkpoint_id = ?3 OR checkpoint_id =
+            "UPDATE checkpoints SET expires_at = max(expires_at, :until)
+             WHERE expires_at IS NOT NULL AND (checkpoint_id = :id OR checkpoint_id =
                  (SELECT checkpoint_id FROM checkpoints
-                  WHERE tenant_id = ?1 AND invocation_id = ?2 AND (expires_at IS NULL OR expires_at > ?4)
+                  WHERE tenant_id = :tenant_id AND invocation_id = :invocation
+                  AND (expires_at IS NULL OR expires_at > :now)
                   ORDER BY rank DESC LIMIT 1))",
         )?
-        .execute(params![tenant, invocation, id, now.0, until.0])?;
+        .execute(named_params! {
+            ":tenant_id": tenant,
+            ":invocation": invocation,
+            ":id": id,
+            ":now": now.0,
+            ":until": until.0,
+        })?;
     connection
         .prepare_cached(
             "UPDATE checkpoints SET rank =
-                 (SELECT max(rank) + 1 FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2)
-             WHERE checkpoint_id = ?3",
+                 (SELECT max(rank) + 1 FROM checkpoints WHERE tenant_id = :tenant_id AND invocation_id = :invocation)
+             WHERE checkpoint_id = :id",
         )?
-        .execute(params![tenant, invocation, id])?;
+        .execute(named_params! { ":tenant_id": tenant, ":invocation": invocation, ":id": id })?;
     Ok(PromoteOutcome::Newest)
 }
 
@@ -187,23 +230,37 @@ pub(super) fn settle(
         CheckpointEnding::Completed => {
             connection
                 .prepare_cached(
-                    "UPDATE checkpoints SET expires_at = min(expires_at, ?4)
-                     WHERE tenant_id = ?1 AND invocation_id = ?2 AND owner = ?3 AND checkpoint_type = 'micro'",
+                    "UPDATE checkpoints SET expires_at = min(expires_at, :now)
+                     WHERE tenant_id = :tenant_id AND invocation_id = :invocation AND owner = :owner
+                     AND checkpoint_type = 'micro'",
                 )?
-                .execute(params![tenant, invocation, owner, now.0])?;
+                .execute(named_params! {
+                    ":tenant_id": tenant,
+                    ":invocation": invocation,
+                    ":owner": owner,
+                    ":now": now.0,
+                })?;
             sweep(connection, tenant, &invocation, now)
         }
         CheckpointEnding::Failed { keep } => {
             connection
                 .prepare_cached(
-                    "UPDATE checkpoints SET expires_at = ?5
-                     WHERE tenant_id = ?1 AND invocation_id = ?2 AND owner = ?3 AND (checkpoint_type = 'macro' OR checkpoint_id =
+                    "UPDATE checkpoints SET expires_at = :until
+                     WHERE tenant_id = :tenant_id AND invocation_id = :invocation AND owner = :owner
+                     AND (checkpoint_type = 'macro' OR checkpoint_id =
                          (SELECT checkpoint_id FROM checkpoints
-                          WHERE tenant_id = ?1 AND invocation_id = ?2 AND owner = ?3 AND checkpoint_type = 'micro'
-                                AND expires_at > ?4
+                          WHERE tenant_id = :tenant_id AND invocation_id = :invocation AND owner = :owner
+                          AND checkpoint_type = 'micro'
+                                AND expires_at > :now
                           ORDER BY rank DESC LIMIT 1))",
                 )?
-                .execute(params![tenant, invocation, owner, now.0, now.plus(keep).0])?;
+                .execute(named_params! {
+                    ":tenant_id": tenant,
+                    ":invocation": invocation,
+                    ":owner": owner,
+                    ":now": now.0,
+                    ":until": now.plus(keep).0,
+                })?;
             Ok(())
         }
     }
@@ -220,8 +277,8 @@ pub(super) fn delete(
         return Ok(false);
     }
     connection
-        .prepare_cached("UPDATE checkpoints SET expires_at = ?2 WHERE checkpoint_id = ?1")?
-        .execute(params![id, now.0])?;
+        .prepare_cached("UPDATE checkpoints SET expires_at = :now WHERE checkpoint_id = :id")?
+        .execute(named_params! { ":id": id, ":now": now.0 })?;
     sweep(connection, tenant, &invocation, now)?;
     Ok(true)
 }
@@ -232,21 +289,21 @@ pub(super) fn prune(connection: &Connection, batch: usize, now: UnixMillis) -> R
         .prepare_cached(
             "DELETE FROM checkpoints WHERE checkpoint_id IN
                  (SELECT checkpoint_id FROM checkpoints AS over
-                  WHERE expires_at <= ?1 AND NOT EXISTS
+                  WHERE expires_at <= :now AND NOT EXISTS
                       (SELECT 1 FROM checkpoints AS above WHERE above.base_id = over.checkpoint_id)
-                  LIMIT ?2)",
+                  LIMIT :most)",
         )?
-        .execute(params![now.0, batch])?;
+        .execute(named_params! { ":now": now.0, ":most": batch })?;
     connection
         .prepare_cached(
             "DELETE FROM checkpoint_attempts WHERE (tenant_id, invocation_id) IN
                  (SELECT tenant_id, invocation_id FROM checkpoint_attempts AS over
-                  WHERE held_until < ?1 AND NOT EXISTS
+                  WHERE held_until < :before AND NOT EXISTS
                       (SELECT 1 FROM checkpoints AS kept
                        WHERE kept.tenant_id = over.tenant_id AND kept.invocation_id = over.invocation_id)
-                  LIMIT ?2)",
+                  LIMIT :most)",
         )?
-        .execute(params![now.0.saturating_sub(ATTEMPT_KEPT_MS), batch])?;
+        .execute(named_params! { ":before": now.0.saturating_sub(ATTEMPT_KEPT_MS), ":most": batch })?;
     Ok(freed)
 }
 
@@ -254,11 +311,11 @@ pub(super) fn prune(connection: &Connection, batch: usize, now: UnixMillis) -> R
 fn sweep(connection: &Connection, tenant: &str, invocation: &str, now: UnixMillis) -> Result<(), Fault> {
     let mut free = connection.prepare_cached(
         "DELETE FROM checkpoints
-         WHERE tenant_id = ?1 AND invocation_id = ?2 AND expires_at <= ?3 AND NOT EXISTS
+         WHERE tenant_id = :tenant_id AND invocation_id = :invocation AND expires_at <= :now AND NOT EXISTS
              (SELECT 1 FROM checkpoints AS above WHERE above.base_id = checkpoints.checkpoint_id)",
     )?;
     for _ in 0..=CHAIN_MAX {
-        if free.execute(params![tenant, invocation, now.0])? == 0 {
+        if free.execute(named_params! { ":tenant_id": tenant, ":invocation": invocation, ":now": now.0 })? == 0 {
             break;
         }
     }
@@ -268,10 +325,19 @@ fn sweep(connection: &Connection, tenant: &str, invocation: &str, now: UnixMilli
 fn is_there(connection: &Connection, tenant: &str, invocation: &str, id: &str, now: UnixMillis) -> Result<bool, Fault> {
     let there: Option<i64> = connection
         .prepare_cached(
-            "SELECT 1 FROM checkpoints WHERE checkpoint_id = ?3 AND tenant_id = ?1 AND invocation_id = ?2
-                 AND (expires_at IS NULL OR expires_at > ?4)",
+            "SELECT 1 FROM checkpoints WHERE checkpoint_id = :id AND tenant_id = :tenant_id
+             AND invocation_id = :invocation
+                 AND (expires_at IS NULL OR expires_at > :now)",
         )?
-        .query_row(params![tenant, invocation, id, now.0], |row| row.get(0))
+        .query_row(
+            named_params! {
+                ":tenant_id": tenant,
+                ":invocation": invocation,
+                ":id": id,
+                ":now": now.0,
+            },
+            |row| row.get(0),
+        )
         .optional()?;
     Ok(there.is_some())
 }

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use ports::clock::UnixMillis;
-use ports::job_store::{FencingToken, JobKey, OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use ports::job_store::{OwnerId, RenewOutcome, TakeOutcome, TakeRules, TakenJob};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde_json::json;
 
-use super::reads::{COLUMNS, json as parsed, number, record, unreadable};
-use super::writes::{event, moved};
-use super::{ago, count};
+use super::counters::{event, moved};
+use crate::records::jobs::{COLUMNS, key, taken};
+use crate::sqlite::columns::{ago, all, first, limit};
 use crate::sqlite::faults::Fault;
 
 /// Delayed jobs that one take makes ready at most; the next take goes on.
@@ -28,20 +28,21 @@ pub(super) fn enlist(
     alone: bool,
 ) -> Result<(), Fault> {
     if alone {
-        connection.execute("UPDATE job_owners SET lease_until = min(lease_until, ?1)", [now.0])?;
+        connection
+            .execute("UPDATE job_owners SET lease_until = min(lease_until, :now)", named_params! { ":now": now.0 })?;
     }
     connection
         .prepare_cached(
-            "DELETE FROM job_owners WHERE lease_until < ?1
+            "DELETE FROM job_owners WHERE lease_until < :before
              AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND jobs.owner_id = job_owners.owner_id)",
         )?
-        .execute([ago(now, OWNERS_KEPT_FOR)])?;
+        .execute(named_params! { ":before": ago(now, OWNERS_KEPT_FOR) })?;
     connection
         .prepare_cached(
-            "INSERT INTO job_owners (owner_id, lease_until) VALUES (?1, ?2)
+            "INSERT INTO job_owners (owner_id, lease_until) VALUES (:owner, :until)
              ON CONFLICT (owner_id) DO UPDATE SET lease_until = excluded.lease_until",
         )?
-        .execute(params![owner.0.to_string(), now.plus(lease).0])?;
+        .execute(named_params! { ":owner": owner.0.to_string(), ":until": now.plus(lease).0 })?;
     Ok(())
 }
 
@@ -53,37 +54,28 @@ pub(super) fn renew(
 ) -> Result<RenewOutcome, Fault> {
     let name = owner.0.to_string();
     let renewed = connection
-        .prepare_cached("UPDATE job_owners SET lease_until = ?2 WHERE owner_id = ?1 AND lease_until > ?3")?
-        .execute(params![name, now.plus(lease).0, now.0])?;
+        .prepare_cached("UPDATE job_owners SET lease_until = :until WHERE owner_id = :name AND lease_until > :now")?
+        .execute(named_params! { ":name": name, ":until": now.plus(lease).0, ":now": now.0 })?;
     if renewed == 0 {
         return Ok(RenewOutcome::Lapsed);
     }
     let mut statement = connection.prepare_cached(
-        "SELECT tenant_id, id FROM jobs WHERE state = 'running' AND owner_id = ?1 AND cancel_asked IS NOT NULL",
+        "SELECT tenant_id, id FROM jobs WHERE state = 'running' AND owner_id = :name AND cancel_asked IS NOT NULL",
     )?;
-    let mut rows = statement.query([name])?;
-    let mut cancel = Vec::new();
-    while let Some(row) = rows.next()? {
-        let id: String = row.get("id")?;
-        cancel.push(JobKey {
-            tenant: row.get::<_, String>("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &id))?,
-            id: id.parse().map_err(|_| unreadable("id", &id))?,
-        });
-    }
-    Ok(RenewOutcome::Alive { cancel })
+    Ok(RenewOutcome::Alive { cancel: all(statement.query(named_params! { ":name": name })?, key)? })
 }
 
 pub(super) fn resign(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<(), Fault> {
     connection
-        .prepare_cached("UPDATE job_owners SET lease_until = min(lease_until, ?2) WHERE owner_id = ?1")?
-        .execute(params![owner.0.to_string(), now.0])?;
+        .prepare_cached("UPDATE job_owners SET lease_until = min(lease_until, :now) WHERE owner_id = :owner")?
+        .execute(named_params! { ":owner": owner.0.to_string(), ":now": now.0 })?;
     Ok(())
 }
 
 fn holds_lease(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<bool, Fault> {
     let held: Option<i64> = connection
-        .prepare_cached("SELECT 1 FROM job_owners WHERE owner_id = ?1 AND lease_until > ?2")?
-        .query_row(params![owner.0.to_string(), now.0], |row| row.get(0))
+        .prepare_cached("SELECT 1 FROM job_owners WHERE owner_id = :owner AND lease_until > :now")?
+        .query_row(named_params! { ":owner": owner.0.to_string(), ":now": now.0 }, |row| row.get(0))
         .optional()?;
     Ok(held.is_some())
 }
@@ -113,13 +105,15 @@ pub(super) fn take(
 /// Delayed jobs whose time has come wait like all others.
 fn make_due_ready(connection: &Connection, now: UnixMillis) -> Result<(), Fault> {
     let mut due = connection.prepare_cached(
-        "SELECT seq, tenant_id FROM jobs WHERE state = 'delayed' AND due_at <= ?1 ORDER BY due_at LIMIT ?2",
+        "SELECT seq, tenant_id FROM jobs WHERE state = 'delayed' AND due_at <= :now ORDER BY due_at LIMIT :most",
     )?;
     let due: Vec<(i64, String)> = due
-        .query_map(params![now.0, count(DUE_MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(named_params! { ":now": now.0, ":most": limit(DUE_MAX) }, |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (seq, tenant) in due {
-        connection.prepare_cached("UPDATE jobs SET state = 'queued' WHERE seq = ?1")?.execute([seq])?;
+        connection
+            .prepare_cached("UPDATE jobs SET state = 'queued' WHERE seq = :seq")?
+            .execute(named_params! { ":seq": seq })?;
         moved(connection, &tenant, 0, 1, 0)?;
     }
     Ok(())
@@ -129,34 +123,44 @@ fn make_due_ready(connection: &Connection, now: UnixMillis) -> Result<(), Fault>
 fn next(connection: &Connection, rules: TakeRules) -> Result<Option<i64>, Fault> {
     let tenant: Option<String> = connection
         .prepare_cached(
-            "SELECT tenant_id FROM job_tenants WHERE ready > 0 AND running < ?1
+            "SELECT tenant_id FROM job_tenants WHERE ready > 0 AND running < :running_per_tenant
                AND EXISTS (SELECT 1 FROM job_flows
-                           WHERE job_flows.tenant_id = job_tenants.tenant_id AND job_flows.ready > 0 AND job_flows.running < ?2)
+                           WHERE job_flows.tenant_id = job_tenants.tenant_id AND job_flows.ready > 0
+                           AND job_flows.running < :running_per_flow)
              ORDER BY running, served LIMIT 1",
         )?
-        .query_row([rules.running_per_tenant, rules.running_per_flow], |row| row.get(0))
+        .query_row(
+            named_params! {
+                ":running_per_tenant": rules.running_per_tenant,
+                ":running_per_flow": rules.running_per_flow,
+            },
+            |row| row.get(0),
+        )
         .optional()?;
     let Some(tenant) = tenant else { return Ok(None) };
     let flow: String = connection
         .prepare_cached(
-            "SELECT flow FROM job_flows WHERE tenant_id = ?1 AND ready > 0 AND running < ?2
+            "SELECT flow FROM job_flows WHERE tenant_id = :tenant_id AND ready > 0 AND running < :running_per_flow
              ORDER BY running, served, flow LIMIT 1",
         )?
-        .query_row(params![tenant, rules.running_per_flow], |row| row.get(0))?;
+        .query_row(named_params! { ":tenant_id": tenant, ":running_per_flow": rules.running_per_flow }, |row| {
+            row.get(0)
+        })?;
     let seq: i64 = connection
         .prepare_cached(
-            "SELECT seq FROM jobs WHERE state = 'queued' AND tenant_id = ?1 AND flow = ?2 ORDER BY rank, seq LIMIT 1",
+            "SELECT seq FROM jobs WHERE state = 'queued' AND tenant_id = :tenant_id AND flow = :flow ORDER BY rank,
+             seq LIMIT 1",
         )?
-        .query_row([&tenant, &flow], |row| row.get(0))?;
+        .query_row(named_params! { ":tenant_id": &tenant, ":flow": &flow }, |row| row.get(0))?;
     let ticket: i64 = connection
         .prepare_cached("UPDATE job_tenants SET served = served + 1 WHERE tenant_id = '' RETURNING served")?
         .query_row([], |row| row.get(0))?;
     connection
-        .prepare_cached("UPDATE job_tenants SET served = ?2 WHERE tenant_id = ?1")?
-        .execute(params![tenant, ticket])?;
+        .prepare_cached("UPDATE job_tenants SET served = :ticket WHERE tenant_id = :tenant_id")?
+        .execute(named_params! { ":tenant_id": tenant, ":ticket": ticket })?;
     connection
-        .prepare_cached("UPDATE job_flows SET served = ?3 * 2 WHERE tenant_id = ?1 AND flow = ?2")?
-        .execute(params![tenant, flow, ticket])?;
+        .prepare_cached("UPDATE job_flows SET served = :ticket * 2 WHERE tenant_id = :tenant_id AND flow = :flow")?
+        .execute(named_params! { ":tenant_id": tenant, ":flow": flow, ":ticket": ticket })?;
     moved(connection, &tenant, -1, -1, 1)?;
     Ok(Some(seq))
 }
@@ -173,22 +177,20 @@ enum Begin {
 fn hold(connection: &Connection, now: UnixMillis, owner: OwnerId, seq: i64, begin: Begin) -> Result<TakenJob, Fault> {
     connection
         .prepare_cached(
-            "UPDATE jobs SET state = 'running', owner_id = ?2, fence = fence + 1, attempts = attempts + ?4,
-                             started_at = ?3, progress = NULL, phase = NULL
-             WHERE seq = ?1",
+            "UPDATE jobs SET state = 'running', owner_id = :owner, fence = fence + 1, attempts = attempts + :attempts,
+                             started_at = :now, progress = NULL, phase = NULL
+             WHERE seq = :seq",
         )?
-        .execute(params![seq, owner.0.to_string(), now.0, i64::from(begin == Begin::Attempt)])?;
-    let sql = format!("SELECT {COLUMNS}, fence, payload FROM jobs JOIN job_bodies USING (seq) WHERE jobs.seq = ?1");
+        .execute(named_params! {
+            ":seq": seq,
+            ":owner": owner.0.to_string(),
+            ":now": now.0,
+            ":attempts": i64::from(begin == Begin::Attempt),
+        })?;
+    let sql = format!("SELECT {COLUMNS}, fence, payload FROM jobs JOIN job_bodies USING (seq) WHERE jobs.seq = :seq");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([seq])?;
-    let Some(row) = rows.next()? else { return Err(rusqlite::Error::QueryReturnedNoRows.into()) };
-    let record = record(row)?;
-    let of = record.key.id.to_string();
-    let taken = TakenJob {
-        payload: parsed(&row.get::<_, String>("payload")?, "payload", &of)?,
-        fence: FencingToken(number(row, "fence", &of)?),
-        record,
-    };
+    let taken =
+        first(statement.query(named_params! { ":seq": seq })?, taken)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let event_kind = match begin {
         Begin::Attempt => "started",
         Begin::TakenOver => "taken_over",
@@ -209,10 +211,11 @@ pub(super) fn take_over(
     let mut lapsed = connection.prepare_cached(
         "SELECT seq FROM jobs
          WHERE state = 'running'
-           AND owner_id NOT IN (SELECT owner_id FROM job_owners WHERE lease_until > ?1)
-         ORDER BY seq LIMIT ?2",
+           AND owner_id NOT IN (SELECT owner_id FROM job_owners WHERE lease_until > :now)
+         ORDER BY seq LIMIT :most",
     )?;
-    let lapsed: Vec<i64> =
-        lapsed.query_map(params![now.0, count(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let lapsed: Vec<i64> = lapsed
+        .query_map(named_params! { ":now": now.0, ":most": limit(most) }, |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
     lapsed.into_iter().map(|seq| hold(connection, now, owner, seq, Begin::TakenOver)).collect()
 }
