@@ -100,7 +100,7 @@ fn full_page() -> String {
     let invocation_id = "01890000-0000-7000-8000-000000000001".parse().unwrap();
     metrics.tool_spoke(&ToolSpeech { invocation_id, tool: Some(&version.id), words: SpokenWords::Dropped });
     metrics.ledger(LedgerEvent::Begun);
-    metrics.ledger_owed(1);
+    metrics.ledger_unwritten(1);
     let key = "mail@api.example.com".parse().unwrap();
     metrics.breaker_changed(&key, BreakerMode::Closed, BreakerMode::Open);
     metrics.breaker_refused(&key);
