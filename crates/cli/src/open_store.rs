@@ -132,7 +132,7 @@ impl OpenStore {
     }
 
     /// What tells of changes that other instances make in the same store; none if there can be no others.
-    pub(crate) async fn news(&self) -> Result<Option<Arc<dyn ChangeBus>>, CommandFailure> {
+    pub(crate) async fn changes(&self) -> Result<Option<Arc<dyn ChangeBus>>, CommandFailure> {
         match &self.behind {
             Behind::File(_) => Ok(None),
             Behind::Database(store) => {

@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    fn crew(board: &Arc<Board>, id: &str, schema: &str) -> Membership {
+    fn member(board: &Arc<Board>, id: &str, schema: &str) -> Membership {
         let me = InstanceMember {
             id: id.to_owned(),
             role: InstanceRole::Serve,
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn everybody_who_said_so_is_there_until_they_leave() {
         let board = Arc::new(Board::default());
-        let (one, other) = (crew(&board, "a", "postgres/1"), crew(&board, "b", "postgres/1"));
+        let (one, other) = (member(&board, "a", "postgres/1"), member(&board, "b", "postgres/1"));
         assert_eq!(ids(&one.roll().await), [("a", true)], "MEMBER-1: before it has said so");
         one.announce(PRESENT_FOR).await.unwrap();
         other.announce(PRESENT_FOR).await.unwrap();
@@ -278,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn who_was_there_is_remembered_while_nobody_can_be_asked() {
         let board = Arc::new(Board::default());
-        let (one, other) = (crew(&board, "a", "postgres/1"), crew(&board, "b", "postgres/1"));
+        let (one, other) = (member(&board, "a", "postgres/1"), member(&board, "b", "postgres/1"));
         one.announce(PRESENT_FOR).await.unwrap();
         other.announce(PRESENT_FOR).await.unwrap();
         assert!(!one.roll().await.is_stale);
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn another_shape_of_the_store_is_noticed_and_words_that_cannot_be_read_are_not() {
         let board = Arc::new(Board::default());
-        let (one, other) = (crew(&board, "a", "postgres/1"), crew(&board, "b", "postgres/2"));
+        let (one, other) = (member(&board, "a", "postgres/1"), member(&board, "b", "postgres/2"));
         one.announce(PRESENT_FOR).await.unwrap();
         for (id, word) in [("c", "10.0.0.1:7300"), ("d", "{}"), ("e", "")] {
             board.announce(id, word, PRESENT_FOR).await.unwrap();

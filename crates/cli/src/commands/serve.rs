@@ -134,11 +134,11 @@ impl ServeCommand {
             .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
         let versions = if self.development.is_some() { VersionKind::Draft } else { VersionKind::Published };
-        let (house, traces) = assembly::build(context, &config, redacting, versions).await?;
-        let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
+        let (assembly, traces) = assembly::build(context, &config, redacting, versions).await?;
+        let tls = TlsKeeper::open(&config, &context.data_dir(), &assembly.metrics, Arc::clone(&assembly.clock) as _)?;
         let listener = bind(&config).await?;
-        let queue = SealedQueue::build(&house, &config)?;
-        let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
+        let queue = SealedQueue::build(&assembly, &config)?;
+        let callbacks = Callbacks::build(&assembly, &config, &queue.queue)?;
         let RunningKernel {
             kernel,
             insights,
@@ -149,29 +149,29 @@ impl ServeCommand {
             upstreams,
             sinks,
             shared,
-            news,
-        } = Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
+            changes,
+        } = Box::pin(assembly.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
         }
-        let builtin = assembly::register_builtins(&kernel, &house).await?;
+        let builtin = assembly::register_builtins(&kernel, &assembly).await?;
         let folders = load(loaders).await;
 
-        let stored = house.servers()?;
-        let catalogue = upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
+        let stored = assembly.servers()?;
+        let catalogue = upstreams::open(&kernel, stored, &upstreams, changes.as_ref(), &config).await?;
 
         ledger_upkeep::begin(&kernel).await?;
 
         let running = announcement(&listener, tls.is_some())?;
         let announced = context.data_dir().announce(&running)?;
-        let (membership, announcing) = membership::join(&house, &config, &shared, &running);
+        let (membership, announcing) = membership::join(&assembly, &config, &shared, &running);
         let jobs = Box::pin(jobs::open(&kernel, &queue, &callbacks)).await?;
         let watchers = watchers(folders);
         let door = Door::new(DoorParts {
             config: config.server.limits.clone(),
             mcp: config.mcp.clone(),
-            session_key: house.session_key(),
+            session_key: assembly.session_key(),
             insights: Some(Arc::clone(&insights)),
             servers: Some(Arc::clone(&catalogue) as _),
             webhooks: Some(Arc::clone(&callbacks.webhooks)),
@@ -182,21 +182,21 @@ impl ServeCommand {
             membership: Some(Arc::clone(&membership)),
             log: Some(log),
             tool_folders: look_requests(&watchers),
-            ..DoorParts::of_kernel(Arc::clone(&kernel), house.metrics_text(tls.as_ref().map(TlsKeeper::state)))
+            ..DoorParts::of_kernel(Arc::clone(&kernel), assembly.metrics_text(tls.as_ref().map(TlsKeeper::state)))
         });
         let listener = listening(listener, tls.as_ref(), &config);
-        let background = jobs::begin(&house, queue, callbacks, jobs)?;
-        let mut keepers = keepers(&kernel, &insights, &processes, policies, &house);
+        let background = jobs::begin(&assembly, queue, callbacks, jobs)?;
+        let mut keepers = keepers(&kernel, &insights, &processes, policies, &assembly);
         keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
-        keepers.extend(follow_registry(&kernel, news));
+        keepers.extend(follow_registry(&kernel, changes));
         keepers.push(tokio::spawn(async move { catalogue.follow().await }));
-        keepers.extend(house.follow_keys(&kernel));
-        let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
-        keepers.push(tokio::spawn(shared_state::watch(shared, Arc::clone(&house.metrics), clock)));
-        keepers.extend(archive::keep(&house, config.retention));
-        keepers.extend(log_heads::keep(&house, recorder.log()));
-        keepers.extend(ledger_upkeep::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
-        keepers.extend(watch(watchers, &house));
+        keepers.extend(assembly.follow_keys(&kernel));
+        let clock = Arc::clone(&assembly.clock) as Arc<dyn Clock>;
+        keepers.push(tokio::spawn(shared_state::watch(shared, Arc::clone(&assembly.metrics), clock)));
+        keepers.extend(archive::keep(&assembly, config.retention));
+        keepers.extend(log_heads::keep(&assembly, recorder.log()));
+        keepers.extend(ledger_upkeep::keep(&kernel, Arc::clone(&assembly.clock) as Arc<dyn Clock>));
+        keepers.extend(watch(watchers, &assembly));
         let tools = kernel.registry().snapshot().tool_count();
         match &self.development {
             None => Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
@@ -235,7 +235,7 @@ impl ServeCommand {
             insights.source().close().await;
             recorder.close().await;
             sinks.close().await;
-            house.store.close().await;
+            assembly.store.close().await;
             if let Some(traces) = traces {
                 traces.close().await;
             }
@@ -354,11 +354,11 @@ fn keepers(
     insights: &Arc<InsightQueries>,
     processes: &Arc<ProcessExecutor>,
     policies: Option<PolicyFollower>,
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
 ) -> Vec<JoinHandle<()>> {
     let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
     let warm = Arc::clone(processes.warm());
-    let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
+    let clock = || Arc::clone(&assembly.clock) as Arc<dyn Clock>;
     let keys_clock = clock();
     let mut keepers = vec![
         tokio::spawn(async move { following.access().follow().await }),
@@ -376,9 +376,9 @@ fn keepers(
 }
 
 /// Keeps the registry what other instances on the same store make of it.
-fn follow_registry(kernel: &Arc<Kernel>, news: Option<Arc<dyn ChangeBus>>) -> Option<JoinHandle<()>> {
+fn follow_registry(kernel: &Arc<Kernel>, changes: Option<Arc<dyn ChangeBus>>) -> Option<JoinHandle<()>> {
     let kernel = Arc::clone(kernel);
-    news.map(|news| tokio::spawn(async move { kernel.registry().follow(&*news).await }))
+    changes.map(|changes| tokio::spawn(async move { kernel.registry().follow(&*changes).await }))
 }
 
 /// Frees what is over once after the start and then once a day.
@@ -402,8 +402,8 @@ fn look_requests(watchers: &[(ToolWatcher, FolderLoader)]) -> Option<Arc<dyn Too
 }
 
 /// Keeps what was loaded up to date with what is in the folders.
-fn watch(watchers: Vec<(ToolWatcher, FolderLoader)>, house: &KernelAssembly) -> Vec<JoinHandle<()>> {
-    let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
+fn watch(watchers: Vec<(ToolWatcher, FolderLoader)>, assembly: &KernelAssembly) -> Vec<JoinHandle<()>> {
+    let clock = || Arc::clone(&assembly.clock) as Arc<dyn Clock>;
     watchers.into_iter().map(|(watcher, loader)| tokio::spawn(watcher.run(loader, clock()))).collect()
 }
 

@@ -469,7 +469,8 @@ impl CallInsights for ResultShare {
 async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
     let settings = ResilienceSettings::default();
     let insights: Option<Arc<dyn CallInsights>> = Some(Arc::new(ResultShare::default()));
-    let props = TestKernelOptions { impatient: true, insights, resilience: Some(settings), ..TestKernelOptions::default() };
+    let props =
+        TestKernelOptions { impatient: true, insights, resilience: Some(settings), ..TestKernelOptions::default() };
     let stage = TestKernel::with(props).await;
     let config = |health: Option<u8>| {
         let mut config = json!({ "failure_threshold": 100, "timeout_seconds": 20, "minimum_calls": 10 });

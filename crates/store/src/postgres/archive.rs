@@ -4,7 +4,7 @@
 //! that leaves a gap writes nothing. If its month is not there, the months of the batch are made and it is tried once more.
 //! Months are made and dropped by functions of the database under one lock, so any number of instances may try.
 //!
-//! Not here: the statements that write (`writes`) and read (`reads`), when months are dropped (whoever keeps house).
+//! Not here: the statements that write (`writes`) and read (`reads`), when months are dropped (whoever maintains the archive).
 
 mod reads;
 mod writes;

@@ -16,7 +16,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 /// What every room may stand on, so the rows do not repeat it.
 const BASE: &str = "base";
 
-/// One room of the house.
+/// One room of the project.
 struct Room {
     name: &'static str,
     may: &'static [&'static str],

@@ -37,14 +37,14 @@ pub(in crate::commands) async fn serve(
     let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
         .map_err(|error| CommandFailure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
-    let (house, traces) = assembly::build(context, &config, redacting, VersionKind::Published).await?;
-    let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
+    let (assembly, traces) = assembly::build(context, &config, redacting, VersionKind::Published).await?;
+    let tls = TlsKeeper::open(&config, &context.data_dir(), &assembly.metrics, Arc::clone(&assembly.clock) as _)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| CommandFailure::new(format!("cannot listen on a loopback address: {error}")))?;
-    let queue = SealedQueue::build(&house, &config)?;
-    let callbacks = Callbacks::build(&house, &config, &queue.queue)?;
+    let queue = SealedQueue::build(&assembly, &config)?;
+    let callbacks = Callbacks::build(&assembly, &config, &queue.queue)?;
     let RunningKernel {
         kernel,
         insights,
@@ -55,20 +55,20 @@ pub(in crate::commands) async fn serve(
         upstreams,
         sinks,
         shared: _,
-        news,
-    } = Box::pin(house.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
+        changes,
+    } = Box::pin(assembly.open(&config, &queue, Arc::clone(&callbacks.webhooks))).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
-    assembly::register_builtins(&kernel, &house).await?;
+    assembly::register_builtins(&kernel, &assembly).await?;
     let folders = load(loaders).await;
-    let stored = house.servers()?;
-    let catalogue = super::upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
+    let stored = assembly.servers()?;
+    let catalogue = super::upstreams::open(&kernel, stored, &upstreams, changes.as_ref(), &config).await?;
     let token = match given {
         Some(token) => token,
         None => {
             let trace_id = new_trace_id(kernel.entropy());
-            let actor = Actor { credential: Some(BearerSecret(house.admin_token())), source: None, trace_id };
+            let actor = Actor { credential: Some(BearerSecret(assembly.admin_token())), source: None, trace_id };
             kernel.mint_token(actor, wish).await?.token
         }
     };
@@ -78,7 +78,7 @@ pub(in crate::commands) async fn serve(
     let door = Door::new(DoorParts {
         config: config.server.limits.clone(),
         mcp: config.mcp.clone(),
-        session_key: house.session_key(),
+        session_key: assembly.session_key(),
         insights: Some(Arc::clone(&insights)),
         servers: Some(Arc::clone(&catalogue) as _),
         webhooks: Some(Arc::clone(&callbacks.webhooks)),
@@ -86,15 +86,15 @@ pub(in crate::commands) async fn serve(
         jobs: Some(Arc::clone(&jobs)),
         log: Some(log),
         tool_folders: look_requests(&watchers),
-        ..DoorParts::of_kernel(Arc::clone(&kernel), house.metrics_text(tls.as_ref().map(TlsKeeper::state)))
+        ..DoorParts::of_kernel(Arc::clone(&kernel), assembly.metrics_text(tls.as_ref().map(TlsKeeper::state)))
     });
     let listener = listening(listener, tls.as_ref(), &config);
-    let background = super::jobs::begin(&house, queue, callbacks, jobs)?;
-    let mut keepers = keepers(&kernel, &insights, &processes, policies, &house);
+    let background = super::jobs::begin(&assembly, queue, callbacks, jobs)?;
+    let mut keepers = keepers(&kernel, &insights, &processes, policies, &assembly);
     keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
-    keepers.extend(follow_registry(&kernel, news));
+    keepers.extend(follow_registry(&kernel, changes));
     keepers.push(tokio::spawn(async move { catalogue.follow().await }));
-    keepers.extend(watch(watchers, &house));
+    keepers.extend(watch(watchers, &assembly));
     let ended = CancellationToken::new();
     let stopped = ended.clone();
     let serving = tokio::spawn(server::serve(listener, Arc::clone(&door), async move { stopped.cancelled().await }));
@@ -117,7 +117,7 @@ pub(in crate::commands) async fn serve(
         insights.source().close().await;
         recorder.close().await;
         sinks.close().await;
-        house.store.close().await;
+        assembly.store.close().await;
         if let Some(traces) = traces {
             traces.close().await;
         }

@@ -127,7 +127,7 @@ pub(super) struct RunningKernel {
     /// What replicas share.
     pub(super) shared: Arc<dyn SharedState>,
     /// What tells of changes that others make in the same store; none if there can be no others.
-    pub(super) news: Option<Arc<dyn ChangeBus>>,
+    pub(super) changes: Option<Arc<dyn ChangeBus>>,
 }
 
 /// What takes out of everything that is written what must not be seen. It is there before the log is.
@@ -164,7 +164,7 @@ pub(super) async fn build(
     };
     let clock = Arc::new(SystemClock::start());
     let (metrics, traces) = measured(config, &redacting, &clock)?;
-    let house = KernelAssembly {
+    let assembly = KernelAssembly {
         store: Arc::new(store),
         metrics: Arc::new(metrics),
         clock,
@@ -180,7 +180,7 @@ pub(super) async fn build(
         store_keys,
         versions,
     };
-    Ok((house, traces))
+    Ok((assembly, traces))
 }
 
 /// What counts, and sends traces if a collector is configured.
@@ -276,8 +276,8 @@ impl KernelAssembly {
         let tools = self.tool_executors(config)?;
 
         let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer).await?;
-        let news = self.store.news().await?;
-        let bus = shared.bus.or_else(|| news.clone()).unwrap_or_else(|| Arc::new(MemoryBus::default()));
+        let changes = self.store.changes().await?;
+        let bus = shared.bus.or_else(|| changes.clone()).unwrap_or_else(|| Arc::new(MemoryBus::default()));
         let OutsideAuthorities { issuer, did_resolver, engine } = outside;
         let access = AccessControl::open(AccessParts {
             store: Arc::clone(&self.store.access),
@@ -349,7 +349,7 @@ impl KernelAssembly {
             upstreams,
             sinks,
             shared,
-            news,
+            changes,
         })
     }
 
@@ -550,7 +550,7 @@ impl ToolExecutors {
 }
 
 /// Publishes the built-in tools that are not there yet; answers how many there are.
-pub(super) async fn register_builtins(kernel: &Kernel, house: &KernelAssembly) -> Result<usize, CommandFailure> {
+pub(super) async fn register_builtins(kernel: &Kernel, assembly: &KernelAssembly) -> Result<usize, CommandFailure> {
     let manifests =
         executors::builtin::manifests().map_err(|error| CommandFailure::new(format!("built-in tools: {error}")))?;
     for manifest in &manifests {
@@ -562,7 +562,7 @@ pub(super) async fn register_builtins(kernel: &Kernel, house: &KernelAssembly) -
             continue;
         }
         let actor = Actor {
-            credential: Some(BearerSecret(&house.admin_token)),
+            credential: Some(BearerSecret(&assembly.admin_token)),
             source: None,
             trace_id: new_trace_id(kernel.entropy()),
         };

@@ -14,16 +14,16 @@ use crate::failure::CommandFailure;
 
 /// Goes on from what was kept. Alerts and events are told by `announcer`.
 pub(super) async fn open(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     config: &GantryConfig,
     announcer: Arc<dyn EventAnnouncer>,
 ) -> Result<Arc<Insights>, CommandFailure> {
     let parts = InsightParts {
-        usage: Arc::clone(&house.store.usage),
-        health: Arc::clone(&house.store.health),
-        version_use: Arc::clone(&house.store.version_use),
-        clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
-        entropy: house.entropy(),
+        usage: Arc::clone(&assembly.store.usage),
+        health: Arc::clone(&assembly.store.health),
+        version_use: Arc::clone(&assembly.store.version_use),
+        clock: Arc::clone(&assembly.clock) as Arc<dyn Clock>,
+        entropy: assembly.entropy(),
         thresholds: config.health.thresholds,
         prices: config.usage.prices,
         retention_days: config.usage.retention_days,

@@ -30,27 +30,27 @@ pub(super) struct Callbacks {
 impl Callbacks {
     /// Builds it. Makes the root of webhook secrets at the first start.
     pub(super) fn build(
-        house: &KernelAssembly,
+        assembly: &KernelAssembly,
         config: &GantryConfig,
         queue: &Arc<JobQueue>,
     ) -> Result<Self, CommandFailure> {
-        let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
+        let clock = Arc::clone(&assembly.clock) as Arc<dyn Clock>;
         let section = &config.webhooks;
         let within = |egress: &EgressBounds| -> Arc<dyn CallsOut> {
             Arc::new(GuardedCalls::new(section.opened.clone(), egress, section.times, Arc::new(SystemResolver)))
         };
         // Receivers are named by callers and tenants, services by the operator, whose bounds are for others. (decision 0046)
         let (to_receivers, to_services) = (within(&config.egress.bounds), within(&EgressBounds::default()));
-        let data_dir = house.data_dir();
-        let stored = house.webhooks()?;
+        let data_dir = assembly.data_dir();
+        let stored = assembly.webhooks()?;
         let webhooks = Arc::new(Webhooks::new(WebhookParts {
             store: Arc::clone(&stored),
             calls: to_receivers,
             queue: Arc::clone(queue) as _,
             secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
-            root: data_dir.webhook_root_or_new(&*house.entropy())?,
+            root: data_dir.webhook_root_or_new(&*assembly.entropy())?,
             clock: Arc::clone(&clock),
-            entropy: house.entropy(),
+            entropy: assembly.entropy(),
             settings: section.settings,
         }));
         let door = config.inbound_jobs.as_ref();
@@ -58,7 +58,7 @@ impl Callbacks {
             urls: door.map(|door| door.urls.clone()).unwrap_or_default(),
             secret: door.and_then(|door| door.secret.clone()),
             calls: to_services,
-            runs: house.runs()?,
+            runs: assembly.runs()?,
             webhooks: Some(Arc::clone(&webhooks)),
             clock: Arc::clone(&clock),
         }));

@@ -33,14 +33,14 @@ pub(super) struct SealedQueue {
 }
 
 impl SealedQueue {
-    pub(super) fn build(house: &KernelAssembly, config: &GantryConfig) -> Result<Self, CommandFailure> {
-        let store = house.jobs()?;
+    pub(super) fn build(assembly: &KernelAssembly, config: &GantryConfig) -> Result<Self, CommandFailure> {
+        let store = assembly.jobs()?;
         let queue = JobQueue::new(JobQueueParts {
             store: Arc::clone(&store) as _,
-            clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
-            entropy: house.entropy(),
+            clock: Arc::clone(&assembly.clock) as Arc<dyn Clock>,
+            entropy: assembly.entropy(),
             // In a store that others write too, what they hold is theirs until their lease is over.
-            settings: JobsSettings { alone: !house.store.is_shared(), ..config.jobs.clone() },
+            settings: JobsSettings { alone: !assembly.store.is_shared(), ..config.jobs.clone() },
         });
         Ok(Self { queue, store })
     }
@@ -63,15 +63,15 @@ pub(super) async fn open(
 
 /// Sets the workers to work.
 pub(super) fn begin(
-    house: &KernelAssembly,
+    assembly: &KernelAssembly,
     SealedQueue { store, .. }: SealedQueue,
     callbacks: Callbacks,
     jobs: Arc<Jobs>,
 ) -> Result<Background, CommandFailure> {
-    let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
+    let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&assembly.clock) as Arc<dyn Clock>));
     let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
     let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));
-    let (texts, seals, file) = (Arc::clone(&house.store.texts), house.seals()?, house.store.file());
+    let (texts, seals, file) = (Arc::clone(&assembly.store.texts), assembly.seals()?, assembly.store.file());
     let sealer = tokio::spawn(async move {
         match former_texts::seal_former(&*texts, &seals).await {
             Ok(0) => {}

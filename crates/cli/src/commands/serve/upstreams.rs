@@ -82,7 +82,7 @@ pub(super) async fn open(
     kernel: &Arc<Kernel>,
     store: Arc<dyn UpstreamStore>,
     upstreams: &Arc<UpstreamServers>,
-    news: Option<&Arc<dyn ChangeBus>>,
+    changes: Option<&Arc<dyn ChangeBus>>,
     config: &GantryConfig,
 ) -> Result<Arc<ServerCatalogue>, CommandFailure> {
     let parts = CatalogueParts {
@@ -91,7 +91,7 @@ pub(super) async fn open(
         supervision: Arc::clone(upstreams) as _,
         inspector: Arc::new(DefinitionScanner { blocks: config.scan.blocks }),
         admission: Arc::clone(upstreams.admission()),
-        bus: news.cloned(),
+        bus: changes.cloned(),
         reread: config.upstreams_reread,
     };
     let catalogue = ServerCatalogue::open(parts).await.map_err(|refusal| {
