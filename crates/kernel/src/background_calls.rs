@@ -56,8 +56,9 @@ pub use crate::running_jobs::{RunningJobs, WhyStop};
 /// run. Whoever has it keeps its request and records that, or turns it away; a call that is dropped instead is in no record.
 #[derive(Debug)]
 pub struct AdmittedCall {
-    facts: CallFacts,
-    authorized: Authorized,
+    // Boxed: whoever has it hands it on between futures, which would carry the room.
+    facts: Box<CallFacts>,
+    authorized: Box<Authorized>,
 }
 
 impl AdmittedCall {
@@ -113,12 +114,12 @@ impl AdmittedCall {
 
     /// Records that it was let in to be done later. Its end is recorded when it comes.
     pub async fn record_accepted(self, kernel: &Kernel) -> Result<(), Box<FailedCall>> {
-        self.facts.record_accepted(kernel).await
+        Box::pin(self.facts.record_accepted(kernel)).await
     }
 
     /// Ends it, because it cannot be kept, and records that.
     pub async fn turn_away(self, kernel: &Kernel, refusal: Refusal) -> Box<FailedCall> {
-        kernel.turn_away(self.facts, refusal).await
+        Box::pin(kernel.turn_away(*self.facts, refusal)).await
     }
 }
 
@@ -133,7 +134,7 @@ impl Kernel {
             Err(refusal) => Err(refusal),
         };
         match admitted {
-            Ok(authorized) => Ok(AdmittedCall { facts, authorized }),
+            Ok(authorized) => Ok(AdmittedCall { facts: Box::new(facts), authorized: Box::new(authorized) }),
             Err(refusal) => {
                 facts.journey.stopped();
                 Err(self.turn_away(facts, refusal).await)

@@ -1,7 +1,6 @@
 //! Jobs and webhooks on a kernel whose surroundings are held in the test's hand (`test_kernel`).
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
-#![expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better without an ampersand")]
 
 mod jobs;
 mod resolution;
