@@ -11,6 +11,7 @@ use ports::job_store::{
     TakeRules, WriteOutcome,
 };
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{StoreAdapter, sample_job};
 
@@ -85,7 +86,7 @@ fn owner(number: u128) -> OwnerId {
 }
 
 fn uuid(number: u128) -> InvocationId {
-    format!("{:08x}-0000-7000-8000-{:012x}", number >> 48, number & 0xffff_ffff_ffff).parse().unwrap()
+    InvocationId(Uuid::from_u128(number))
 }
 
 fn key(of: &str, number: u128) -> JobKey {
