@@ -1,9 +1,10 @@
 //! Configuration: `gantry.toml`, `GANTRY_SECTION__KEY`, flags. (DESIGN §3, OPS-008)
 //!
-//! Each section is a file with its keys as constants, a struct of its values in force, and its own rules. This file only
-//! puts them in order; [`settings`] merges the sources and [`reference`](mod@reference) writes the page for people.
+//! Each section is a file with a struct whose fields are its keys, with type, range, default and text, and the rules that are more
+//! than that. This file only puts them in order; [`settings`] merges the sources, [`reference`](mod@reference) writes the page
+//! for people and [`schema`] the one for editors, all from what the structs say ([`section`]).
 //!
-//! Relative paths in the file are paths in its folder ([`path_settings`]).
+//! Relative paths in the file are paths in its folder ([`paths`]).
 //!
 //! The file is `./gantry.toml` if there is one, or what `--config` names. Not also one in the data directory: two files
 //! of which one silently wins are worse than one.
@@ -13,7 +14,6 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::failure::CommandFailure;
 use crate::plain_file;
@@ -30,8 +30,10 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod mcp;
 pub(crate) mod model;
-pub(crate) mod path_settings;
+mod named_lists;
+pub(crate) mod paths;
 pub(crate) mod policy;
+mod problems;
 pub(crate) mod process;
 pub(crate) mod redaction;
 pub(crate) mod reference;
@@ -39,57 +41,65 @@ pub(crate) mod resilience;
 mod retention;
 pub(crate) mod sandbox;
 pub(crate) mod scan;
+pub(crate) mod schema;
+pub(crate) mod secret_text;
 pub(crate) mod secrets;
+mod section;
+#[cfg(test)]
+mod section_tests;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod shared_state;
 pub(crate) mod store;
+mod tables;
 pub(crate) mod tools;
 pub(crate) mod traces;
-mod upstreams;
+pub(crate) mod upstreams;
 pub(crate) mod usage;
+pub(crate) mod value;
 pub(crate) mod visibility;
 pub(crate) mod webhooks;
 
-use key::{ConfigKey, KeyValue};
-pub(crate) use settings::ConfigFile;
-use settings::{ConfigProblem, EffectiveSettings};
+use problems::ConfigProblem;
+use section::SectionShape;
+use settings::EffectiveSettings;
+pub(crate) use settings::{ConfigFile, FlagValue};
 
 /// The file that is read when `--config` names none.
 pub(crate) const DEFAULT_FILE: &str = "gantry.toml";
 /// A configuration file is a page, not a database.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Every section's keys, in the order of the reference page.
-const KEYS: &[&[&ConfigKey]] = &[
-    server::KEYS,
-    store::KEYS,
-    shared_state::KEYS,
-    identity::KEYS,
-    visibility::KEYS,
-    policy::KEYS,
-    audit::KEYS,
-    retention::KEYS,
-    redaction::KEYS,
-    log::KEYS,
-    traces::KEYS,
-    tools::KEYS,
-    jobs::KEYS,
-    mcp::KEYS,
-    process::KEYS,
-    limits::KEYS,
-    resilience::KEYS,
-    sandbox::KEYS,
-    egress::KEYS,
-    isolation::KEYS,
-    secrets::KEYS,
-    upstreams::KEYS,
-    scan::KEYS,
-    model::KEYS,
-    webhooks::KEYS,
-    inbound_jobs::KEYS,
-    health::KEYS,
-    usage::KEYS,
+/// Every section, in the order of the reference page.
+const SECTIONS: &[SectionShape] = &[
+    SectionShape::of::<server::ServerKeys>(),
+    SectionShape::of::<store::StoreKeys>(),
+    SectionShape::of::<shared_state::SharedStateKeys>(),
+    SectionShape::of::<identity::IdentityKeys>(),
+    SectionShape::of::<visibility::VisibilityKeys>(),
+    SectionShape::of::<policy::PolicyKeys>(),
+    SectionShape::of::<audit::AuditKeys>(),
+    SectionShape::of::<retention::RetentionKeys>(),
+    SectionShape::of::<redaction::RedactionKeys>(),
+    SectionShape::of::<log::LogKeys>(),
+    SectionShape::of::<traces::TracesKeys>(),
+    SectionShape::of::<tools::ToolsKeys>(),
+    SectionShape::of::<jobs::JobsKeys>(),
+    SectionShape::of::<mcp::McpKeys>(),
+    SectionShape::of::<process::ProcessSection>(),
+    SectionShape::of::<limits::LimitsSection>(),
+    SectionShape::of::<resilience::ResilienceKeys>(),
+    SectionShape::of::<sandbox::SandboxKeys>(),
+    SectionShape::of::<egress::EgressKeys>(),
+    SectionShape::of::<isolation::IsolationKeys>(),
+    SectionShape::of::<secrets::SecretsKeys>(),
+    SectionShape::of::<upstreams::UpstreamsKeys>(),
+    SectionShape::of::<scan::ScanKeys>(),
+    SectionShape::of::<model::ModelKeys>(),
+    SectionShape::of::<webhooks::WebhooksKeys>(),
+    SectionShape::of::<inbound_jobs::InboundKeys>(),
+    SectionShape::of::<health::HealthKeys>(),
+    SectionShape::of::<usage::UsageKeys>(),
 ];
 
 /// The configuration in force.
@@ -121,9 +131,7 @@ pub(crate) struct GantryConfig {
     pub(crate) isolation: isolation::IsolationSection,
     pub(crate) secrets: secrets::SecretsSection,
     /// What tenants may put behind this server.
-    pub(crate) upstreams: ::upstreams::TenantLists,
-    pub(crate) upstreams_reread: Duration,
-    upstreams_packages: Option<PathBuf>,
+    pub(crate) upstreams: upstreams::UpstreamsSection,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     pub(crate) webhooks: webhooks::WebhooksSection,
@@ -138,16 +146,11 @@ pub(crate) struct GantryConfig {
 }
 
 impl GantryConfig {
-    /// Where packages are installed that MCP servers are started from.
-    pub(crate) fn packages_dir(&self, data_dir: &Path) -> PathBuf {
-        self.upstreams_packages.clone().unwrap_or_else(|| data_dir.join("packages"))
-    }
-
     /// Merges file, environment and flags, and applies every section's rules.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static ConfigKey, KeyValue)>,
+        flags: Vec<FlagValue>,
     ) -> Result<Self, CommandFailure> {
         let file = find_file(file)?;
         Self::from_sources(file.as_ref(), environment, flags).map_err(|problems| not_usable(&problems))
@@ -156,7 +159,7 @@ impl GantryConfig {
     /// The same without any file.
     pub(crate) fn without_file(
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static ConfigKey, KeyValue)>,
+        flags: Vec<FlagValue>,
     ) -> Result<Self, CommandFailure> {
         Self::from_sources(None, environment, flags).map_err(|problems| not_usable(&problems))
     }
@@ -164,45 +167,43 @@ impl GantryConfig {
     pub(crate) fn from_sources(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static ConfigKey, KeyValue)>,
+        flags: Vec<FlagValue>,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let settings = EffectiveSettings::gather(file, environment, flags)?;
         let mut problems = Vec::new();
-        let server = server::ServerSection::read(&settings, &mut problems);
-        let store = store::StoreSection::read(&settings, &mut problems);
-        let shared_state = shared_state::SharedStateSection::read(&settings, &mut problems);
-        let identity = identity::IdentitySection::read(&settings, &mut problems);
-        let visibility = visibility::read(&settings);
-        let policy = policy::PolicySection::read(&settings, &mut problems);
-        let audit = audit::AuditSection::read(&settings, &mut problems);
-        let retention = retention::read(&settings, &mut problems);
-        let redaction = redaction::RedactionSection::read(&settings, &mut problems);
-        let log = log::LogSection::read(&settings, &mut problems);
-        let traces = traces::read(&settings, &mut problems);
-        let tools = tools::ToolsSection::read(&settings, &mut problems);
-        let jobs = jobs::read(&settings);
+        let server = settings.read::<server::ServerKeys>(&mut problems);
+        let store = settings.read::<store::StoreKeys>(&mut problems);
+        let shared_state = settings.read::<shared_state::SharedStateKeys>(&mut problems);
+        let identity = settings.read::<identity::IdentityKeys>(&mut problems);
+        let visibility = settings.read::<visibility::VisibilityKeys>(&mut problems);
+        let policy = settings.read::<policy::PolicyKeys>(&mut problems);
+        let audit = settings.read::<audit::AuditKeys>(&mut problems);
+        let retention = settings.read::<retention::RetentionKeys>(&mut problems);
+        let redaction = settings.read::<redaction::RedactionKeys>(&mut problems);
+        let log = settings.read::<log::LogKeys>(&mut problems);
+        let traces = settings.read::<traces::TracesKeys>(&mut problems);
+        let tools = settings.read::<tools::ToolsKeys>(&mut problems);
+        let jobs = settings.read::<jobs::JobsKeys>(&mut problems);
         if jobs.concurrency == 0 && server.as_ref().is_some_and(|server| server.limits.probes_only) {
             let nothing =
                 "a worker (`[server] worker_only`) that does no jobs does nothing: let it do at least one at once";
             problems.push(ConfigProblem::new("[jobs] concurrency", nothing.to_owned()));
         }
-        let mcp = mcp::read(&settings, &mut problems);
-        let process = process::ProcessSection::read(&settings);
-        let limits = limits::LimitsSection::read(&settings);
-        let resilience = resilience::read(&settings, &mut problems);
-        let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
-        let egress = egress::EgressSection::read(&settings, &mut problems);
-        let isolation = isolation::IsolationSection::read(&settings, &mut problems);
-        let secrets = secrets::SecretsSection::read(&settings);
-        let upstreams = upstreams::read(&settings, &mut problems);
-        let upstreams_reread = upstreams::reread(&settings);
-        let upstreams_packages = upstreams::packages_dir(&settings);
-        let scan = scan::ScanSection::read(&settings);
-        let model = model::read(&settings, &mut problems);
-        let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
-        let inbound_jobs = inbound_jobs::InboundSection::read(&settings, &mut problems);
-        let health = health::HealthSection::read(&settings);
-        let usage = usage::UsageSection::read(&settings, &mut problems);
+        let mcp = ::server::McpConfig { exposure: tools.exposure, ..settings.read::<mcp::McpKeys>(&mut problems) };
+        let process = settings.read::<process::ProcessSection>(&mut problems);
+        let limits = settings.read::<limits::LimitsSection>(&mut problems);
+        let resilience = settings.read::<resilience::ResilienceKeys>(&mut problems);
+        let sandbox = settings.read::<sandbox::SandboxKeys>(&mut problems);
+        let egress = settings.read::<egress::EgressKeys>(&mut problems);
+        let isolation = settings.read::<isolation::IsolationKeys>(&mut problems);
+        let secrets = settings.read::<secrets::SecretsKeys>(&mut problems);
+        let upstreams = settings.read::<upstreams::UpstreamsKeys>(&mut problems);
+        let scan = settings.read::<scan::ScanKeys>(&mut problems);
+        let model = settings.read::<model::ModelKeys>(&mut problems);
+        let webhooks = settings.read::<webhooks::WebhooksKeys>(&mut problems);
+        let inbound_jobs = settings.read::<inbound_jobs::InboundKeys>(&mut problems);
+        let health = settings.read::<health::HealthKeys>(&mut problems);
+        let usage = settings.read::<usage::UsageKeys>(&mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
                 server,
@@ -227,8 +228,6 @@ impl GantryConfig {
                 isolation,
                 secrets,
                 upstreams,
-                upstreams_reread,
-                upstreams_packages,
                 scan,
                 model,
                 webhooks,
@@ -241,15 +240,6 @@ impl GantryConfig {
             _ => Err(problems),
         }
     }
-}
-
-/// The names of all sections.
-fn sections() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().filter_map(|section| section.first()).map(|key| key.section)
-}
-
-fn is_section(name: &str) -> bool {
-    sections().any(|section| section == name)
 }
 
 fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, CommandFailure> {

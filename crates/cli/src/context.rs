@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::GlobalFlags;
 use crate::client::ServerClient;
-use crate::config::GantryConfig;
-use crate::config::key::{ConfigKey, KeyValue};
+use crate::config::{FlagValue, GantryConfig};
 use crate::data_dir::DataDir;
 use crate::failure::CommandFailure;
 use crate::printer::{Printer, PrinterOptions};
@@ -68,7 +67,7 @@ impl CommandContext {
     }
 
     /// The configuration in force, with what the command's own flags say.
-    pub(crate) fn config(&self, flags: Vec<(&'static ConfigKey, KeyValue)>) -> Result<GantryConfig, CommandFailure> {
+    pub(crate) fn config(&self, flags: Vec<FlagValue>) -> Result<GantryConfig, CommandFailure> {
         let config = match self.global.no_config {
             true => GantryConfig::without_file(&self.environment, flags)?,
             false => GantryConfig::load(self.global.config.as_deref(), &self.environment, flags)?,

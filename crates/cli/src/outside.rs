@@ -17,9 +17,10 @@ use ports::key_source::KeySource;
 use ports::policy_engine::PolicyEngine;
 
 use crate::config::GantryConfig;
-use crate::config::identity::{self, KeySetPlace, TrustedIssuer};
-use crate::config::key::ConfigKey;
-use crate::config::policy::{self as policy_section, EngineChoice, EngineShape};
+use crate::config::identity::{KeySetPlace, TrustedIssuer};
+use crate::config::key;
+use crate::config::policy::{EngineChoice, EngineShape};
+use crate::config::secret_text::SecretText;
 use crate::failure::CommandFailure;
 use crate::public_key_file;
 
@@ -52,7 +53,7 @@ pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>,
     let mut keys: Vec<VerifyingKey> = Vec::new();
     for path in &trusted.key_files {
         let name = public_key_file::name_of(path).ok_or_else(|| {
-            unusable(&identity::TRUSTED_KEYS, &format!("`{}` is not the name of a file", path.display()))
+            unusable("identity", "trusted_keys", &format!("`{}` is not the name of a file", path.display()))
         })?;
         let text = public_key_file::text_of(path)?;
         let key = public_key_file::key_in(path, &text, name)?;
@@ -64,7 +65,7 @@ pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>,
                 Some(same) if same.thumbprint() == thumbprint => {}
                 Some(_) => {
                     let problem = format!("two files have different keys under the name `{name}`");
-                    return Err(unusable(&identity::TRUSTED_KEYS, &problem));
+                    return Err(unusable("identity", "trusted_keys", &problem));
                 }
             }
         }
@@ -78,7 +79,7 @@ fn issuer(trusted: &TrustedIssuer, out: &AuthorityClient) -> Result<ExternalIssu
         Some(KeySetPlace::File(path)) => Some(Arc::new(KeySetFile::new(path))),
         Some(KeySetPlace::Url(url)) => {
             let url = KeySetUrl::new(out, url);
-            Some(Arc::new(url.map_err(|error| unusable(&identity::JWKS_URL, &error.to_string()))?))
+            Some(Arc::new(url.map_err(|error| unusable("identity", "jwks_url", &error.to_string()))?))
         }
     };
     Ok(ExternalIssuer {
@@ -98,15 +99,15 @@ fn did_web(config: &GantryConfig, clock: &Arc<dyn Clock>) -> Result<Option<Arc<d
     let names: Arc<dyn HostResolver> = Arc::new(SystemResolver);
     let guard = AddressGuard::for_listed_hosts(&config.egress.open_networks, GateLimits::default(), names);
     let resolver = DidWeb::new(guard, hosts, Arc::clone(clock))
-        .map_err(|error| unusable(&identity::DID_WEB_HOSTS, &error.to_string()))?;
+        .map_err(|error| unusable("identity", "did_web_hosts", &error.to_string()))?;
     Ok(Some(Arc::new(resolver)))
 }
 
 fn engine(choice: &EngineChoice, out: &AuthorityClient) -> Result<Arc<dyn PolicyEngine>, CommandFailure> {
-    let token = choice.token.as_deref().map(BearerToken::new).transpose();
+    let token = choice.token.as_ref().map(SecretText::expose).map(BearerToken::new).transpose();
     let mut settings = EngineSettings::new(&choice.url);
     settings.timeout = choice.timeout;
-    settings.token = token.map_err(|error| unusable(&policy_section::ENGINE_TOKEN, &error.to_string()))?;
+    settings.token = token.map_err(|error| unusable("policy", "engine_token", &error.to_string()))?;
     let engine: Result<Arc<dyn PolicyEngine>, EngineSetupError> = match &choice.shape {
         EngineShape::Authorize => AuthorizeEngine::new(out, &settings).map(|engine| Arc::new(engine) as _),
         EngineShape::CheckPermission => CheckPermissionEngine::new(out, &settings).map(|engine| Arc::new(engine) as _),
@@ -114,15 +115,16 @@ fn engine(choice: &EngineChoice, out: &AuthorityClient) -> Result<Arc<dyn Policy
     };
     engine.map_err(|error| {
         let key = match error {
-            EngineSetupError::Path { .. } => &policy_section::ENGINE_PATH,
-            EngineSetupError::Address(_) | EngineSetupError::Timeout => &policy_section::ENGINE_URL,
+            EngineSetupError::Path { .. } => "engine_path",
+            EngineSetupError::Address(_) | EngineSetupError::Timeout => "engine_url",
         };
-        unusable(key, &error.to_string())
+        unusable("policy", key, &error.to_string())
     })
 }
 
-fn unusable(key: &ConfigKey, problem: &str) -> CommandFailure {
-    CommandFailure::new(format!("{}: {problem}", key.title())).hint("every key is explained in docs/configuration.md")
+fn unusable(section: &str, name: &str, problem: &str) -> CommandFailure {
+    CommandFailure::new(format!("{}: {problem}", key::title(section, name)))
+        .hint("every key is explained in docs/configuration.md")
 }
 
 #[cfg(test)]
@@ -170,7 +172,7 @@ mod tests {
             shape,
             url: url.into(),
             timeout: Duration::from_millis(500),
-            token: token.map(str::to_owned),
+            token: token.map(|token| token.to_owned().into()),
         };
         assert!(engine(&choice(EngineShape::Authorize, "https://a.example.com", Some("t")), &out).is_ok());
         for (choice, word) in [

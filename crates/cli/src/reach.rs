@@ -5,7 +5,7 @@
 //! - REACH-1: the configuration file, the data directory, the audit log, the store, the secrets and every file with a key or password
 //!   are private, wherever they are and whatever the configuration says; what decides what the server runs or trusts (folders of
 //!   tools, also those of tenants, policies, certificates, public keys) is blocked. Which setting is which is said in
-//!   `config::path_settings`, once for all.
+//!   `config::paths`, once for all.
 //! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
 //!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
 //! - REACH-3: the homes of people, and of the user this server runs as, are open to no tool unless `allowed_paths` has them.
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use executors::{OperatorReach, PathMasks};
 
-use crate::config::path_settings::{PathRole, paths_in};
+use crate::config::paths::{PathRole, paths_in};
 use crate::config::{DEFAULT_FILE, GantryConfig};
 
 /// Where people's homes are.

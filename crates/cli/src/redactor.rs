@@ -177,10 +177,13 @@ impl fmt::Debug for Knowing {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use ports::secret_source::SecretValue;
     use serde_json::json;
 
     use super::*;
+    use crate::config::GantryConfig;
 
     /// Has one secret for one tenant; everything of another cannot be had.
     #[derive(Debug)]
@@ -198,10 +201,9 @@ mod tests {
     }
 
     fn redacting(tables: &[&str]) -> ConfiguredRedactor {
-        let tables: Vec<String> = tables.iter().map(|table| (*table).to_owned()).collect();
-        let mut problems = Vec::new();
-        let section = RedactionSection::of(&tables, &mut problems);
-        assert!(problems.is_empty(), "{problems:?}");
+        let rules = format!("[{}]", tables.join(","));
+        let environment = BTreeMap::from([("GANTRY_REDACTION__RULES".to_owned(), rules)]);
+        let section = GantryConfig::from_sources(None, &environment, Vec::new()).unwrap().redaction;
         ConfiguredRedactor::new(&section, Arc::new(Vault)).unwrap()
     }
 

@@ -61,8 +61,8 @@ pub use key::{CallKey, queue_key};
 pub(crate) use key::{act_key, demanded};
 use pending_claim::{ClaimAnswer, PendingClaim};
 pub use recovery::RecoveryReport;
-pub use settlement::{INTERRUPTED, cause};
 pub(crate) use settlement::{FailedEnd, settlement};
+pub use settlement::{INTERRUPTED, cause};
 use unwritten_ends::UnwrittenEnds;
 
 /// How long a process that says nothing counts as alive.

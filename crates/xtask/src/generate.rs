@@ -3,8 +3,8 @@
 //! They are committed, because people read them on the web and editors fetch the schemas; they are generated, because a
 //! second copy of the truth written by hand is a lie waiting to happen. `check` compares, `generate` writes.
 //!
-//! `docs/configuration.md` is made by the `gantry` binary itself, which alone knows its keys; a test of that package
-//! compares it, so `check` does not.
+//! `docs/configuration.md` and the schema of `gantry.toml` are made by the `gantry` binary itself, which alone knows its keys; tests
+//! of that package compare them, so `check` does not.
 
 mod error_pages;
 mod error_prose;
@@ -16,8 +16,11 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// The page of the binary's settings.
-const CONFIGURATION: &str = "docs/configuration.md";
+/// What the binary says of its settings, and how it is asked.
+const CONFIGURATION: [(&str, &[&str]); 2] = [
+    ("docs/configuration.md", &["config-reference"]),
+    ("schemas/gantry.toml.schema.json", &["config-reference", "--schema"]),
+];
 
 /// A generated file.
 struct Artefact {
@@ -39,20 +42,23 @@ pub(crate) fn run() -> Result<()> {
         std::fs::remove_file(workspace::root().join(&path)).with_context(|| format!("cannot remove `{path}`"))?;
         println!("removed {path}");
     }
-    if configuration_reference()? {
-        written += 1;
-        println!("wrote {CONFIGURATION}");
+    for (path, arguments) in CONFIGURATION {
+        if configuration(path, arguments)? {
+            written += 1;
+            println!("wrote {path}");
+        }
     }
-    println!("generate: {} files, {written} written", artefacts.len() + 1);
+    println!("generate: {} files, {written} written", artefacts.len() + CONFIGURATION.len());
     Ok(())
 }
 
-/// Writes the page that only the binary can make; says whether it changed.
-fn configuration_reference() -> Result<bool> {
-    let arguments = ["run", "--quiet", "--package", "gantry", "--", "config-reference"];
-    let output = workspace::cargo().args(arguments).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "`gantry config-reference` failed; everything else is written");
-    workspace::write(CONFIGURATION, &String::from_utf8(output.stdout).context("the reference is not text")?)
+/// Writes a file that only the binary can make; says whether it changed.
+fn configuration(path: &str, arguments: &[&str]) -> Result<bool> {
+    let run = ["run", "--quiet", "--package", "gantry", "--"];
+    let command = &mut workspace::cargo();
+    let output = command.args(run).args(arguments).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "`gantry config-reference` failed; the files before `{path}` are written");
+    workspace::write(path, &String::from_utf8(output.stdout).context("the reference is not text")?)
 }
 
 /// Findings for `check`: files that are missing, stale or left over.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::CommandOutcome;
 use crate::config::GantryConfig;
+use crate::config::key::ConfigKey;
 use crate::config::settings::all_keys;
 use crate::context::CommandContext;
 use crate::failure::CommandFailure;
@@ -137,7 +138,7 @@ impl DoctorCommand {
 
 /// Every key with its value in force and its source; secrets hidden by their type.
 fn values(config: &GantryConfig) -> Vec<[String; 3]> {
-    let line = |key: &'static crate::config::key::ConfigKey| match config.settings.get(key) {
+    let line = |key: &'static ConfigKey| match config.settings.get(key) {
         Some((value, origin)) => [key.title(), value.to_string(), origin.to_string()],
         None => [key.title(), format!("(unset: {})", key.unset), "default".to_owned()],
     };

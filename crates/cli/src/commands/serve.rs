@@ -25,8 +25,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::CommandOutcome;
-use crate::config::key::{ConfigKey, KeyValue};
-use crate::config::{GantryConfig, log, process, server as server_section, tools};
+use crate::config::{FlagValue, GantryConfig};
 use crate::context::CommandContext;
 use crate::data_dir::RunningServer;
 use crate::failure::CommandFailure;
@@ -263,33 +262,27 @@ impl ServeCommand {
     }
 
     /// What the command line says about the configuration.
-    fn flags(&self) -> Vec<(&'static ConfigKey, KeyValue)> {
-        let mut flags: Vec<(&'static ConfigKey, KeyValue)> = Vec::new();
-        if let Some(listen) = &self.listen {
-            flags.push((&server_section::LISTEN, KeyValue::Text(listen.clone())));
-        }
-        for (key, file) in [
-            (&server_section::TLS_CERT, &self.tls_cert),
-            (&server_section::TLS_KEY, &self.tls_key),
-            (&server_section::TLS_CLIENT_CA, &self.tls_client_ca),
-        ] {
-            flags.extend(file.iter().map(|file| (key, KeyValue::Text(file.to_string_lossy().into_owned()))));
+    fn flags(&self) -> Vec<FlagValue> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let mut flags = Vec::new();
+        flags.extend(self.listen.as_ref().map(|listen| FlagValue::new("server", "listen", listen.clone())));
+        for (name, file) in
+            [("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key), ("tls_client_ca", &self.tls_client_ca)]
+        {
+            flags.extend(file.as_ref().map(|file| FlagValue::new("server", name, text(file))));
         }
         if !self.tools.is_empty() {
-            let dirs = self.tools.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
-            flags.push((&tools::DIRS, KeyValue::List(dirs)));
-        }
-        if self.insecure_plaintext {
-            flags.push((&server_section::INSECURE_PLAINTEXT, KeyValue::Flag(true)));
-        }
-        if self.unsandboxed_processes {
-            flags.push((&process::UNSANDBOXED, KeyValue::Flag(true)));
+            flags.push(FlagValue::new("tools", "dirs", self.tools.iter().map(text).collect::<Vec<_>>()));
         }
         if self.development.is_some() {
-            flags.push((&log::LEVEL, KeyValue::Text(development::LOG_LEVEL.to_owned())));
+            flags.push(FlagValue::new("log", "level", development::LOG_LEVEL));
         }
-        if self.worker_only {
-            flags.push((&server_section::WORKER_ONLY, KeyValue::Flag(true)));
+        for (section, name, is_given) in [
+            ("server", "insecure_plaintext", self.insecure_plaintext),
+            ("process", "unsandboxed", self.unsandboxed_processes),
+            ("server", "worker_only", self.worker_only),
+        ] {
+            flags.extend(is_given.then(|| FlagValue::new(section, name, true)));
         }
         flags
     }

@@ -2,55 +2,34 @@
 //!
 //! The grammar of hosts and ranges is the gate's own (`sandbox::egress`); here is only which text was wrong.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
 use sandbox::egress::{Cidr, EgressBounds, EgressRule};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const SECTION: &str = "egress";
-
-const ALLOWED_HOSTS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "allowed_hosts",
-    kind: KeyKind::List,
-    default: None,
-    unset: "any",
-    doc: "Hosts and ports that tools may reach at most: `api.example.com`, `*.example.com:443`, `https://api.example.com`, \
-          `10.0.0.7:8080`. Without a port: 80 and 443. A tool reaches what it declares *and* this list has. An empty list \
-          allows none. Holds for MCP servers at an address, webhooks and callbacks too, except for what `[[upstreams.tenants]]` \
-          and `[webhooks] allow` open. In the environment separated by commas.",
-    since: "0.1",
-};
-
-const ALLOWED_NETWORKS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "allowed_networks",
-    kind: KeyKind::List,
-    default: None,
-    unset: "any",
-    doc: "Ranges of addresses in which tools may reach anything at all, for example `203.0.113.0/24`; compared with the address \
-          after a name has been resolved. An empty list allows none. Holds for MCP servers at an address, webhooks and callbacks \
-          too, also for those that were opened.",
-    since: "0.1",
-};
-
-const OPEN_NETWORKS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "open_networks",
-    kind: KeyKind::List,
-    default: Some(""),
-    unset: "",
-    doc: "Networks that are not public and into which a declared *name* may lead all the same, for example `10.1.0.0/16` for \
-          services of your own. Without it, a name that leads to a loopback, private, link-local or metadata address is a \
-          violation: E3406. An address where clouds hand out credentials must be listed by itself (`169.254.169.254/32`).",
-    since: "0.1",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&ALLOWED_HOSTS, &ALLOWED_NETWORKS, &OPEN_NETWORKS];
+/// Where tools, and what tenants and callers name, may lead at most.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct EgressKeys {
+    /// Hosts and ports that tools may reach at most: `api.example.com`, `*.example.com:443`, `https://api.example.com`,
+    /// `10.0.0.7:8080`. Without a port: 80 and 443. A tool reaches what it declares *and* this list has. An empty list
+    /// allows none. Holds for MCP servers at an address, webhooks and callbacks too, except for what
+    /// `[[upstreams.tenants]]` and `[webhooks] allow` open. In the environment separated by commas.
+    #[schemars(extend("x-unset" = "any"))]
+    pub(super) allowed_hosts: Option<Vec<String>>,
+    /// Ranges of addresses in which tools may reach anything at all, for example `203.0.113.0/24`; compared with the
+    /// address after a name has been resolved. An empty list allows none. Holds for MCP servers at an address, webhooks and
+    /// callbacks too, also for those that were opened.
+    #[schemars(extend("x-unset" = "any"))]
+    pub(super) allowed_networks: Option<Vec<String>>,
+    /// Networks that are not public and into which a declared *name* may lead all the same, for example `10.1.0.0/16` for
+    /// services of your own. Without it, a name that leads to a loopback, private, link-local or metadata address is a
+    /// violation: E3406. An address where clouds hand out credentials must be listed by itself (`169.254.169.254/32`).
+    pub(super) open_networks: Vec<String>,
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -59,48 +38,29 @@ pub(crate) struct EgressSection {
     pub(crate) open_networks: Vec<Cidr>,
 }
 
-impl EgressSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        Self {
+impl ConfigSection for EgressKeys {
+    const NAME: &'static str = "egress";
+    type Checked = EgressSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> EgressSection {
+        EgressSection {
             bounds: EgressBounds {
-                rules: all::<EgressRule>(settings, &ALLOWED_HOSTS, problems),
-                networks: all::<Cidr>(settings, &ALLOWED_NETWORKS, problems),
+                rules: self.allowed_hosts.map(|texts| problems.each::<EgressRule>("allowed_hosts", &texts)),
+                networks: self.allowed_networks.map(|texts| problems.each::<Cidr>("allowed_networks", &texts)),
                 bytes_per_second: None,
             },
-            open_networks: all(settings, &OPEN_NETWORKS, problems).unwrap_or_default(),
+            open_networks: problems.each("open_networks", &self.open_networks),
         }
     }
-}
-
-/// Every text of a list; `None` if the key is unset. Each one that cannot be read is a problem of its own.
-fn all<T: FromStr<Err: Display>>(
-    settings: &EffectiveSettings,
-    key: &ConfigKey,
-    problems: &mut Vec<ConfigProblem>,
-) -> Option<Vec<T>> {
-    settings.get(key)?;
-    let mut read = Vec::new();
-    for text in settings.list(key) {
-        match text.parse() {
-            Ok(value) => read.push(value),
-            Err(error) => problems.push(ConfigProblem::new(key.title(), format!("`{text}`: {error}"))),
-        }
-    }
-    Some(read)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::ConfigFile;
+    use super::super::section_tests::of_file;
     use super::*;
-    use std::collections::BTreeMap;
 
     fn read(text: &str) -> (EgressSection, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[egress]\n{text}") };
-        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
-        let mut problems = Vec::new();
-        let section = EgressSection::read(&settings, &mut problems);
-        (section, problems.iter().map(ToString::to_string).collect())
+        of_file::<EgressKeys>(&format!("[egress]\n{text}"))
     }
 
     #[test]

@@ -5,26 +5,24 @@
 
 use contract::manifest::Isolation;
 use kernel::{IsolationDemand, IsolationPolicy};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const DEMANDS: ConfigKey = ConfigKey {
-    section: "isolation",
-    name: "demands",
-    kind: KeyKind::List,
-    default: Some(""),
-    unset: "",
-    doc: "The least isolation of calls: a level (`process`, `gvisor` or `microvm`) and, behind it, what the call must have for \
-          the demand to be about it: `tool=demo.*` (an id, `namespace.*` or `*`), `tag=untrusted` (a tag of the manifest), \
-          `tenant=acme` (of the caller). For example `[\"gvisor tool=demo.*\", \"gvisor tag=untrusted tenant=acme\"]`. The \
-          highest level anybody asks for counts; a call that cannot have it is refused: E3405. A demand for every tool \
-          also refuses built-in tools, which run inside the server. In the environment separated by commas.",
-    since: "0.1",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&DEMANDS];
+/// How isolated calls must be, beyond what manifests ask for.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct IsolationKeys {
+    /// The least isolation of calls: a level (`process`, `gvisor` or `microvm`) and, behind it, what the call must have for
+    /// the demand to be about it: `tool=demo.*` (an id, `namespace.*` or `*`), `tag=untrusted` (a tag of the manifest),
+    /// `tenant=acme` (of the caller). For example `["gvisor tool=demo.*", "gvisor tag=untrusted tenant=acme"]`. The highest
+    /// level anybody asks for counts; a call that cannot have it is refused: E3405. A demand for every tool also refuses
+    /// built-in tools, which run inside the server. In the environment separated by commas.
+    pub(super) demands: Vec<String>,
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -32,18 +30,16 @@ pub(crate) struct IsolationSection {
     demands: Vec<IsolationDemand>,
 }
 
-impl IsolationSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        let mut demands = Vec::new();
-        for text in settings.list(&DEMANDS) {
-            match demand(text) {
-                Ok(demand) => demands.push(demand),
-                Err(wrong) => problems.push(ConfigProblem::new(DEMANDS.title(), format!("`{text}`: {wrong}"))),
-            }
-        }
-        Self { demands }
-    }
+impl ConfigSection for IsolationKeys {
+    const NAME: &'static str = "isolation";
+    type Checked = IsolationSection;
 
+    fn checked(self, problems: &mut SectionProblems<'_>) -> IsolationSection {
+        IsolationSection { demands: problems.each_with("demands", &self.demands, demand) }
+    }
+}
+
+impl IsolationSection {
     pub(crate) fn policy(&self) -> IsolationPolicy {
         IsolationPolicy::new(self.demands.clone())
     }

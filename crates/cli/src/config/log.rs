@@ -1,34 +1,36 @@
 //! `[log]`: the server's own log, on stderr.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use telemetry::LogFormat;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-/// How lines look.
-pub(crate) const FORMAT: ConfigKey = ConfigKey {
-    section: "log",
-    name: "format",
-    kind: KeyKind::Choice(&["auto", "human", "json"]),
-    default: Some("auto"),
-    unset: "",
-    doc: "`human` lines, one `json` object per line, or `auto`: human on a terminal, JSON elsewhere.",
-    since: "0.1",
-};
+/// The server's own log, on stderr.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct LogKeys {
+    /// `human` lines, one `json` object per line, or `auto`: human on a terminal, JSON elsewhere.
+    pub(super) format: FormatChoice,
+    /// `error`, `warn`, `info`, `debug` or `trace`, or per module: `info,gantry_store=debug`.
+    pub(super) level: String,
+}
 
-/// How much is said.
-pub(crate) const LEVEL: ConfigKey = ConfigKey {
-    section: "log",
-    name: "level",
-    kind: KeyKind::Text,
-    default: Some("info"),
-    unset: "",
-    doc: "`error`, `warn`, `info`, `debug` or `trace`, or per module: `info,gantry_store=debug`.",
-    since: "0.1",
-};
+impl Default for LogKeys {
+    fn default() -> Self {
+        Self { format: FormatChoice::Auto, level: "info".to_owned() }
+    }
+}
 
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&FORMAT, &LEVEL];
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FormatChoice {
+    Auto,
+    Human,
+    Json,
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -37,17 +39,20 @@ pub(crate) struct LogSection {
     pub(crate) level: String,
 }
 
-impl LogSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        let format = match settings.text(&FORMAT) {
-            Some("human") => LogFormat::Human,
-            Some("json") => LogFormat::Json,
-            _ => LogFormat::Auto,
+impl ConfigSection for LogKeys {
+    const NAME: &'static str = "log";
+    type Checked = LogSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> LogSection {
+        let format = match self.format {
+            FormatChoice::Auto => LogFormat::Auto,
+            FormatChoice::Human => LogFormat::Human,
+            FormatChoice::Json => LogFormat::Json,
         };
-        let level = settings.text(&LEVEL).unwrap_or("info").to_owned();
+        let level = Some(self.level).filter(|level| !level.is_empty()).unwrap_or_else(|| Self::default().level);
         if let Err(error) = telemetry::check_log_level(&level) {
-            problems.push(ConfigProblem::new(LEVEL.title(), error.to_string()));
+            problems.at("level", error.to_string());
         }
-        Self { format, level }
+        LogSection { format, level }
     }
 }

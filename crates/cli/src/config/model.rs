@@ -3,135 +3,111 @@
 //! Its rules belong to `executors`, which uses it; here are only its names for people. Without `base_url` there is no
 //! model, and what needs one says so.
 
-use base::SaturatingFrom as _;
 use executors::ModelConfig;
 use executors::model::{ModelProvider, ModelSecret};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::secret_text::SecretText;
+use super::section::ConfigSection;
 
-const PROVIDER: ConfigKey = ConfigKey {
-    section: "model",
-    name: "provider",
-    kind: KeyKind::Choice(&["openai", "ollama"]),
-    default: Some("openai"),
-    unset: "",
-    doc: "How the endpoint is spoken to: `openai` for anything with `/v1/chat/completions`, `ollama` for `/api/chat`.",
-    since: "0.1",
-};
-
-/// Where the model is.
-pub(crate) const BASE_URL: ConfigKey = ConfigKey {
-    section: "model",
-    name: "base_url",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "no model: `deep_reasoning`, translation and abstractive summaries answer E3408",
-    doc: "Address of the endpoint, for example `http://127.0.0.1:11434` or `https://api.example.com/v1`.",
-    since: "0.1",
-};
-
-const MODEL: ConfigKey = ConfigKey {
-    section: "model",
-    name: "model",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "needed when `base_url` is set",
-    doc: "Model for translation, summaries and extraction.",
-    since: "0.1",
-};
-
-const REASONING_MODEL: ConfigKey = ConfigKey {
-    section: "model",
-    name: "reasoning_model",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "the same as `model`",
-    doc: "Model for `deep_reasoning`.",
-    since: "0.1",
-};
-
-const API_KEY: ConfigKey = ConfigKey {
-    section: "model",
-    name: "api_key",
-    kind: KeyKind::Secret,
-    default: None,
-    unset: "none is sent",
-    doc: "Key sent as bearer token. Better set by the variable than written into a file.",
-    since: "0.1",
-};
-
-const TIMEOUT_MS: ConfigKey = ConfigKey {
-    section: "model",
-    name: "timeout_ms",
-    kind: KeyKind::Integer(1_000..=600_000),
-    default: Some("120000"),
-    unset: "",
-    doc: "Milliseconds an answer may take at most. A call's own deadline may be sooner.",
-    since: "0.1",
-};
-
-const MAX_RESPONSE_BYTES: ConfigKey = ConfigKey {
-    section: "model",
-    name: "max_response_bytes",
-    kind: KeyKind::Integer(1_024..=67_108_864),
-    default: Some("4194304"),
-    unset: "",
-    doc: "Bytes an answer may have at most.",
-    since: "0.1",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] =
-    &[&PROVIDER, &BASE_URL, &MODEL, &REASONING_MODEL, &API_KEY, &TIMEOUT_MS, &MAX_RESPONSE_BYTES];
-
-/// The model, if one is set.
-pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<ModelConfig> {
-    let config = from(settings);
-    if let Err(error) = config.validate() {
-        problems.push(ConfigProblem::new("[model]", error.to_string()));
-        return None;
-    }
-    config.base_url.is_some().then_some(config)
+/// The language model behind some built-in tools.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct ModelKeys {
+    /// How the endpoint is spoken to: `openai` for anything with `/v1/chat/completions`, `ollama` for `/api/chat`.
+    pub(super) provider: ProviderChoice,
+    /// Address of the endpoint, for example `http://127.0.0.1:11434` or `https://api.example.com/v1`.
+    #[schemars(extend("x-unset" = "no model: `deep_reasoning`, translation and abstractive summaries answer E3408"))]
+    pub(super) base_url: Option<String>,
+    /// Model for translation, summaries and extraction.
+    #[schemars(extend("x-unset" = "needed when `base_url` is set"))]
+    pub(super) model: Option<String>,
+    /// Model for `deep_reasoning`.
+    #[schemars(extend("x-unset" = "the same as `model`"))]
+    pub(super) reasoning_model: Option<String>,
+    /// Key sent as bearer token. Better set by the variable than written into a file.
+    #[schemars(extend("x-unset" = "none is sent"))]
+    pub(super) api_key: Option<SecretText>,
+    /// Milliseconds an answer may take at most. A call's own deadline may be sooner.
+    #[schemars(range(min = 1_000, max = 600_000))]
+    pub(super) timeout_ms: u64,
+    /// Bytes an answer may have at most.
+    #[schemars(range(min = 1_024, max = 67_108_864))]
+    pub(super) max_response_bytes: usize,
 }
 
-fn from(settings: &EffectiveSettings) -> ModelConfig {
-    let text = |key| settings.text(key).map(str::to_owned);
-    ModelConfig {
-        provider: match settings.text(&PROVIDER) {
-            Some("ollama") => ModelProvider::Ollama,
-            _ => ModelProvider::Openai,
-        },
-        base_url: text(&BASE_URL),
-        model: text(&MODEL).unwrap_or_default(),
-        reasoning_model: text(&REASONING_MODEL),
-        api_key: settings.text(&API_KEY).map(ModelSecret::new),
-        timeout_ms: settings.integer(&TIMEOUT_MS),
-        max_response_bytes: usize::saturating_from(settings.integer(&MAX_RESPONSE_BYTES)),
+impl Default for ModelKeys {
+    fn default() -> Self {
+        let usual = ModelConfig::default();
+        Self {
+            provider: ProviderChoice::Openai,
+            base_url: None,
+            model: None,
+            reasoning_model: None,
+            api_key: None,
+            timeout_ms: usual.timeout_ms,
+            max_response_bytes: usual.max_response_bytes,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProviderChoice {
+    Openai,
+    Ollama,
+}
+
+impl ConfigSection for ModelKeys {
+    const NAME: &'static str = "model";
+    type Checked = Option<ModelConfig>;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> Option<ModelConfig> {
+        let config = ModelConfig::from(self);
+        if let Err(error) = config.validate() {
+            problems.at_section(error.to_string());
+            return None;
+        }
+        config.base_url.is_some().then_some(config)
+    }
+}
+
+impl From<ModelKeys> for ModelConfig {
+    fn from(keys: ModelKeys) -> Self {
+        Self {
+            provider: match keys.provider {
+                ProviderChoice::Openai => ModelProvider::Openai,
+                ProviderChoice::Ollama => ModelProvider::Ollama,
+            },
+            base_url: keys.base_url,
+            model: keys.model.unwrap_or_default(),
+            reasoning_model: keys.reasoning_model,
+            api_key: keys.api_key.map(|secret| ModelSecret::new(secret.expose())),
+            timeout_ms: keys.timeout_ms,
+            max_response_bytes: keys.max_response_bytes,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::section_tests::of_variables;
     use super::*;
-    use std::collections::BTreeMap;
-
-    fn settings(variables: &[(&str, &str)]) -> EffectiveSettings {
-        let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
-        EffectiveSettings::gather(None, &environment, Vec::new()).unwrap()
-    }
 
     #[test]
-    fn defaults_here_are_the_defaults_of_the_executors() {
-        assert_eq!(from(&settings(&[])), ModelConfig::default());
+    fn what_is_unset_is_as_the_executors_have_it() {
+        assert_eq!(ModelConfig::from(ModelKeys::default()), ModelConfig::default());
     }
 
     #[test]
     fn a_model_without_a_name_is_a_problem_and_its_key_is_never_told() {
-        let variables = [("GANTRY_MODEL__BASE_URL", "http://127.0.0.1:1"), ("GANTRY_MODEL__API_KEY", "sk-123")];
-        let mut problems = Vec::new();
-        assert!(read(&settings(&variables), &mut problems).is_none());
-        assert!(problems[0].to_string().contains("model"));
-        assert!(!format!("{problems:?}{:?}", settings(&variables)).contains("sk-123"));
+        let variables = [("BASE_URL", "http://127.0.0.1:1"), ("API_KEY", "sk-123")];
+        let (section, problems) = of_variables::<ModelKeys>(&variables);
+        assert!(section.is_none() && problems[0].contains("model") && !problems[0].contains("sk-123"), "{problems:?}");
+        let keys: ModelKeys = serde_json::from_value(serde_json::json!({ "api_key": "sk-123" })).unwrap();
+        assert!(!format!("{keys:?}").contains("sk-123"));
     }
 }

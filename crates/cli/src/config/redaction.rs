@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use contract::ids::TenantId;
 use redaction::{RedactionAdditions, RedactionEngine};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
+use super::tables::ConfigTables;
 
 /// Rules at most.
 const RULES_MAX: usize = 64;
@@ -21,61 +23,46 @@ const PATTERNS_MAX: usize = 16;
 /// Longest name or pattern.
 const CHARS_MAX: usize = 512;
 
-/// The rules.
-const RULES: ConfigKey = ConfigKey {
-    section: "redaction",
-    name: "rules",
-    kind: KeyKind::Tables,
-    default: Some(""),
-    unset: "",
-    doc: "What is redacted besides what is always: `[[redaction.rules]]` with `names` of members whose value goes (`*` at the \
-          start or end stands for any words) and `patterns`, regular expressions whose matches go. With a `tenant`, for that \
-          tenant's calls only; logs and traces go by the rules of all. More in [redaction.md](redaction.md).",
-    since: "0.2",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&RULES];
+/// What is redacted besides what every installation knows.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.2"))]
+pub(crate) struct RedactionKeys {
+    /// What is redacted besides what is always: `[[redaction.rules]]` with `names` of members whose value goes (`*` at the
+    /// start or end stands for any words) and `patterns`, regular expressions whose matches go. With a `tenant`, for that
+    /// tenant's calls only; logs and traces go by the rules of all. More in [redaction.md](redaction.md).
+    pub(super) rules: ConfigTables<RedactionRule>,
+}
 
 /// The section's values.
 #[derive(Debug, Default)]
 pub(crate) struct RedactionSection {
-    rules: Vec<Rule>,
+    rules: Vec<RedactionRule>,
 }
 
-/// One table that makes sense.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rule {
+/// One table of rules.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RedactionRule {
+    /// The tenant whose calls it is for; unset, it is for those of all.
     tenant: Option<TenantId>,
-    #[serde(default)]
+    /// Names of members whose value goes; `*` at the start or end stands for any words.
     names: Vec<String>,
-    #[serde(default)]
+    /// Regular expressions whose matches go.
     patterns: Vec<String>,
 }
 
+impl ConfigSection for RedactionKeys {
+    const NAME: &'static str = "redaction";
+    type Checked = RedactionSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> RedactionSection {
+        let rules = self.rules.each("[[redaction.rules]]", RULES_MAX, problems, one);
+        RedactionSection { rules: rules.into_iter().map(|(_, rule)| rule).collect() }
+    }
+}
+
 impl RedactionSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        Self::of(settings.list(&RULES), problems)
-    }
-
-    /// Reads the tables, each in JSON. Everything wrong is a problem, and a table with one is left out.
-    pub(crate) fn of(tables: &[String], problems: &mut Vec<ConfigProblem>) -> Self {
-        if tables.len() > RULES_MAX {
-            problems.push(ConfigProblem::new("[[redaction.rules]]", format!("there are more than {RULES_MAX}")));
-        }
-        let mut rules = Vec::new();
-        for (index, text) in tables.iter().take(RULES_MAX).enumerate() {
-            match one(text) {
-                Ok(rule) => rules.push(rule),
-                Err(wrong) => {
-                    problems.push(ConfigProblem::new(format!("[[redaction.rules]] number {}", index + 1), wrong))
-                }
-            }
-        }
-        Self { rules }
-    }
-
     /// The tenants that have rules of their own.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &TenantId> {
         let tenants: BTreeSet<&TenantId> = self.rules.iter().filter_map(|rule| rule.tenant.as_ref()).collect();
@@ -98,8 +85,7 @@ impl RedactionSection {
     }
 }
 
-fn one(text: &str) -> Result<Rule, String> {
-    let rule: Rule = serde_json::from_str(text).map_err(|error| error.to_string())?;
+fn one(rule: RedactionRule) -> Result<RedactionRule, String> {
     if rule.names.is_empty() && rule.patterns.is_empty() {
         return Err("it has neither `names` nor `patterns`".to_owned());
     }
@@ -129,20 +115,21 @@ fn one(text: &str) -> Result<Rule, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::section_tests::of_variables;
     use super::*;
 
-    fn wrong(table: &str) -> String {
-        let mut problems = Vec::new();
-        RedactionSection::of(&[table.to_owned()], &mut problems);
-        problems.into_iter().map(|problem| problem.message).collect()
+    fn wrong(tables: &[String]) -> String {
+        of_variables::<RedactionKeys>(&[("RULES", &format!("[{}]", tables.join(",")))]).1.concat()
     }
 
     #[test]
     fn a_rule_is_usable_or_says_what_is_wrong_with_it() {
-        assert_eq!(wrong(r#"{ "tenant": "acme", "names": ["badge", "*_no"], "patterns": ["EMP-[0-9]{6}"] }"#), "");
+        let wrong_with = |table: &str| wrong(&[table.to_owned()]);
+        assert_eq!(wrong_with(r#"{ "tenant": "acme", "names": ["badge", "*_no"], "patterns": ["EMP-[0-9]{6}"] }"#), "");
         for (table, said) in [
-            ("{}", "neither"),
+            ("{}", "[[redaction.rules]] number 1: it has neither"),
             (r#"{ "names": ["emp*id"] }"#, "at the start or the end"),
+            (r#"{ "names": "x" }"#, "`names` must be a list of texts"),
             (r#"{ "name": ["x"] }"#, "unknown field"),
             (r#"{ "tenant": "", "names": ["x"] }"#, "tenant"),
             (r#"{ "names": ["**"] }"#, "`**` is no name"),
@@ -151,15 +138,13 @@ mod tests {
             (r#"{ "patterns": ["((a{1000}){1000}){1000}"] }"#, "cannot be used"),
             (r#"{ "patterns": ["x*"] }"#, "without anything in it"),
         ] {
-            assert!(wrong(table).contains(said), "{table}: {}", wrong(table));
+            assert!(wrong_with(table).contains(said), "{table}: {}", wrong_with(table));
         }
         let long = format!(r#"{{ "patterns": ["{}"] }}"#, "a".repeat(CHARS_MAX + 1));
-        assert!(wrong(&long).contains("longer"));
+        assert!(wrong(&[long]).contains("longer"));
         let many = format!(r#"{{ "names": {:?} }}"#, vec!["x"; NAMES_MAX + 1]);
-        assert!(wrong(&many).contains("more than"));
-        let mut problems = Vec::new();
-        let tables: Vec<String> = (0..=RULES_MAX).map(|_| r#"{ "names": ["x"] }"#.to_owned()).collect();
-        RedactionSection::of(&tables, &mut problems);
-        assert_eq!(problems.len(), 1);
+        assert!(wrong(&[many]).contains("more than"));
+        let tables = vec![r#"{ "names": ["x"] }"#.to_owned(); RULES_MAX + 1];
+        assert_eq!(wrong(&tables), "[[redaction.rules]]: there are more than 64");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::KEYS;
+use serde_json::Value;
+
+use super::SECTIONS;
 use super::key::{ConfigKey, KeyKind};
 
 const HEAD: &str = "\
@@ -20,6 +22,9 @@ and variables of that form are errors that name the nearest known one.
 Relative paths in the file are paths in the folder of the file, wherever the server is started; those in variables and flags
 are paths in the working directory.
 
+Editors that know JSON Schema complete and check the file by [gantry.toml.schema.json](../schemas/gantry.toml.schema.json), which
+`gantry config-reference --schema` prints, too: save it and name it in the first line, `#:schema ./gantry.toml.schema.json`.
+
 Where data lives is not part of the file: `--data-dir DIR` or `GANTRY_DATA_DIR`, default `./.gantry`. Clients read
 `GANTRY_SERVER` and `GANTRY_TOKEN` beside `--server`, `--token` and `--token-file`; and, for a server with TLS, `GANTRY_CA`,
 `GANTRY_CLIENT_CERT` and `GANTRY_CLIENT_KEY` beside `--ca`, `--client-cert` and `--client-key`.
@@ -28,28 +33,27 @@ Where data lives is not part of the file: `--data-dir DIR` or `GANTRY_DATA_DIR`,
 /// The whole page, ending in a newline.
 pub(crate) fn page() -> String {
     let mut page = HEAD.to_owned();
-    for section in KEYS {
-        let Some(first) = section.first() else { continue };
+    for section in SECTIONS {
         // Writing to a String cannot fail.
-        let _ = write!(page, "\n## [{}]\n", first.section);
-        for key in *section {
-            let _ = write!(page, "\n### `{}`\n\n{}\n\n{}\n", key.name, key.doc, facts(key));
+        let _ = write!(page, "\n## [{}]\n", section.name);
+        for key in section.keys() {
+            let _ = write!(page, "\n### `{}`\n\n{}\n\n{}\n", key.name, key.doc, facts(&key));
         }
     }
     page
 }
 
 fn facts(key: &ConfigKey) -> String {
-    let default = match (key.default, &key.kind) {
+    let default = match (&key.default, &key.kind) {
         (None, _) => format!("unset ({})", key.unset),
-        (Some(""), _) => "empty".to_owned(),
-        (Some(text), KeyKind::Text | KeyKind::Choice(_)) => format!("`\"{text}\"`"),
-        (
-            Some(text),
-            KeyKind::Secret | KeyKind::Flag | KeyKind::Integer(_) | KeyKind::List | KeyKind::Named(_) | KeyKind::Tables,
-        ) => {
-            format!("`{text}`")
+        (Some(Value::Array(items)), _) if items.is_empty() => "empty".to_owned(),
+        (Some(Value::Object(members)), _) if members.is_empty() => "empty".to_owned(),
+        (Some(Value::String(text)), _) if text.is_empty() => "empty".to_owned(),
+        (Some(Value::String(text)), _) => format!("`\"{text}\"`"),
+        (Some(Value::Array(items)), KeyKind::List) => {
+            format!("`{}`", items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
         }
+        (Some(value), _) => format!("`{value}`"),
     };
     format!(
         "- value: {}\n- default: {default}\n- variable: `{}`\n- since: {}",

@@ -5,43 +5,47 @@
 use std::time::Duration;
 
 use ports::record_archive::Retention;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const SECTION: &str = "retention";
 const DAY: Duration = Duration::from_hours(24);
 /// A century: longer is for ever.
 const DAYS_MAX: u32 = 36_500;
 
-const AUDIT: ConfigKey = text(
-    "audit",
-    "400d",
-    "PostgreSQL only: days for which the archive keeps audit records of all instances, as `400d`, or `forever`. Whole months \
-     are dropped, once their last day is older. The audit files of each instance stay.",
-);
-const INVOCATIONS: ConfigKey = text(
-    "invocations",
-    "90d",
-    "PostgreSQL only: days for which the table of calls that came to their end is kept, as `90d`, or `forever`.",
-);
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&AUDIT, &INVOCATIONS];
-
-const fn text(name: &'static str, default: &'static str, doc: &'static str) -> ConfigKey {
-    ConfigKey { section: SECTION, name, kind: KeyKind::Text, default: Some(default), unset: "", doc, since: "0.2" }
+/// For how long the archive of all instances keeps what.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.2"))]
+pub(crate) struct RetentionKeys {
+    /// PostgreSQL only: days for which the archive keeps audit records of all instances, as `400d`, or `forever`. Whole
+    /// months are dropped, once their last day is older. The audit files of each instance stay.
+    pub(super) audit: String,
+    /// PostgreSQL only: days for which the table of calls that came to their end is kept, as `90d`, or `forever`.
+    pub(super) invocations: String,
 }
 
-/// The section's values.
-pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Retention {
-    let mut kept = |key: &ConfigKey| {
-        parse(settings.text(key).unwrap_or_default()).unwrap_or_else(|message| {
-            problems.push(ConfigProblem::new(key.title(), message));
-            None
-        })
-    };
-    Retention { audit: kept(&AUDIT), invocations: kept(&INVOCATIONS) }
+impl Default for RetentionKeys {
+    fn default() -> Self {
+        Self { audit: "400d".to_owned(), invocations: "90d".to_owned() }
+    }
+}
+
+impl ConfigSection for RetentionKeys {
+    const NAME: &'static str = "retention";
+    type Checked = Retention;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> Retention {
+        let mut kept = |name, text: &str| {
+            parse(text).unwrap_or_else(|message| {
+                problems.at(name, message);
+                None
+            })
+        };
+        Retention { audit: kept("audit", &self.audit), invocations: kept("invocations", &self.invocations) }
+    }
 }
 
 fn parse(text: &str) -> Result<Option<Duration>, String> {

@@ -1,22 +1,29 @@
 //! `[scan]`: what becomes of a tool of an MCP server in whose definition something was found that should not be there.
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::EffectiveSettings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-const ACTION: ConfigKey = ConfigKey {
-    section: "scan",
-    name: "action",
-    kind: KeyKind::Choice(&["report", "block"]),
-    default: Some("report"),
-    unset: "",
-    doc: "What a scan of a tool's definition does when it is sure: `report` shows the findings (`gantry server review`, \
-          `gantry tool scan`), `block` also keeps a tool that is seen for the first time from everybody until a person accepts \
-          it. A definition that changes later is quarantined either way.",
-    since: "0.1",
-};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&ACTION];
+/// What becomes of a tool of an MCP server in whose definition something was found.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct ScanKeys {
+    /// What a scan of a tool's definition does when it is sure: `report` shows the findings (`gantry server review`,
+    /// `gantry tool scan`), `block` also keeps a tool that is seen for the first time from everybody until a person accepts
+    /// it. A definition that changes later is quarantined either way.
+    pub(super) action: ScanAction,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScanAction {
+    #[default]
+    Report,
+    Block,
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -25,8 +32,11 @@ pub(crate) struct ScanSection {
     pub(crate) blocks: bool,
 }
 
-impl ScanSection {
-    pub(super) fn read(settings: &EffectiveSettings) -> Self {
-        Self { blocks: settings.text(&ACTION) == Some("block") }
+impl ConfigSection for ScanKeys {
+    const NAME: &'static str = "scan";
+    type Checked = ScanSection;
+
+    fn checked(self, _: &mut SectionProblems<'_>) -> ScanSection {
+        ScanSection { blocks: self.action == ScanAction::Block }
     }
 }

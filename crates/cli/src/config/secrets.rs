@@ -2,22 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::EffectiveSettings;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-const DIR: ConfigKey = ConfigKey {
-    section: "secrets",
-    name: "dir",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "`secrets` in the data directory",
-    doc: "Folder with the credentials of tools: the file `<tenant>/<name>` is what `credentials:name` gives to a tool that a \
-          caller of that tenant calls. Files must be readable by their owner only (mode 600). Read anew for every call.",
-    since: "0.1",
-};
+use super::paths::PrivatePath;
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&DIR];
+/// Where the credentials of tools come from.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct SecretsKeys {
+    /// Folder with the credentials of tools: the file `<tenant>/<name>` is what `credentials:name` gives to a tool that a
+    /// caller of that tenant calls. Files must be readable by their owner only (mode 600). Read anew for every call.
+    #[schemars(extend("x-unset" = "`secrets` in the data directory"))]
+    pub(super) dir: Option<PrivatePath>,
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -25,11 +26,16 @@ pub(crate) struct SecretsSection {
     dir: Option<PathBuf>,
 }
 
-impl SecretsSection {
-    pub(super) fn read(settings: &EffectiveSettings) -> Self {
-        Self { dir: settings.text(&DIR).map(PathBuf::from) }
-    }
+impl ConfigSection for SecretsKeys {
+    const NAME: &'static str = "secrets";
+    type Checked = SecretsSection;
 
+    fn checked(self, _: &mut SectionProblems<'_>) -> SecretsSection {
+        SecretsSection { dir: self.dir.map(Into::into) }
+    }
+}
+
+impl SecretsSection {
     /// The folder.
     pub(crate) fn dir(&self, data_dir: &Path) -> PathBuf {
         self.dir.clone().unwrap_or_else(|| data_dir.join("secrets"))

@@ -6,12 +6,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use contract::nearest::nearest;
+use serde_json::{Map, Value};
 
-use super::key::{ConfigKey, KeyKind, KeyValue};
-use super::path_settings::resolved;
-use super::{KEYS, is_section, sections};
+use super::SECTIONS;
+use super::key::{self, ConfigKey, KeyKind};
+use super::paths::resolved;
+use super::problems::{ConfigProblem, SectionProblems};
+use super::section::{ConfigSection, SectionShape};
+use super::value::KeyValue;
 
 /// Prefix of every variable of ours.
 const PREFIX: &str = "GANTRY_";
@@ -36,21 +41,6 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
-/// Something wrong with the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
-pub(crate) struct ConfigProblem {
-    pub(crate) place: String,
-    pub(crate) message: String,
-}
-
-impl ConfigProblem {
-    /// At a place.
-    pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: place.into(), message: message.into() }
-    }
-}
-
 /// A configuration file as it was found.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigFile {
@@ -59,6 +49,20 @@ pub(crate) struct ConfigFile {
     /// What relative paths in it are relative to; empty for the working directory.
     pub(crate) folder: PathBuf,
     pub(crate) text: String,
+}
+
+/// What a flag of the command line says about a key.
+#[derive(Debug, Clone)]
+pub(crate) struct FlagValue {
+    section: &'static str,
+    name: &'static str,
+    value: Value,
+}
+
+impl FlagValue {
+    pub(crate) fn new(section: &'static str, name: &'static str, value: impl Into<Value>) -> Self {
+        Self { section, name, value: value.into() }
+    }
 }
 
 /// Every key with its value in force.
@@ -74,22 +78,25 @@ impl EffectiveSettings {
     pub(crate) fn gather(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
-        flags: Vec<(&'static ConfigKey, KeyValue)>,
+        flags: Vec<FlagValue>,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let mut settings = Self { values: BTreeMap::new(), suspicions: Vec::new() };
         let mut problems = Vec::new();
-        for key in KEYS.iter().flat_map(|section| section.iter()) {
-            // INVARIANT: every default parses; a test keeps it so.
-            if let Some(Ok(value)) = key.default.map(|text| key.parse(text)) {
-                settings.set(key, value, ValueOrigin::Default);
+        for key in all_keys() {
+            if let Some(default) = &key.default {
+                settings.set(key, key.value(default.clone()), ValueOrigin::Default);
             }
         }
         if let Some(file) = file {
             settings.take_file(file, &mut problems);
         }
         settings.take_environment(environment, &mut problems);
-        for (key, value) in flags {
-            settings.set(key, value, ValueOrigin::Flag);
+        for flag in flags {
+            match find(flag.section, flag.name).map(|key| (key, key.read(&flag.value))) {
+                Some((key, Ok(value))) => settings.set(key, value, ValueOrigin::Flag),
+                Some((key, Err(wrong))) => problems.push(ConfigProblem::new(key.title(), wrong)),
+                None => problems.push(ConfigProblem::new(key::title(flag.section, flag.name), "there is no such key")),
+            }
         }
         if problems.is_empty() { Ok(settings) } else { Err(problems) }
     }
@@ -99,50 +106,27 @@ impl EffectiveSettings {
         self.values.get(&(key.section, key.name)).map(|(value, origin)| (value, *origin))
     }
 
-    /// A text, choice or secret; an empty one counts as unset.
-    pub(crate) fn text(&self, key: &ConfigKey) -> Option<&str> {
-        match self.get(key)?.0 {
-            KeyValue::Text(text) | KeyValue::Secret(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
-            KeyValue::Flag(_) | KeyValue::Integer(_) | KeyValue::List(_) => None,
-        }
+    /// A section, checked. Everything wrong is a problem.
+    pub(super) fn read<S: ConfigSection>(&self, problems: &mut Vec<ConfigProblem>) -> S::Checked {
+        let mut problems = SectionProblems::new(S::NAME, self, problems);
+        let keys = serde_path_to_error::deserialize(Value::Object(self.made(S::NAME))).unwrap_or_else(|error| {
+            // What a key takes was checked; this is for types that take less than their schema says.
+            let path = error.path().to_string();
+            problems.at_place(key::title(S::NAME, &path), error.into_inner().to_string());
+            S::default()
+        });
+        keys.checked(&mut problems)
     }
 
-    /// Settings that somebody has made and that do nothing without another one, which nobody has.
-    pub(crate) fn idle(&self, keys: &[&ConfigKey], without: &str) -> Vec<ConfigProblem> {
-        let is_made = |key: &&&ConfigKey| self.get(key).is_some_and(|(_, origin)| origin != ValueOrigin::Default);
-        let problem = |key: &&ConfigKey| {
-            ConfigProblem::new(key.title(), format!("does nothing without {without}: set that, or leave this out"))
-        };
-        keys.iter().filter(is_made).map(problem).collect()
-    }
-
-    /// A flag.
-    pub(crate) fn flag(&self, key: &ConfigKey) -> bool {
-        matches!(self.get(key), Some((KeyValue::Flag(true), _)))
-    }
-
-    /// A number. The key must have a default.
-    pub(crate) fn integer(&self, key: &ConfigKey) -> u64 {
-        match self.get(key) {
-            Some((KeyValue::Integer(number), _)) => *number,
-            _ => 0,
-        }
-    }
-
-    /// A number, if the key is set.
-    pub(crate) fn integer_if_set(&self, key: &ConfigKey) -> Option<u64> {
-        match self.get(key)?.0 {
-            KeyValue::Integer(number) => Some(*number),
-            KeyValue::Text(_) | KeyValue::Secret(_) | KeyValue::Flag(_) | KeyValue::List(_) => None,
-        }
-    }
-
-    /// A list.
-    pub(crate) fn list(&self, key: &ConfigKey) -> &[String] {
-        match self.get(key) {
-            Some((KeyValue::List(items), _)) => items,
-            _ => &[],
-        }
+    /// What somebody has set in a section. An empty text for a key without a default unsets it.
+    fn made(&self, section: &str) -> Map<String, Value> {
+        let keys = all_keys().filter(|key| key.section == section);
+        let made = keys.filter_map(|key| match self.get(key)? {
+            (_, ValueOrigin::Default) => None,
+            (value, _) if key.default.is_none() && value.value() == "" => None,
+            (value, _) => Some((key.name.to_owned(), value.value().clone())),
+        });
+        made.collect()
     }
 
     // --------------------------------------------------------------------------------------------------- private parts
@@ -167,7 +151,7 @@ impl EffectiveSettings {
         };
         for (section, members) in &table {
             let place = format!("{} [{section}]", file.name);
-            if !is_section(section) {
+            if !sections().any(|known| known == section) {
                 problems.push(ConfigProblem::new(
                     place,
                     format!("there is no such section{}", did_you_mean(nearest(section, sections()))),
@@ -180,12 +164,14 @@ impl EffectiveSettings {
             };
             for (name, value) in members {
                 let place = format!("{} [{section}] {name}", file.name);
-                match find(section, name) {
-                    None => problems.push(ConfigProblem::new(place, unknown_key(section, name))),
-                    Some(key) => match key.read(value) {
-                        Ok(value) => self.set(key, resolved(key, value, &file.folder), ValueOrigin::File),
-                        Err(wrong) => problems.push(ConfigProblem::new(place, wrong)),
-                    },
+                let Some(key) = find(section, name) else {
+                    problems.push(ConfigProblem::new(place, unknown_key(section, name)));
+                    continue;
+                };
+                // INVARIANT: TOML has nothing that JSON could not say; null fits no key.
+                match key.read(&serde_json::to_value(value).unwrap_or_default()) {
+                    Ok(value) => self.set(key, resolved(key, &value, &file.folder), ValueOrigin::File),
+                    Err(wrong) => problems.push(ConfigProblem::new(place, wrong)),
                 }
             }
         }
@@ -225,7 +211,12 @@ impl EffectiveSettings {
 
 /// All keys in the order of the reference page.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static ConfigKey> {
-    KEYS.iter().flat_map(|section| section.iter().copied())
+    static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| SECTIONS.iter().flat_map(SectionShape::keys).collect());
+    KEYS.iter()
+}
+
+fn sections() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|section| section.name)
 }
 
 /// The key that this variable sets.
@@ -238,7 +229,8 @@ pub(crate) fn may_be_secret(key: &ConfigKey) -> bool {
     matches!(key.kind, KeyKind::Secret | KeyKind::Tables)
 }
 
-fn find(section: &str, name: &str) -> Option<&'static ConfigKey> {
+/// The key of this name.
+pub(super) fn find(section: &str, name: &str) -> Option<&'static ConfigKey> {
     all_keys().find(|key| key.section == section && key.name == name)
 }
 
@@ -262,7 +254,6 @@ fn did_you_mean(near: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{log, server, store};
     use super::*;
 
     fn gather(file: &str, variables: &[(&str, &str)]) -> Result<EffectiveSettings, Vec<ConfigProblem>> {
@@ -279,7 +270,7 @@ mod tests {
             text: "[server]\nlisten = '127.0.0.1:1'".into(),
         };
         let environment = BTreeMap::from([("GANTRY_SERVER__LISTEN".to_owned(), "127.0.0.1:2".to_owned())]);
-        let flag = || vec![(&server::LISTEN, KeyValue::Text("127.0.0.1:3".into()))];
+        let flag = || vec![FlagValue::new("server", "listen", "127.0.0.1:3")];
         let none = BTreeMap::new();
         for (settings, listen, origin) in [
             (EffectiveSettings::gather(None, &none, vec![]), "127.0.0.1:7300", ValueOrigin::Default),
@@ -288,8 +279,8 @@ mod tests {
             (EffectiveSettings::gather(Some(&file), &environment, flag()), "127.0.0.1:3", ValueOrigin::Flag),
         ] {
             let settings = settings.unwrap();
-            assert_eq!(settings.text(&server::LISTEN), Some(listen));
-            assert_eq!(settings.get(&server::LISTEN).unwrap().1, origin);
+            let (value, found) = settings.get(find("server", "listen").unwrap()).unwrap();
+            assert_eq!((value.to_string().as_str(), found), (listen, origin));
         }
     }
 
@@ -334,17 +325,45 @@ mod tests {
             gather("", &[("GANTRY_STORE_URL", "x"), ("GANTRY_SERVICE_HOST", "x"), ("GANTRY_TOKEN", "x")]).unwrap();
         assert_eq!(settings.suspicions.len(), 1);
         assert!(settings.suspicions[0].contains("GANTRY_STORE__URL"));
-        assert_eq!(settings.text(&store::URL), None);
-        assert_eq!(settings.text(&log::FORMAT), Some("auto"));
+        let value = |section, name| settings.get(find(section, name).unwrap()).map(|(value, _)| value.to_string());
+        assert_eq!(value("store", "url"), None);
+        assert_eq!(value("log", "format").as_deref(), Some("auto"));
     }
 
     #[test]
-    fn every_default_fits_its_own_key() {
+    fn every_field_is_a_key_and_every_default_fits_it() {
+        for section in SECTIONS {
+            let names: Vec<&str> = section.keys().iter().map(|key| key.name).collect();
+            assert_eq!(names, section.names(), "[{}]: of what kind are they?", section.name);
+        }
         for key in all_keys() {
-            if let Some(default) = key.default {
-                assert!(key.parse(default).is_ok(), "{}", key.title());
+            let title = key.title();
+            if let Some(default) = &key.default {
+                let read = key.read(default).unwrap_or_else(|wrong| panic!("{title}: {default} {wrong}"));
+                assert_eq!(read.value(), default, "{title}");
+                // As it would be written in a variable.
+                if let Some(text) = read.variable_text() {
+                    assert_eq!(key.parse(&text), Ok(read), "{title}");
+                }
             }
-            assert!(!key.doc.is_empty() && key.default.is_some() == key.unset.is_empty(), "{}", key.title());
+            assert_eq!(key.default.is_some(), key.unset.is_empty(), "{title}: say what holds when it is unset");
+            assert!(!key.doc.is_empty() && !key.since.is_empty(), "{title}");
+            if let KeyKind::Integer(range) = &key.kind {
+                assert!(range.start() < range.end() && *range.end() < u64::MAX, "{title}: from where to where?");
+            }
+        }
+    }
+
+    /// What a key has by default is what it has when it is set to that.
+    #[test]
+    fn a_file_of_all_defaults_is_as_no_file() {
+        let mut file: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
+        for key in all_keys() {
+            file.entry(key.section).or_default().extend(key.default.as_ref().map(|default| (key.name, default)));
+        }
+        let settings = gather(&toml::to_string(&file).unwrap(), &[]).unwrap();
+        for key in all_keys() {
+            assert_eq!(settings.get(key).map(|(value, _)| value.value()), key.default.as_ref(), "{}", key.title());
         }
     }
 }

@@ -8,73 +8,52 @@ use std::time::Duration;
 
 use ::shared_state::{FallbackSettings, RedisSettings, RedisSettingsError};
 use base::SaturatingFrom as _;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const SECTION: &str = "shared_state";
+/// This server's own.
+const MEMORY: &str = "memory:";
+/// Each start is another replica; the name comes with it.
+const REPLICA: &str = "to-be-named";
 
-/// Which shared state.
-pub(crate) const URL: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "url",
-    kind: KeyKind::Text,
-    default: Some("memory:"),
-    unset: "",
-    doc: "`memory:` for one server, `redis://[user:password@]host[:port][/database]` for several, `rediss://…` with TLS. \
-          Redis 7, with `maxmemory-policy noeviction`.",
-    since: "0.1",
-};
+/// Fast state that all replicas share: breakers, limits, counters, and word of changes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.3"))]
+pub(crate) struct SharedStateKeys {
+    /// `memory:` for one server, `redis://[user:password@]host[:port][/database]` for several, `rediss://…` with TLS. Redis
+    /// 7, with `maxmemory-policy noeviction`.
+    #[schemars(extend("x-since" = "0.1"))]
+    pub(super) url: String,
+    /// Put before every key and channel in Redis. Installations that use one Redis need one each, also with databases of
+    /// their own: channels know no databases.
+    pub(super) namespace: String,
+    /// Milliseconds for a connection to Redis to be made. No call waits for it.
+    #[schemars(range(min = 5, max = 30_000))]
+    pub(super) connect_timeout_ms: u64,
+    /// Milliseconds for one operation on Redis. After one that takes longer, Redis counts as away until it answers again.
+    #[schemars(range(min = 5, max = 30_000))]
+    pub(super) operation_timeout_ms: u64,
+    /// While Redis is away, each server gives this part of every rate limit: a quarter for `4`. At least as many as there
+    /// are servers, and together they give no more than the limit.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(super) fallback_replicas: u32,
+}
 
-const NAMESPACE: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "namespace",
-    kind: KeyKind::Text,
-    default: Some(""),
-    unset: "",
-    doc: "Put before every key and channel in Redis. Installations that use one Redis need one each, also with databases of \
-          their own: channels know no databases.",
-    since: "0.3",
-};
-
-const CONNECT_TIMEOUT_MS: ConfigKey = integer(
-    "connect_timeout_ms",
-    5..=30_000,
-    "1000",
-    "Milliseconds for a connection to Redis to be made. No call waits for it.",
-);
-const OPERATION_TIMEOUT_MS: ConfigKey = integer(
-    "operation_timeout_ms",
-    5..=30_000,
-    "100",
-    "Milliseconds for one operation on Redis. After one that takes longer, Redis counts as away until it answers again.",
-);
-const FALLBACK_REPLICAS: ConfigKey = integer(
-    "fallback_replicas",
-    1..=10_000,
-    "4",
-    "While Redis is away, each server gives this part of every rate limit: a quarter for `4`. At least as many as there are \
-     servers, and together they give no more than the limit.",
-);
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] =
-    &[&URL, &NAMESPACE, &CONNECT_TIMEOUT_MS, &OPERATION_TIMEOUT_MS, &FALLBACK_REPLICAS];
-
-const fn integer(
-    name: &'static str,
-    range: std::ops::RangeInclusive<u64>,
-    default: &'static str,
-    doc: &'static str,
-) -> ConfigKey {
-    ConfigKey {
-        section: SECTION,
-        name,
-        kind: KeyKind::Integer(range),
-        default: Some(default),
-        unset: "",
-        doc,
-        since: "0.3",
+impl Default for SharedStateKeys {
+    fn default() -> Self {
+        let usual = RedisSettings::new(MEMORY, REPLICA);
+        let millis = |time: Duration| u64::saturating_from(time.as_millis());
+        Self {
+            url: MEMORY.to_owned(),
+            namespace: usual.namespace,
+            connect_timeout_ms: millis(usual.connect_timeout),
+            operation_timeout_ms: millis(usual.operation_timeout),
+            fallback_replicas: FallbackSettings::default().replicas,
+        }
     }
 }
 
@@ -107,35 +86,38 @@ impl fmt::Debug for RedisSection {
     }
 }
 
-impl SharedStateSection {
-    /// What is wrong is a problem; the section is then in memory, and not used. Messages do not repeat the URL: it may hold
-    /// a password.
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        let url = settings.text(&URL).unwrap_or("memory:");
-        if url == "memory:" {
-            return Self::Memory;
+impl ConfigSection for SharedStateKeys {
+    const NAME: &'static str = "shared_state";
+    type Checked = SharedStateSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> SharedStateSection {
+        // Messages do not repeat the URL: it may hold a password.
+        let url = self.url.as_str();
+        if matches!(url, "" | MEMORY) {
+            return SharedStateSection::Memory;
         }
         if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-            problems.push(ConfigProblem::new(URL.title(), "must be memory: or redis://host[:port]"));
-            return Self::Memory;
+            problems.at("url", "must be memory: or redis://host[:port]");
+            return SharedStateSection::Memory;
         }
         let redis = RedisSettings {
-            namespace: settings.text(&NAMESPACE).unwrap_or_default().to_owned(),
-            connect_timeout: Duration::from_millis(settings.integer(&CONNECT_TIMEOUT_MS)),
-            operation_timeout: Duration::from_millis(settings.integer(&OPERATION_TIMEOUT_MS)),
-            // Each start is another replica; the name comes with it.
-            ..RedisSettings::new(url, "to-be-named")
+            namespace: self.namespace,
+            connect_timeout: Duration::from_millis(self.connect_timeout_ms),
+            operation_timeout: Duration::from_millis(self.operation_timeout_ms),
+            ..RedisSettings::new(url, REPLICA)
         };
         if let Err(error) = redis.check() {
             let key = match error {
-                RedisSettingsError::Namespace => &NAMESPACE,
-                RedisSettingsError::Timeout => &OPERATION_TIMEOUT_MS,
-                RedisSettingsError::Url | RedisSettingsError::Replica => &URL,
+                RedisSettingsError::Namespace => "namespace",
+                RedisSettingsError::Timeout => "operation_timeout_ms",
+                RedisSettingsError::Url | RedisSettingsError::Replica => "url",
             };
-            problems.push(ConfigProblem::new(key.title(), error.to_string()));
-            return Self::Memory;
+            problems.at(key, error.to_string());
+            return SharedStateSection::Memory;
         }
-        let replicas = u32::saturating_from(settings.integer(&FALLBACK_REPLICAS));
-        Self::Redis(RedisSection { settings: redis, fallback: FallbackSettings { replicas } })
+        SharedStateSection::Redis(RedisSection {
+            settings: redis,
+            fallback: FallbackSettings { replicas: self.fallback_replicas },
+        })
     }
 }

@@ -4,86 +4,70 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::SaturatingFrom as _;
-use store::postgres;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use store::postgres::{self, PostgresOptions};
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::paths::PrivatePath;
+use super::problems::SectionProblems;
+use super::secret_text::SecretText;
+use super::section::ConfigSection;
 use crate::data_dir;
 use crate::failure::CommandFailure;
 use crate::store_seal::StoreKey;
 
-const SECTION: &str = "store";
+/// Where the durable truth is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.2"))]
+pub(crate) struct StoreKeys {
+    /// `sqlite:PATH`, a file on this machine's own disk, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, a database that
+    /// any number of instances share (docs/postgres.md).
+    #[schemars(extend("x-unset" = "`gantry.db` in the data directory", "x-since" = "0.1"))]
+    pub(super) url: Option<StoreAddress>,
+    /// PostgreSQL only: most connections of this instance, besides one on which it hears of changes.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub(super) connections_max: usize,
+    /// PostgreSQL only: seconds that a piece of work waits for a connection, a new one included. After that it is refused:
+    /// E3001.
+    #[schemars(range(min = 1, max = 300))]
+    pub(super) connection_wait_seconds: u64,
+    /// PostgreSQL only: seconds that one statement may take before the server ends it.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub(super) statement_seconds: u64,
+    /// The key that seals what must not be readable in the store: the parameters of background calls, the state in
+    /// checkpoints, and on PostgreSQL the secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in
+    /// base64, on PostgreSQL the same for all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a
+    /// file (`seal_key_file`) than here.
+    #[schemars(extend("x-unset" = "`keys/store.key` in the data directory, made at the first start; on PostgreSQL by the first instance, and the others need a copy"))]
+    pub(super) seal_key: Option<SecretText>,
+    /// A file with that key, which nobody else may be able to read.
+    #[schemars(extend("x-unset" = "see `seal_key`"))]
+    pub(super) seal_key_file: Option<PrivatePath>,
+}
 
-/// Which store.
-pub(crate) const URL: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "url",
-    kind: KeyKind::Secret,
-    default: None,
-    unset: "`gantry.db` in the data directory",
-    doc: "`sqlite:PATH`, a file on this machine's own disk, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, a database that \
-          any number of instances share (docs/postgres.md).",
-    since: "0.1",
-};
+impl Default for StoreKeys {
+    fn default() -> Self {
+        let usual = PostgresOptions::default();
+        Self {
+            url: None,
+            connections_max: usual.connections_max,
+            connection_wait_seconds: usual.connection_wait.as_secs(),
+            statement_seconds: usual.statement_max.as_secs(),
+            seal_key: None,
+            seal_key_file: None,
+        }
+    }
+}
 
-const CONNECTIONS_MAX: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "connections_max",
-    kind: KeyKind::Integer(1..=1_000),
-    default: Some("16"),
-    unset: "",
-    doc: "PostgreSQL only: most connections of this instance, besides one on which it hears of changes.",
-    since: "0.2",
-};
-
-const CONNECTION_WAIT_SECONDS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "connection_wait_seconds",
-    kind: KeyKind::Integer(1..=300),
-    default: Some("5"),
-    unset: "",
-    doc: "PostgreSQL only: seconds that a piece of work waits for a connection, a new one included. After that it is \
-          refused: E3001.",
-    since: "0.2",
-};
-
-const STATEMENT_SECONDS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "statement_seconds",
-    kind: KeyKind::Integer(1..=3_600),
-    default: Some("10"),
-    unset: "",
-    doc: "PostgreSQL only: seconds that one statement may take before the server ends it.",
-    since: "0.2",
-};
-
-const SEAL_KEY: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "seal_key",
-    kind: KeyKind::Secret,
-    default: None,
-    unset: "`keys/store.key` in the data directory, made at the first start; on PostgreSQL by the first instance, and the others \
-            need a copy",
-    doc: "The key that seals what must not be readable in the store: the parameters of background calls, the state in \
-          checkpoints, and on PostgreSQL the secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in \
-          base64, on PostgreSQL the same for all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
-    since: "0.2",
-};
-
-const SEAL_KEY_FILE: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "seal_key_file",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "see `seal_key`",
-    doc: "A file with that key, which nobody else may be able to read.",
-    since: "0.2",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] =
-    &[&URL, &CONNECTIONS_MAX, &CONNECTION_WAIT_SECONDS, &STATEMENT_SECONDS, &SEAL_KEY, &SEAL_KEY_FILE];
+/// The address of a store: a file of the server's own, or a database, which may name a file with the roots that are trusted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("x-paths" = [
+    { "role": "private", "shape": "sqlite_address" },
+    { "role": "control", "shape": "database_roots" }
+]))]
+pub(crate) struct StoreAddress(SecretText);
 
 /// The section's values.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,30 +101,36 @@ pub(crate) enum SealKeyPlace {
     File(PathBuf),
 }
 
-impl StoreSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
-        let seal_key = match seal_key(settings.text(&SEAL_KEY), settings.text(&SEAL_KEY_FILE)) {
+impl ConfigSection for StoreKeys {
+    const NAME: &'static str = "store";
+    type Checked = Option<StoreSection>;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> Option<StoreSection> {
+        let file = self.seal_key_file.map(PathBuf::from);
+        let seal_key = match seal_key(self.seal_key.as_ref().map(SecretText::expose), file) {
             Ok(place) => place,
             Err(message) => {
-                problems.push(ConfigProblem::new(SEAL_KEY.title(), message));
+                problems.at("seal_key", message);
                 return None;
             }
         };
         let database = |url: &str| DatabaseConfig {
             url: url.to_owned(),
-            connections_max: usize::saturating_from(settings.integer(&CONNECTIONS_MAX)),
-            connection_wait: Duration::from_secs(settings.integer(&CONNECTION_WAIT_SECONDS)),
-            statement_max: Duration::from_secs(settings.integer(&STATEMENT_SECONDS)),
+            connections_max: self.connections_max,
+            connection_wait: Duration::from_secs(self.connection_wait_seconds),
+            statement_max: Duration::from_secs(self.statement_seconds),
         };
-        match parse(settings.text(&URL), database) {
-            Ok(place) => Some(Self { place, seal_key }),
+        match parse(self.url.as_ref().map(|StoreAddress(url)| url.expose()), database) {
+            Ok(place) => Some(StoreSection { place, seal_key }),
             Err(message) => {
-                problems.push(ConfigProblem::new(URL.title(), message));
+                problems.at("url", message);
                 None
             }
         }
     }
+}
 
+impl StoreSection {
     /// Nothing was said.
     #[cfg(test)]
     pub(crate) fn unset() -> Self {
@@ -171,8 +161,8 @@ impl DatabaseConfig {
     }
 
     /// How it is opened.
-    pub(crate) fn options(&self) -> postgres::PostgresOptions {
-        let mut options = postgres::PostgresOptions::default();
+    pub(crate) fn options(&self) -> PostgresOptions {
+        let mut options = PostgresOptions::default();
         options.connections_max = self.connections_max;
         options.connection_wait = self.connection_wait;
         options.statement_max = self.statement_max;
@@ -187,10 +177,10 @@ impl fmt::Debug for DatabaseConfig {
 }
 
 /// Messages do not repeat the key.
-fn seal_key(text: Option<&str>, file: Option<&str>) -> Result<Option<SealKeyPlace>, String> {
+fn seal_key(text: Option<&str>, file: Option<PathBuf>) -> Result<Option<SealKeyPlace>, String> {
     match (text, file) {
         (None, None) => Ok(None),
-        (None, Some(file)) => Ok(Some(SealKeyPlace::File(PathBuf::from(file)))),
+        (None, Some(file)) => Ok(Some(SealKeyPlace::File(file))),
         (Some(text), None) => match StoreKey::parse(text) {
             Some(key) => Ok(Some(SealKeyPlace::Given(key))),
             None => Err(NOT_A_KEY.into()),
@@ -252,8 +242,8 @@ mod tests {
         let hex = "0f".repeat(32);
         assert_eq!(seal_key(None, None), Ok(None));
         assert!(matches!(seal_key(Some(&hex), None), Ok(Some(SealKeyPlace::Given(_)))));
-        assert!(matches!(seal_key(None, Some("/run/key")), Ok(Some(SealKeyPlace::File(_)))));
-        assert!(seal_key(Some(&hex), Some("/run/key")).is_err());
+        assert!(matches!(seal_key(None, Some("/run/key".into())), Ok(Some(SealKeyPlace::File(_)))));
+        assert!(seal_key(Some(&hex), Some("/run/key".into())).is_err());
         assert!(!seal_key(Some("hunter2"), None).unwrap_err().contains("hunter2"));
         let dir = tempfile::tempdir().unwrap();
         let place = SealKeyPlace::File(dir.path().join("key"));

@@ -1,42 +1,42 @@
-//! `[tools]`: folders with tools. How tools are shown to models is read with the rest of the MCP door (`mcp`).
+//! `[tools]`: folders with tools. How tools are shown to models is said here, too, and is for the MCP door (`mcp`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use contract::ids::TenantId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use server::{McpConfig, ToolExposure};
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::paths::{ControlPath, NamedControlPath};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-/// Where tools are.
-pub(crate) const DIRS: ConfigKey = ConfigKey {
-    section: "tools",
-    name: "dirs",
-    kind: KeyKind::List,
-    default: Some(""),
-    unset: "",
-    doc: "Folders to load tools from and to watch: each is a tool folder itself or contains tool folders. In the \
-          environment separated by commas. Flag: `--tools` (repeatable; replaces this list).",
-    since: "0.1",
-};
+/// Folders with tools, and how tools are shown to models.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct ToolsKeys {
+    /// Folders to load tools from and to watch: each is a tool folder itself or contains tool folders. In the environment
+    /// separated by commas. Flag: `--tools` (repeatable; replaces this list).
+    pub(super) dirs: Vec<ControlPath>,
+    /// Which tenants may run process, WASM and OCI tools of their own, and from where: `acme=/srv/acme/tools` loads and
+    /// watches this folder as `dirs` are, and what is in it are tools of tenant `acme`, which nobody else sees. A tenant
+    /// may stand several times. What is not listed here does not run: a manifest that a tenant registers brings no code,
+    /// and a folder whose version was published with another manifest than its own is not taken. What the manifests in the
+    /// folder declare (paths, hosts, credentials) is given as to any tool: put nobody else's manifests there. In the
+    /// environment separated by commas.
+    pub(super) tenants: Vec<NamedControlPath>,
+    /// How MCP clients see tools: `all` lists each of them, `lazy` lists three that search, describe and call the others,
+    /// `auto` is `all` until the list is too long (`[mcp] auto_tools_max`, `auto_tokens_max`).
+    pub(super) exposure: ToolExposure,
+}
 
-/// Which tenants may run tools of their own.
-const TENANTS: ConfigKey = ConfigKey {
-    section: "tools",
-    name: "tenants",
-    kind: KeyKind::List,
-    default: Some(""),
-    unset: "",
-    doc: "Which tenants may run process, WASM and OCI tools of their own, and from where: `acme=/srv/acme/tools` loads and \
-          watches this folder as `dirs` are, and what is in it are tools of tenant `acme`, which nobody else sees. A tenant \
-          may stand several times. What is not listed here does not run: a manifest that a tenant registers brings no code, and \
-          a folder whose version was published with another manifest than its own is not taken. What the manifests in the \
-          folder declare (paths, hosts, credentials) is given as to any tool: put nobody else's manifests there. In the environment separated by commas.",
-    since: "0.1",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&DIRS, &TENANTS, &super::mcp::EXPOSURE];
+impl Default for ToolsKeys {
+    fn default() -> Self {
+        Self { dirs: Vec::new(), tenants: Vec::new(), exposure: McpConfig::default().exposure }
+    }
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -44,18 +44,20 @@ pub(crate) struct ToolsSection {
     pub(crate) dirs: Vec<PathBuf>,
     /// Folders with tools of tenants.
     pub(crate) tenants: BTreeMap<TenantId, Vec<PathBuf>>,
+    /// For the MCP door.
+    pub(super) exposure: ToolExposure,
 }
 
-impl ToolsSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
+impl ConfigSection for ToolsKeys {
+    const NAME: &'static str = "tools";
+    type Checked = ToolsSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> ToolsSection {
         let mut tenants: BTreeMap<TenantId, Vec<PathBuf>> = BTreeMap::new();
-        for text in settings.list(&TENANTS) {
-            match tenant_folder(text) {
-                Ok((tenant, dir)) => tenants.entry(tenant).or_default().push(dir),
-                Err(wrong) => problems.push(ConfigProblem::new(TENANTS.title(), format!("`{text}`: {wrong}"))),
-            }
+        for (tenant, dir) in problems.each_with("tenants", &self.tenants, tenant_folder) {
+            tenants.entry(tenant).or_default().push(dir);
         }
-        Self { dirs: settings.list(&DIRS).iter().map(PathBuf::from).collect(), tenants }
+        ToolsSection { dirs: self.dirs.into_iter().map(Into::into).collect(), tenants, exposure: self.exposure }
     }
 }
 

@@ -9,111 +9,118 @@ use std::time::Duration;
 use ::upstreams::{TenantList, TenantLists};
 use contract::ids::TenantId;
 use outbound::OpenedNetworks;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::paths::{AbsoluteBoundPath, ControlPath};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
+use super::tables::ConfigTables;
 
 /// Tables at most.
 const TABLES_MAX: usize = 1_000;
 /// Every tenant without a table of its own.
 const OTHERS: &str = "*";
 
-const TENANTS: ConfigKey = ConfigKey {
-    section: "upstreams",
-    name: "tenants",
-    kind: KeyKind::Tables,
-    default: Some(""),
-    unset: "",
-    doc: "What administrators of a tenant may add as MCP servers besides servers at public hosts by https on port 443: \
-          `[[upstreams.tenants]]` with a `tenant` (`*` is every one without a table of its own) and any of `commands`, programs \
-          with the first of their arguments (`npx -y files@1.2.3`), and what these may be given: `variables` of the environment \
-          by name, `paths`, `hosts`. `hosts` also opens addresses of servers, in the words of `[webhooks] allow`: \
-          `mcp.example.com:8443`, `10.0.0.7:8443`, `http://127.0.0.1:9000`, `10.1.0.0/16`. What is not listed is refused: E3206, \
-          for addresses E3406. More in [upstream-servers.md](upstream-servers.md#what-a-tenant-may-add).",
-    since: "0.2",
-};
-
-const REREAD_SECONDS: ConfigKey = ConfigKey {
-    section: "upstreams",
-    name: "reread_seconds",
-    kind: KeyKind::Integer(1..=86_400),
-    default: Some("30"),
-    unset: "",
-    doc: "Seconds after which a server that shares its store reads MCP servers and what was accepted of them again without having \
-          heard of a change. Word of a change comes at once; this is for words that were lost.",
-    since: "0.3",
-};
-
-const PACKAGES_DIR: ConfigKey = ConfigKey {
-    section: "upstreams",
-    name: "packages_dir",
-    kind: KeyKind::Text,
-    default: None,
-    unset: "`packages` in the data directory",
-    doc: "Folder of the packages of npm and PyPI that MCP servers are started from, each installed once when its server is added. \
-          Instances on several machines need the same packages: a folder that all of them see, or `gantry server update` on each.",
-    since: "0.3",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&TENANTS, &REREAD_SECONDS, &PACKAGES_DIR];
-
-/// Where packages are, if that is said.
-pub(super) fn packages_dir(settings: &EffectiveSettings) -> Option<PathBuf> {
-    settings.text(&PACKAGES_DIR).map(PathBuf::from)
+/// What tenants' administrators may put behind Gantry as MCP servers.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.3"))]
+pub(crate) struct UpstreamsKeys {
+    /// What administrators of a tenant may add as MCP servers besides servers at public hosts by https on port 443:
+    /// `[[upstreams.tenants]]` with a `tenant` (`*` is every one without a table of its own) and any of `commands`,
+    /// programs with the first of their arguments (`npx -y files@1.2.3`), and what these may be given: `variables` of the
+    /// environment by name, `paths`, `hosts`. `hosts` also opens addresses of servers, in the words of `[webhooks] allow`:
+    /// `mcp.example.com:8443`, `10.0.0.7:8443`, `http://127.0.0.1:9000`, `10.1.0.0/16`. What is not listed is refused:
+    /// E3206, for addresses E3406. More in [upstream-servers.md](upstream-servers.md#what-a-tenant-may-add).
+    #[schemars(extend("x-since" = "0.2"))]
+    pub(super) tenants: ConfigTables<TenantTable>,
+    /// Seconds after which a server that shares its store reads MCP servers and what was accepted of them again without
+    /// having heard of a change. Word of a change comes at once; this is for words that were lost.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) reread_seconds: u64,
+    /// Folder of the packages of npm and PyPI that MCP servers are started from, each installed once when its server is
+    /// added. Instances on several machines need the same packages: a folder that all of them see, or `gantry server
+    /// update` on each.
+    #[schemars(extend("x-unset" = "`packages` in the data directory"))]
+    // ['What is in it runs as a server.']
+    pub(super) packages_dir: Option<ControlPath>,
 }
 
-/// How often what other instances have changed is read without a word of them.
-pub(super) fn reread(settings: &EffectiveSettings) -> Duration {
-    Duration::from_secs(settings.integer(&REREAD_SECONDS))
+impl Default for UpstreamsKeys {
+    fn default() -> Self {
+        Self { tenants: ConfigTables::default(), reread_seconds: 30, packages_dir: None }
+    }
 }
 
-/// One table as it is written.
-#[derive(Debug, Deserialize)]
+/// One table of a tenant.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Table {
+pub(crate) struct TenantTable {
+    /// The tenant; `*` is every one without a table of its own.
     tenant: String,
+    /// Programs with the first of their arguments: `npx -y files@1.2.3`.
+    // Compared word by word with what a tenant asks for; the programs are the machine's.
     #[serde(default)]
     commands: Vec<String>,
+    /// Variables of the environment that programs may be given, by name.
     #[serde(default)]
     variables: Vec<String>,
+    /// Paths that programs may be given.
     #[serde(default)]
-    paths: Vec<PathBuf>,
+    paths: Vec<AbsoluteBoundPath>,
+    /// Hosts that programs may be given, and addresses of servers, in the words of `[webhooks] allow`.
     #[serde(default)]
     hosts: Vec<String>,
 }
 
-/// The section's values. Everything wrong is a problem, and a table with one is left out.
-pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> TenantLists {
-    let tables = settings.list(&TENANTS);
-    if tables.len() > TABLES_MAX {
-        problems.push(ConfigProblem::new("[[upstreams.tenants]]", format!("there are more than {TABLES_MAX}")));
-    }
-    let mut lists = TenantLists::default();
-    let mut others = false;
-    for (index, text) in tables.iter().take(TABLES_MAX).enumerate() {
-        let twice = match one(text) {
-            Ok((None, list)) => {
-                lists.others = list;
-                std::mem::replace(&mut others, true)
-            }
-            Ok((Some(tenant), list)) => lists.by_tenant.insert(tenant, list).is_some(),
-            Err(wrong) => {
-                problems.push(ConfigProblem::new(format!("[[upstreams.tenants]] number {}", index + 1), wrong));
-                false
-            }
-        };
-        if twice {
-            let message = "there is another table for the same tenant";
-            problems.push(ConfigProblem::new(format!("[[upstreams.tenants]] number {}", index + 1), message));
-        }
-    }
-    lists
+/// The section's values.
+#[derive(Debug)]
+pub(crate) struct UpstreamsSection {
+    /// What tenants may put behind this server.
+    pub(crate) lists: TenantLists,
+    /// How often what other instances have changed is read without a word of them.
+    pub(crate) reread: Duration,
+    packages_dir: Option<PathBuf>,
 }
 
-fn one(text: &str) -> Result<(Option<TenantId>, TenantList), String> {
-    let table: Table = serde_json::from_str(text).map_err(|error| error.to_string())?;
+impl ConfigSection for UpstreamsKeys {
+    const NAME: &'static str = "upstreams";
+    type Checked = UpstreamsSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> UpstreamsSection {
+        const PLACE: &str = "[[upstreams.tenants]]";
+        let mut lists = TenantLists::default();
+        let mut others = false;
+        for (number, (tenant, list)) in self.tenants.each(PLACE, TABLES_MAX, problems, one) {
+            let is_second = match tenant {
+                None => {
+                    lists.others = list;
+                    std::mem::replace(&mut others, true)
+                }
+                Some(tenant) => lists.by_tenant.insert(tenant, list).is_some(),
+            };
+            if is_second {
+                let message = "there is another table for the same tenant";
+                problems.at_place(format!("{PLACE} number {number}"), message);
+            }
+        }
+        UpstreamsSection {
+            lists,
+            reread: Duration::from_secs(self.reread_seconds),
+            packages_dir: self.packages_dir.map(Into::into),
+        }
+    }
+}
+
+impl UpstreamsSection {
+    /// Where packages are installed that MCP servers are started from.
+    pub(crate) fn packages_dir(&self, data_dir: &Path) -> PathBuf {
+        self.packages_dir.clone().unwrap_or_else(|| data_dir.join("packages"))
+    }
+}
+
+fn one(table: TenantTable) -> Result<(Option<TenantId>, TenantList), String> {
     let tenant = match table.tenant.as_str() {
         OTHERS => None,
         name => Some(name.parse::<TenantId>().map_err(|error| format!("`{name}`: {error}"))?),
@@ -122,7 +129,8 @@ fn one(text: &str) -> Result<(Option<TenantId>, TenantList), String> {
         return Err("the home tenant is the operator's own and needs no table".to_owned());
     }
     let climbs = |path: &Path| path.components().any(|part| part == Component::ParentDir);
-    if let Some(path) = table.paths.iter().find(|path| path.is_relative() || climbs(path)) {
+    let paths: Vec<PathBuf> = table.paths.into_iter().map(Into::into).collect();
+    if let Some(path) = paths.iter().find(|path| path.is_relative() || climbs(path)) {
         return Err(format!("`{}` must begin with `/` and not contain `..`", path.display()));
     }
     let words = |command: &String| command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -132,22 +140,17 @@ fn one(text: &str) -> Result<(Option<TenantId>, TenantList), String> {
     }
     let hosts = OpenedNetworks::read(table.hosts.iter().map(String::as_str))
         .map_err(|(text, error)| format!("`{text}`: {error}"))?;
-    Ok((tenant, TenantList { commands, variables: table.variables, paths: table.paths, hosts }))
+    Ok((tenant, TenantList { commands, variables: table.variables, paths, hosts }))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::settings::ConfigFile;
+    use super::super::section_tests::of_file;
     use super::*;
 
     fn lists(text: &str) -> (TenantLists, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
-        let mut problems = Vec::new();
-        let lists = read(&settings, &mut problems);
-        (lists, problems.iter().map(ToString::to_string).collect())
+        let (section, problems) = of_file::<UpstreamsKeys>(text);
+        (section.lists, problems)
     }
 
     #[test]

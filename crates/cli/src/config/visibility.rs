@@ -1,48 +1,60 @@
 //! `[visibility]`: what agents may use where no activation says otherwise. (VIS-004, DESIGN §8.7)
 
 use policy::VisibilityDefault;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::EffectiveSettings;
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const DEFAULT: ConfigKey = ConfigKey {
-    section: "visibility",
-    name: "default",
-    kind: KeyKind::Choice(&["enabled", "read_only", "disabled"]),
-    default: None,
-    unset: "`enabled` in the home tenant `local`, `read_only` elsewhere",
-    doc: "What agents may use without an activation: `enabled` everything their token names, `read_only` only tools that \
-          change nothing, `disabled` nothing. A tenant may have its own (`gantry tenant set --visibility`).",
-    since: "0.1",
-};
+/// What agents may use where no activation says otherwise.
+#[derive(Debug, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.1"))]
+pub(crate) struct VisibilityKeys {
+    /// What agents may use without an activation: `enabled` everything their token names, `read_only` only tools that
+    /// change nothing, `disabled` nothing. A tenant may have its own (`gantry tenant set --visibility`).
+    #[schemars(extend("x-unset" = "`enabled` in the home tenant `local`, `read_only` elsewhere"))]
+    pub(super) default: Option<VisibilityChoice>,
+}
 
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&DEFAULT];
+/// In the order of the reference page: that of the type is from nothing to everything.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VisibilityChoice {
+    Enabled,
+    ReadOnly,
+    Disabled,
+}
 
-/// The section's value.
-pub(super) fn read(settings: &EffectiveSettings) -> Option<VisibilityDefault> {
-    match settings.text(&DEFAULT) {
-        Some("enabled") => Some(VisibilityDefault::Enabled),
-        Some("read_only") => Some(VisibilityDefault::ReadOnly),
-        Some("disabled") => Some(VisibilityDefault::Disabled),
-        _ => None,
+impl ConfigSection for VisibilityKeys {
+    const NAME: &'static str = "visibility";
+    type Checked = Option<VisibilityDefault>;
+
+    fn checked(self, _: &mut SectionProblems<'_>) -> Option<VisibilityDefault> {
+        self.default.map(|choice| match choice {
+            VisibilityChoice::Enabled => VisibilityDefault::Enabled,
+            VisibilityChoice::ReadOnly => VisibilityDefault::ReadOnly,
+            VisibilityChoice::Disabled => VisibilityDefault::Disabled,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::key::KeyKind;
+    use super::super::section_tests::of_variables;
+    use super::super::settings::find;
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn every_choice_means_something() {
-        let KeyKind::Choice(words) = &DEFAULT.kind else { panic!("a choice") };
-        for word in *words {
-            let environment = BTreeMap::from([("GANTRY_VISIBILITY__DEFAULT".to_owned(), (*word).to_owned())]);
-            let settings = EffectiveSettings::gather(None, &environment, Vec::new()).unwrap();
-            let read = read(&settings).unwrap();
-            assert_eq!(serde_json::to_value(read).unwrap(), *word);
+        let KeyKind::Choice(words) = &find("visibility", "default").unwrap().kind else { panic!("a choice") };
+        assert_eq!(words, &["enabled", "read_only", "disabled"]);
+        for word in words {
+            let (read, problems) = of_variables::<VisibilityKeys>(&[("DEFAULT", word.as_str())]);
+            assert_eq!((serde_json::to_value(read.unwrap()).unwrap(), problems.len()), (word.as_str().into(), 0));
         }
-        assert_eq!(read(&EffectiveSettings::gather(None, &BTreeMap::new(), Vec::new()).unwrap()), None);
+        assert_eq!(of_variables::<VisibilityKeys>(&[]).0, None);
     }
 }

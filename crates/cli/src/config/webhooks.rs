@@ -4,73 +4,57 @@
 
 use std::time::Duration;
 
+use base::SaturatingFrom as _;
 use executors::{CallTimes, OpenedNetworks};
 use jobs::webhooks::WebhookSettings;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::key::{ConfigKey, KeyKind};
-use super::settings::{ConfigProblem, EffectiveSettings};
+use super::problems::SectionProblems;
+use super::section::ConfigSection;
 
-const SECTION: &str = "webhooks";
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 
-/// What is open beyond public https on port 443.
-const ALLOW: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "allow",
-    kind: KeyKind::List,
-    default: Some(""),
-    unset: "",
-    doc: "What may be called beyond public hosts by https on port 443: `hooks.example.com:8443` (another port), `10.0.0.7:8443` \
-          (this very address, though it is not public), `http://10.0.0.7:8080` (the same without TLS), `10.1.0.0/16` (names may \
-          lead into this network). Everything else that is loopback, private, link-local or a cloud's metadata is refused, after \
-          the name was resolved. Where `[egress] allowed_hosts` is set, a public host must be there or here. Holds for webhooks, \
-          callbacks and the services of `[inbound_jobs]`; these are named by the operator and need not be in `[egress]`.",
-    since: "0.2",
-};
+/// Where this server may call back to, and how patient it is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-since" = "0.2"))]
+pub(crate) struct WebhooksKeys {
+    /// What may be called beyond public hosts by https on port 443: `hooks.example.com:8443` (another port),
+    /// `10.0.0.7:8443` (this very address, though it is not public), `http://10.0.0.7:8080` (the same without TLS),
+    /// `10.1.0.0/16` (names may lead into this network). Everything else that is loopback, private, link-local or a cloud's
+    /// metadata is refused, after the name was resolved. Where `[egress] allowed_hosts` is set, a public host must be there
+    /// or here. Holds for webhooks, callbacks and the services of `[inbound_jobs]`; these are named by the operator and
+    /// need not be in `[egress]`.
+    pub(super) allow: Vec<String>,
+    /// How often a delivery is tried before it is given up (E3704). Eight attempts take about a day; each one more takes 14
+    /// hours more.
+    #[schemars(range(min = 1, max = 32))]
+    pub(super) attempts: u32,
+    /// Milliseconds for resolving a receiver's name and connecting to it.
+    #[schemars(range(min = 100, max = 60_000))]
+    pub(super) connect_timeout_ms: u64,
+    /// Milliseconds for one attempt as a whole.
+    #[schemars(range(min = 100, max = 300_000))]
+    pub(super) timeout_ms: u64,
+    /// Days for which deliveries are kept after their end. What was given up can be sent again as long.
+    #[schemars(range(min = 1, max = 365))]
+    pub(super) retention_days: u32,
+}
 
-const ATTEMPTS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "attempts",
-    kind: KeyKind::Integer(1..=32),
-    default: Some("8"),
-    unset: "",
-    doc: "How often a delivery is tried before it is given up (E3704). Eight attempts take about a day; each one more takes 14 \
-          hours more.",
-    since: "0.2",
-};
-
-const CONNECT_TIMEOUT_MS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "connect_timeout_ms",
-    kind: KeyKind::Integer(100..=60_000),
-    default: Some("5000"),
-    unset: "",
-    doc: "Milliseconds for resolving a receiver's name and connecting to it.",
-    since: "0.2",
-};
-
-const TIMEOUT_MS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "timeout_ms",
-    kind: KeyKind::Integer(100..=300_000),
-    default: Some("15000"),
-    unset: "",
-    doc: "Milliseconds for one attempt as a whole.",
-    since: "0.2",
-};
-
-const RETENTION_DAYS: ConfigKey = ConfigKey {
-    section: SECTION,
-    name: "retention_days",
-    kind: KeyKind::Integer(1..=365),
-    default: Some("7"),
-    unset: "",
-    doc: "Days for which deliveries are kept after their end. What was given up can be sent again as long.",
-    since: "0.2",
-};
-
-/// All keys of the section.
-pub(super) const KEYS: &[&ConfigKey] = &[&ALLOW, &ATTEMPTS, &CONNECT_TIMEOUT_MS, &TIMEOUT_MS, &RETENTION_DAYS];
+impl Default for WebhooksKeys {
+    fn default() -> Self {
+        let (usual, times) = (WebhookSettings::default(), CallTimes::default());
+        let millis = |time: Duration| u64::saturating_from(time.as_millis());
+        Self {
+            allow: Vec::new(),
+            attempts: usual.attempts_max,
+            connect_timeout_ms: millis(times.connect),
+            timeout_ms: millis(times.total),
+            retention_days: u32::saturating_from(usual.retention.as_secs() / DAY.as_secs()),
+        }
+    }
+}
 
 /// The section's values.
 #[derive(Debug)]
@@ -80,39 +64,31 @@ pub(crate) struct WebhooksSection {
     pub(crate) settings: WebhookSettings,
 }
 
-impl WebhooksSection {
-    pub(super) fn read(settings: &EffectiveSettings, problems: &mut Vec<ConfigProblem>) -> Self {
-        let opened =
-            OpenedNetworks::read(settings.list(&ALLOW).iter().map(String::as_str)).unwrap_or_else(|(text, error)| {
-                problems.push(ConfigProblem::new(ALLOW.title(), format!("`{text}`: {error}")));
-                OpenedNetworks::default()
-            });
-        let millis = |key| Duration::from_millis(settings.integer(key));
-        let days = u32::try_from(settings.integer(&RETENTION_DAYS)).unwrap_or(1);
-        Self {
+impl ConfigSection for WebhooksKeys {
+    const NAME: &'static str = "webhooks";
+    type Checked = WebhooksSection;
+
+    fn checked(self, problems: &mut SectionProblems<'_>) -> WebhooksSection {
+        let opened = OpenedNetworks::read(self.allow.iter().map(String::as_str)).unwrap_or_else(|(text, error)| {
+            problems.at("allow", format!("`{text}`: {error}"));
+            OpenedNetworks::default()
+        });
+        let millis = Duration::from_millis;
+        WebhooksSection {
             opened,
-            times: CallTimes { connect: millis(&CONNECT_TIMEOUT_MS), total: millis(&TIMEOUT_MS) },
-            settings: WebhookSettings {
-                attempts_max: u32::try_from(settings.integer(&ATTEMPTS)).unwrap_or(1),
-                retention: DAY * days,
-            },
+            times: CallTimes { connect: millis(self.connect_timeout_ms), total: millis(self.timeout_ms) },
+            settings: WebhookSettings { attempts_max: self.attempts, retention: DAY * self.retention_days },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::settings::ConfigFile;
+    use super::super::section_tests::of_file;
     use super::*;
 
     fn read(text: &str) -> (WebhooksSection, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[webhooks]\n{text}") };
-        let settings = EffectiveSettings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
-        let mut problems = Vec::new();
-        let section = WebhooksSection::read(&settings, &mut problems);
-        (section, problems.iter().map(ToString::to_string).collect())
+        of_file::<WebhooksKeys>(&format!("[webhooks]\n{text}"))
     }
 
     #[test]

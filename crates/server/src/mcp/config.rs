@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use base::SaturatingFrom as _;
 use policy::ToolPattern;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What the door does at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum McpMode {
     /// Tools can be found and called.
     #[default]
@@ -21,7 +24,8 @@ pub enum McpMode {
 }
 
 /// How tools are shown to models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolExposure {
     /// Each tool is a tool.
     All,

@@ -55,7 +55,7 @@ pub(crate) fn is_here(context: &CommandContext) -> bool {
 
 /// The folder of packages of this data directory.
 pub(crate) fn cache(context: &CommandContext) -> Result<PackageCache, CommandFailure> {
-    Ok(PackageCache::at(context.config(Vec::new())?.packages_dir(context.data_dir().path())))
+    Ok(PackageCache::at(context.config(Vec::new())?.upstreams.packages_dir(context.data_dir().path())))
 }
 
 impl<'a> PackageStep<'a> {

@@ -17,9 +17,10 @@ use ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
 use super::{minted, wish};
-use crate::config::key::{ConfigKey, KeyValue as Setting};
-use crate::config::path_settings;
+use crate::config::key::ConfigKey;
+use crate::config::paths;
 use crate::config::settings::{key_of, may_be_secret};
+use crate::config::value::holds_credentials;
 use crate::context::CommandContext;
 use crate::failure::CommandFailure;
 use crate::lifespan;
@@ -108,7 +109,7 @@ impl McpInstallCommand {
             None => arguments.push("--no-config".to_owned()),
         }
         if let Some(server) = &context.global.server {
-            if Setting::Text(server.clone()).holds_secret() {
+            if holds_credentials(server) {
                 return Err(secret_shown("--server"));
             }
             arguments.extend(["--server".to_owned(), server.clone()]);
@@ -190,7 +191,7 @@ fn environment_of(context: &CommandContext) -> Result<Map<String, Value>, Comman
         if key.is_some_and(|key| may_be_secret(key) || key.parse(value).is_ok_and(|value| value.holds_secret())) {
             return Err(secret_shown(name));
         }
-        let value = match key.filter(|key| path_settings::names_files(key)) {
+        let value = match key.filter(|key| paths::names_files(key)) {
             Some(key) => with_full_paths(key, value)?,
             None => value.clone(),
         };
@@ -213,12 +214,8 @@ fn with_full_paths(key: &ConfigKey, value: &str) -> Result<String, CommandFailur
             .hint("put it into a configuration file and name that with --config")
     };
     let value = key.parse(value).map_err(|wrong| refused(&wrong))?;
-    let full = path_settings::resolved(key, value, &here);
-    let text = match &full {
-        Setting::Text(text) => text.clone(),
-        Setting::List(items) => items.join(","),
-        Setting::Secret(_) | Setting::Flag(_) | Setting::Integer(_) => return Err(refused("it is no list of paths")),
-    };
+    let full = paths::resolved(key, &value, &here);
+    let text = full.variable_text().ok_or_else(|| refused("it is no list of paths"))?;
     // A comma in the name of this folder would make two paths of one, and what is no text would be another one.
     match here.to_str().is_some() && key.parse(&text).as_ref() == Ok(&full) {
         true => Ok(text),

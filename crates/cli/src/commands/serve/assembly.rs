@@ -317,7 +317,7 @@ impl KernelAssembly {
             isolation: config.isolation.policy(),
             envelope: ResourceEnvelope {
                 concurrent_calls_per_agent: config.limits.concurrent_calls_per_agent,
-                result_bytes: config.limits.result_bytes,
+                result_bytes: config.limits.result_bytes_max,
                 result_bytes_ceiling: config.limits.result_bytes_ceiling,
                 ..config.sandbox.envelope
             },

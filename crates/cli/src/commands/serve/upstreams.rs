@@ -25,7 +25,7 @@ use crate::secrets_folder::SecretsFolder;
 fn admission(config: &GantryConfig) -> Arc<ServerAdmission> {
     let resolver: Arc<dyn HostResolver> = Arc::new(SystemResolver);
     let egress = &config.egress;
-    Arc::new(ServerAdmission::new(&egress.bounds, &egress.open_networks, config.upstreams.clone(), &resolver))
+    Arc::new(ServerAdmission::new(&egress.bounds, &egress.open_networks, config.upstreams.lists.clone(), &resolver))
 }
 
 /// What keeps servers. None is started before somebody wants it.
@@ -47,7 +47,7 @@ pub(super) fn keep(
         clock: Arc::clone(clock),
         entropy: assembly.entropy(),
         log_dir: data_dir.join("logs").join("servers"),
-        packages: config.packages_dir(data_dir),
+        packages: config.upstreams.packages_dir(data_dir),
         limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
         bounds: UpstreamBounds { programs_max: config.sandbox.sandboxes, ..UpstreamBounds::default() },
         observer: Arc::new(Counted(Arc::clone(&assembly.metrics))),
@@ -92,7 +92,7 @@ pub(super) async fn open(
         inspector: Arc::new(DefinitionScanner { blocks: config.scan.blocks }),
         admission: Arc::clone(upstreams.admission()),
         bus: changes.cloned(),
-        reread: config.upstreams_reread,
+        reread: config.upstreams.reread,
     };
     let catalogue = ServerCatalogue::open(parts).await.map_err(|refusal| {
         CommandFailure::from(refusal)

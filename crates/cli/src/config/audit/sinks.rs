@@ -1,7 +1,8 @@
 //! `[[audit.sinks]]`: each place the audit log is carried to. (AUD-005, AUD-006)
 //!
-//! The tables of all kinds are read by one shape, so that a key of another kind is named as such and not as unknown.
+//! Each kind has a shape of its own, beside that of all; a key of another kind is named as such and not as unknown.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,11 +11,16 @@ use audit::sinks::BatchLimits;
 use audit::sinks::file::FileRotation;
 use audit::sinks::http::{HttpMode, SecretHeader};
 use executors::{CallTimes, OpenedNetworks};
-use serde::Deserialize;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::super::settings::ConfigProblem;
-use super::kafka_security::{self, KafkaSecuritySection, KafkaSecurityTable};
+use super::super::paths::PrivatePath;
+use super::super::problems::SectionProblems;
+use super::super::schema;
+use super::super::section::field_names;
+use super::super::tables::{ConfigTables, table};
+use super::kafka_security::{KafkaSecuritySection, KafkaSecurityTable};
 
 /// Sinks at most: each reads the whole log.
 const SINKS_MAX: usize = 16;
@@ -76,130 +82,260 @@ impl SinkTable {
     }
 }
 
-/// Everything any table may have.
-#[derive(Debug, Deserialize)]
+/// What a table of any kind has.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct SinkBase {
+    /// A word of small letters, digits and `-`, which no other sink has.
     name: String,
-    kind: String,
-    from: Option<String>,
+    kind: SinkKind,
+    /// Is it given what was recorded before it was configured?
+    #[serde(default)]
+    from: SinkStart,
+    /// Records of one delivery at most.
+    #[schemars(range(min = 1, max = 10_000))]
     batch_records: Option<usize>,
+    /// Bytes of one delivery at most.
+    #[schemars(range(min = 1_024, max = 16_777_216))]
     batch_bytes: Option<usize>,
-    dir: Option<PathBuf>,
-    rotate_bytes: Option<u64>,
-    rotate_hours: Option<u32>,
-    compress: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SinkKind {
+    File,
+    Http,
+    Kafka,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SinkStart {
+    #[default]
+    Beginning,
+    Now,
+}
+
+/// What a table of the kind `file` has besides.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct FileSink {
+    /// The directory of the files; unset, one of its name in the data directory.
+    dir: Option<PrivatePath>,
+    /// Bytes from which on a file is followed by the next.
+    #[schemars(range(min = 1_024, max = 1_099_511_627_776_u64))]
+    rotate_bytes: u64,
+    /// Hours after which a file is followed by the next.
+    #[schemars(range(min = 1, max = 8_784))]
+    rotate_hours: u32,
+    /// Are files compressed that have had their time?
+    compress: bool,
+    /// So many files are kept.
+    #[schemars(range(min = 1, max = 1_000_000))]
     keep_files: Option<usize>,
+    /// For so many days files are kept.
+    #[schemars(range(min = 1, max = 36_600))]
     keep_days: Option<u32>,
-    url: Option<String>,
-    mode: Option<String>,
-    header: Option<String>,
-    credential: Option<String>,
-    allow: Option<Vec<String>>,
-    timeout_ms: Option<u64>,
-    brokers: Option<Vec<String>>,
-    topic: Option<String>,
 }
 
-/// Which keys belong to which kind, beside those all have.
-const KEYS_OF: [(&str, &[&str]); 3] = [
-    ("file", &["dir", "rotate_bytes", "rotate_hours", "compress", "keep_files", "keep_days"]),
-    ("http", &["url", "mode", "header", "credential", "allow", "timeout_ms"]),
-    ("kafka", &["brokers", "topic", "mode", "timeout_ms"]),
-];
-const KEYS_OF_ALL: [&str; 5] = ["name", "kind", "from", "batch_records", "batch_bytes"];
-
-/// Every key that a table of some kind may have.
-#[cfg(test)]
-pub(crate) fn members() -> impl Iterator<Item = &'static str> {
-    let of_kinds = KEYS_OF.iter().flat_map(|(_, keys)| keys.iter().copied());
-    KEYS_OF_ALL.into_iter().chain(of_kinds).chain(kafka_security::KEYS)
-}
-
-/// Reads the tables, each in JSON. Everything wrong is a problem, and a table with one is left out.
-pub(super) fn read(tables: &[String], problems: &mut Vec<ConfigProblem>) -> Vec<SinkTable> {
-    if tables.len() > SINKS_MAX {
-        problems.push(ConfigProblem::new("[[audit.sinks]]", format!("there are more than {SINKS_MAX}")));
+impl Default for FileSink {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            rotate_bytes: FileRotation::default().bytes,
+            rotate_hours: 24,
+            compress: FileRotation::default().compress,
+            keep_files: None,
+            keep_days: None,
+        }
     }
+}
+
+/// What a table of the kind `http` has besides.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct HttpSink {
+    /// Where records are sent.
+    url: Option<String>,
+    mode: HttpWord,
+    /// The header that `credential` goes into; unset, `authorization`.
+    header: Option<String>,
+    /// The credential of the home tenant whose value is sent.
+    credential: Option<String>,
+    /// What may be called beyond public hosts, in the words of `[webhooks] allow`.
+    allow: Vec<String>,
+    /// Milliseconds that one delivery may take.
+    #[schemars(range(min = 100, max = 300_000))]
+    timeout_ms: u64,
+}
+
+impl Default for HttpSink {
+    fn default() -> Self {
+        Self {
+            url: None,
+            mode: HttpWord::Batched,
+            header: None,
+            credential: None,
+            allow: Vec::new(),
+            timeout_ms: TIMEOUT_MS,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum HttpWord {
+    Batched,
+    Structured,
+    Binary,
+}
+
+/// What a table of the kind `kafka` has besides, and besides what is about security.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct KafkaSink {
+    /// Brokers to begin with, as `host:port`.
+    brokers: Vec<String>,
+    /// Where records are written.
+    topic: String,
+    mode: KafkaWord,
+    /// Milliseconds that one delivery may take.
+    #[schemars(range(min = 100, max = 300_000))]
+    timeout_ms: u64,
+}
+
+impl Default for KafkaSink {
+    fn default() -> Self {
+        Self { brokers: Vec::new(), topic: TOPIC.to_owned(), mode: KafkaWord::Structured, timeout_ms: TIMEOUT_MS }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum KafkaWord {
+    Structured,
+    Binary,
+}
+
+/// A table as it is written, of whatever kind.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SinkMembers(Map<String, Value>);
+
+impl JsonSchema for SinkMembers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "SinkMembers".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "oneOf": [
+            of_kind("file", &[schema::of::<FileSink>()]),
+            of_kind("http", &[schema::of::<HttpSink>()]),
+            of_kind("kafka", &[schema::of::<KafkaSink>(), schema::of::<KafkaSecurityTable>()]),
+        ] })
+    }
+}
+
+/// The schema of a table of one kind: what all have, and what it has besides.
+fn of_kind(kind: &str, own: &[Value]) -> Value {
+    let mut schema = schema::of::<SinkBase>();
+    if let Some(known) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        let own = own.iter().filter_map(|own| own.get("properties")?.as_object()).flatten();
+        known.extend(own.map(|(name, member)| (name.clone(), member.clone())));
+        known.insert("kind".to_owned(), serde_json::json!({ "const": kind }));
+    }
+    schema
+}
+
+/// The tables that make sense. Everything wrong is a problem, and a table with one is left out.
+pub(super) fn checked(tables: ConfigTables<SinkMembers>, problems: &mut SectionProblems<'_>) -> Vec<SinkTable> {
+    const PLACE: &str = "[[audit.sinks]]";
     let (mut sinks, mut names) = (Vec::new(), BTreeSet::new());
-    for (index, text) in tables.iter().take(SINKS_MAX).enumerate() {
-        match one(text) {
-            Ok(sink) if !names.insert(sink.name.clone()) => {
-                problems.push(ConfigProblem::new("[[audit.sinks]]", format!("two have the name `{}`", sink.name)));
-            }
-            Ok(sink) => sinks.push(sink),
-            Err(wrong) => problems.push(ConfigProblem::new(format!("[[audit.sinks]] number {}", index + 1), wrong)),
+    for (_, sink) in tables.each(PLACE, SINKS_MAX, problems, one) {
+        match names.insert(sink.name.clone()) {
+            true => sinks.push(sink),
+            false => problems.at_place(PLACE, format!("two have the name `{}`", sink.name)),
         }
     }
     sinks
 }
 
-fn one(text: &str) -> Result<SinkTable, String> {
-    let mut members: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let kind = members.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some((kind, keys)) = KEYS_OF.iter().find(|(known, _)| *known == kind) else {
-        return Err("`kind` must be one of file, http, kafka".to_owned());
+fn one(SinkMembers(members): SinkMembers) -> Result<SinkTable, String> {
+    let kind = members.get("kind").and_then(|kind| SinkKind::deserialize(kind).ok());
+    let kind = kind.ok_or("`kind` must be one of file, http, kafka")?;
+    let of_all = field_names::<SinkBase>();
+    let of_security = field_names::<KafkaSecurityTable>();
+    let own = match kind {
+        SinkKind::File => field_names::<FileSink>().to_vec(),
+        SinkKind::Http => field_names::<HttpSink>().to_vec(),
+        SinkKind::Kafka => [field_names::<KafkaSink>(), of_security].concat(),
     };
-    let of_security: &[&str] = if *kind == "kafka" { &kafka_security::KEYS } else { &[] };
-    for name in members.as_object().into_iter().flat_map(|members| members.keys()) {
-        if ![KEYS_OF_ALL.as_slice(), *keys, of_security].iter().any(|known| known.contains(&name.as_str())) {
-            let known = KEYS_OF_ALL.iter().chain(*keys).chain(of_security).copied().collect::<Vec<_>>().join(", ");
-            return Err(format!("a sink of kind `{kind}` has no key `{name}`; it has {known}"));
-        }
+    let known = [of_all, own.as_slice()].concat();
+    if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
+        let kind = members.get("kind").and_then(Value::as_str).unwrap_or_default();
+        return Err(format!("a sink of kind `{kind}` has no key `{name}`; it has {}", known.join(", ")));
     }
-    let security: KafkaSecurityTable = serde_json::from_value(members.clone()).map_err(|error| error.to_string())?;
-    if let Some(members) = members.as_object_mut() {
-        members.retain(|name, _| !kafka_security::KEYS.contains(&name.as_str()));
-    }
-    let table: Table = serde_json::from_value(members).map_err(|error| error.to_string())?;
+    let (of_all, own) = split(members, of_all);
+    let base: SinkBase = table(&of_all)?;
     let is_word = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_lowercase())
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
-    if !is_word(&table.name) || table.name.len() > NAME_CHARS_MAX {
+    if !is_word(&base.name) || base.name.len() > NAME_CHARS_MAX {
         return Err(format!("`name` must be a word of at most {NAME_CHARS_MAX} small letters, digits and `-`"));
     }
+    let usual = BatchLimits::default();
     Ok(SinkTable {
-        from_the_beginning: match table.from.as_deref() {
-            None | Some("beginning") => true,
-            Some("now") => false,
-            Some(_) => return Err("`from` must be one of beginning, now".to_owned()),
-        },
+        from_the_beginning: base.from == SinkStart::Beginning,
         limits: BatchLimits {
-            records: within("batch_records", table.batch_records, BatchLimits::default().records, 1, 10_000)?,
-            bytes: within("batch_bytes", table.batch_bytes, BatchLimits::default().bytes, 1024, 16 << 20)?,
+            records: base.batch_records.unwrap_or(usual.records),
+            bytes: base.batch_bytes.unwrap_or(usual.bytes),
         },
-        target: match table.kind.as_str() {
-            "file" => file(&table)?,
-            "http" => http(&table)?,
-            _ => SinkTarget::Kafka(kafka(&table, &security)?),
+        target: match base.kind {
+            SinkKind::File => file(table(&Value::Object(own))?),
+            SinkKind::Http => http(table(&Value::Object(own))?)?,
+            SinkKind::Kafka => {
+                let (of_security, own) = split(own, of_security);
+                SinkTarget::Kafka(kafka(table(&Value::Object(own))?, &table(&of_security)?)?)
+            }
         },
-        name: table.name,
+        name: base.name,
     })
 }
 
-fn file(table: &Table) -> Result<SinkTarget, String> {
-    let hours = within("rotate_hours", table.rotate_hours, 24, 1, 24 * 366)?;
-    let days = table.keep_days.map(|days| within("keep_days", Some(days), days, 1, 36_600)).transpose()?;
-    let files = table.keep_files.map(|files| within("keep_files", Some(files), files, 1, 1_000_000)).transpose()?;
-    let rotation = FileRotation {
-        bytes: within("rotate_bytes", table.rotate_bytes, FileRotation::default().bytes, 1024, 1 << 40)?,
-        age: HOUR * hours,
-        compress: table.compress.unwrap_or(true),
-        keep_files: files,
-        keep_for: days.map(|days| HOUR * 24 * days),
-    };
-    Ok(SinkTarget::File { dir: table.dir.clone(), rotation })
+/// The members of these names, and the others.
+fn split(members: Map<String, Value>, names: &[&str]) -> (Value, Map<String, Value>) {
+    let (of_them, others): (Map<_, _>, Map<_, _>) =
+        members.into_iter().partition(|(name, _)| names.contains(&name.as_str()));
+    (Value::Object(of_them), others)
 }
 
-fn http(table: &Table) -> Result<SinkTarget, String> {
-    let url = table.url.clone().ok_or("`url` is missing")?;
-    let mode = HttpMode::from_word(table.mode.as_deref().unwrap_or("batched"))
-        .ok_or("`mode` must be one of batched, structured, binary")?;
+fn file(table: FileSink) -> SinkTarget {
+    let rotation = FileRotation {
+        bytes: table.rotate_bytes,
+        age: HOUR * table.rotate_hours,
+        compress: table.compress,
+        keep_files: table.keep_files,
+        keep_for: table.keep_days.map(|days| HOUR * 24 * days),
+    };
+    SinkTarget::File { dir: table.dir.map(Into::into), rotation }
+}
+
+fn http(table: HttpSink) -> Result<SinkTarget, String> {
+    let url = table.url.ok_or("`url` is missing")?;
+    let mode = match table.mode {
+        HttpWord::Batched => HttpMode::Batched,
+        HttpWord::Structured => HttpMode::Structured,
+        HttpWord::Binary => HttpMode::Binary,
+    };
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
-    let secret_header = match (table.header.as_deref().unwrap_or("authorization"), table.credential.clone()) {
+    let secret_header = match (table.header.as_deref().unwrap_or("authorization"), table.credential) {
         (_, None) if table.header.is_some() => {
             return Err("`header` needs a `credential`, which is its value".to_owned());
         }
@@ -211,32 +347,29 @@ fn http(table: &Table) -> Result<SinkTarget, String> {
         }
         (name, Some(credential)) => Some(SecretHeader { name: name.to_owned(), credential }),
     };
-    let allow = table.allow.clone().unwrap_or_default();
-    let opened = OpenedNetworks::read(allow.iter().map(String::as_str))
+    let opened = OpenedNetworks::read(table.allow.iter().map(String::as_str))
         .map_err(|(text, error)| format!("`allow`: `{text}`: {error}"))?;
-    let times = CallTimes { total: timeout(table)?, ..CallTimes::default() };
+    let times = CallTimes { total: Duration::from_millis(table.timeout_ms), ..CallTimes::default() };
     Ok(SinkTarget::Http { url, mode, secret_header, opened, times })
 }
 
-fn kafka(table: &Table, security: &KafkaSecurityTable) -> Result<KafkaTarget, String> {
+fn kafka(table: KafkaSink, security: &KafkaSecurityTable) -> Result<KafkaTarget, String> {
     if !cfg!(feature = "kafka") {
         return Err("this build has no Kafka: build it with `cargo build -p gantry --features kafka`".to_owned());
     }
-    let brokers = table.brokers.clone().filter(|brokers| !brokers.is_empty()).ok_or("`brokers` is missing")?;
+    let KafkaSink { brokers, topic, mode, timeout_ms } = table;
+    if brokers.is_empty() {
+        return Err("`brokers` is missing".to_owned());
+    }
     if let Some(wrong) = brokers.iter().find(|broker| !is_broker(broker)) {
         return Err(format!("`brokers`: `{wrong}` is not `host:port`"));
     }
-    let topic = table.topic.clone().unwrap_or_else(|| TOPIC.to_owned());
     let is_topic = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if topic.is_empty() || topic.len() > 249 || matches!(topic.as_str(), "." | "..") || !topic.chars().all(is_topic) {
         return Err("`topic` must have 1 to 249 letters, digits, `.`, `_` and `-`".to_owned());
     }
-    let is_binary = match table.mode.as_deref() {
-        None | Some("structured") => false,
-        Some("binary") => true,
-        Some(_) => return Err("`mode` must be one of structured, binary".to_owned()),
-    };
-    Ok(KafkaTarget { brokers, topic, is_binary, timeout: timeout(table)?, security: security.checked()? })
+    let timeout = Duration::from_millis(timeout_ms);
+    Ok(KafkaTarget { brokers, topic, is_binary: mode == KafkaWord::Binary, timeout, security: security.checked()? })
 }
 
 fn is_broker(text: &str) -> bool {
@@ -245,34 +378,15 @@ fn is_broker(text: &str) -> bool {
     })
 }
 
-fn timeout(table: &Table) -> Result<Duration, String> {
-    within("timeout_ms", table.timeout_ms, TIMEOUT_MS, 100, 300_000).map(Duration::from_millis)
-}
-
-fn within<T: Copy + PartialOrd + std::fmt::Display>(
-    name: &str,
-    value: Option<T>,
-    default: T,
-    low: T,
-    high: T,
-) -> Result<T, String> {
-    match value.unwrap_or(default) {
-        value if value < low || value > high => Err(format!("`{name}` must be a whole number from {low} to {high}")),
-        value => Ok(value),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::section_tests::of_file;
+    use super::super::AuditKeys;
     use super::*;
 
     fn tables(text: &str) -> (Vec<SinkTable>, Vec<String>) {
-        use super::super::super::settings::{ConfigFile, EffectiveSettings};
-        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
-        let settings = EffectiveSettings::gather(Some(&file), &std::collections::BTreeMap::new(), Vec::new()).unwrap();
-        let mut problems = Vec::new();
-        let section = super::super::AuditSection::read(&settings, &mut problems);
-        (section.sinks, problems.iter().map(ToString::to_string).collect())
+        let (section, problems) = of_file::<AuditKeys>(text);
+        (section.sinks, problems)
     }
 
     #[test]
