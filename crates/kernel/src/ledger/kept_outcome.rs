@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn reason_and_checkpoint_are_kept_beside_the_details_and_not_in_them() {
         let refusal = Refusal::new(ErrorCode::E3401, "not JSON").because(RefusalReason::UnreadableAnswer);
-        let withheld = Refusal { details: None, ..refusal.clone() };
+        let withheld = Refusal { details: None, ..refusal };
         let kept = KeptOutcome::failure_of(&withheld, Some("c1".to_owned())).write();
         let form = json!({ "failure": {
             "code": "E3401", "message": "not JSON", "reason": "unreadable_answer", "checkpoint_ref": "c1"
