@@ -1,4 +1,4 @@
-//! Text in columns.
+//! Text that callers chose freely, as a column of PostgreSQL can hold it.
 //!
 //! PostgreSQL's text has every character but NUL, which the people who name things may well use. It is kept as the two
 //! characters DLE and `0`, and DLE itself twice, so that everything comes back as it was given and equal texts stay equal.
