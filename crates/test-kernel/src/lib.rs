@@ -34,7 +34,6 @@ use ports::checkpoint_store::CheckpointStore;
 use ports::clock::{Clock, UnixMillis};
 use ports::did_resolver::{DidError, DidResolver};
 use ports::entropy::Entropy;
-use ports::event_announcer::EventAnnouncer;
 use ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
 use ports::key_source::{KeySource, KeySourceError};
 use ports::key_vault::{KeyVault, KeyVaultError};
