@@ -48,9 +48,10 @@ impl Instrument {
 fn version() -> ToolVersion {
     let manifest = Manifest::from_value(json!({
         "tool_id": "pay", "version": "1.0.0", "name": "Pay", "description": "Pays somebody what they have asked for.",
-        "provider": "Demo", "protocol": "native", "side_effect_policy": "irreversible", "timeout_class": "standard",
+        "provider": "Demo", "protocol": "native", "side_effect_policy": "idempotent", "timeout_class": "standard",
         "parameters": { "type": "object" }, "result_schema": { "type": "object" },
-        "execution": { "type": "builtin", "handler": "x" },
+        "execution": { "type": "builtin", "handler": "x" }, "idempotency": {},
+        "side_effects": [{ "resource": "mail", "op": "CREATE", "scope": "outbox" }],
     }))
     .unwrap();
     ToolVersion::new(StoredVersion {
