@@ -10,8 +10,8 @@
 //! an adapter that knows its server to be gone says so at once.
 //!
 //! Invariants
-//! - BACK-1: a permit goes back to whoever gave it. Those of this replica are marked ([`OWN`]).
-//! - BACK-2: nothing is counted twice as fallen back, and every step that was answered by this replica alone is counted.
+//! - FALLBACK-1: a permit goes back to whoever gave it. Those of this replica are marked ([`OWN`]).
+//! - FALLBACK-2: nothing is counted twice as fallen back, and every step that was answered by this replica alone is counted.
 //! - BACK-3: while the shared state is away, all replicas together let through no more than the quota in its period, as long
 //!   as there are no more of them than [`FallbackSettings::replicas`]. Two exceptions: what was taken before is not known, and
 //!   each has at least one at once, also of a quota that is smaller than the number of replicas.
@@ -305,7 +305,7 @@ impl SharedValues for FallingBack {
     }
 }
 
-/// The permit without the mark, if it has it. BACK-1.
+/// The permit without the mark, if it has it. FALLBACK-1.
 fn own(permit: BreakerPermit) -> Option<BreakerPermit> {
     (permit.epoch & OWN != 0).then_some(BreakerPermit { epoch: permit.epoch & !OWN, ..permit })
 }

@@ -1,6 +1,5 @@
 //! Webhooks with the receiver, the queue and the time in the test's hand.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use ports::secret_source::{SecretError, SecretSource, SecretValue};
 use ports::webhook_store::{DeliveryState, EventKind, WebhookStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
-use test_kernel::{CountingEntropy, HeldClock, MemoryEntrance, ScriptedReceiver, TestKernel, TestKernelOptions, admin};
+use test_kernel::{CountingEntropy, HeldClock, MemoryEntrance, ScriptedReceiver, TestKernel, admin};
 
 /// Has one credential.
 #[derive(Debug)]
