@@ -4,7 +4,7 @@
 //! A tool is written `namespace.tool_id` or, without a namespace, `tool_id` (DESIGN §8.8, MAN-003). Both parts follow
 //! `^[a-z][a-z0-9_]*$`, so the written form is unambiguous and safe in paths, metrics and log lines.
 //!
-//! Not here: how ids are made (the kernel's `Ids` port), and which names models see (the MCP door shortens them).
+//! Not here: how ids are made (the port `Entropy`), and which names models see (the MCP door shortens them).
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -155,21 +155,21 @@ fn judged(notice: &LifecycleNotice, counted: &VersionUse, version: &VersionKey, 
 
 impl Insights {
     /// Adds what was counted here to what all instances have counted.
-    pub(crate) async fn flush_parting(&self) -> Result<(), StoreError> {
-        let hours = self.parting.drain();
+    pub(crate) async fn flush_deprecated_use(&self) -> Result<(), StoreError> {
+        let hours = self.deprecated_use.drain();
         if hours.is_empty() {
             return Ok(());
         }
         let written = self.parts.version_use.add_version_use(&hours).await;
         if written.is_err() {
-            self.parting.put_back(hours);
+            self.deprecated_use.put_back(hours);
         }
         written
     }
 
     /// Tells how far users of versions on their way out have come, if nobody else has.
-    async fn report_parting(&self, registry: &RegistrySnapshot) -> Result<bool, StoreError> {
-        self.flush_parting().await?;
+    async fn report_deprecated_use(&self, registry: &RegistrySnapshot) -> Result<bool, StoreError> {
+        self.flush_deprecated_use().await?;
         let now = self.parts.clock.now();
         let Some(told) = self.parts.version_use.begin_use_report(now, REPORT_EVERY).await? else { return Ok(false) };
         let oldest = Hour::of(before(now, KEPT));
@@ -188,7 +188,7 @@ impl InsightQueries {
         loop {
             self.kernel.clock().sleep(LOOK_EVERY).await;
             let registry = self.kernel.registry().snapshot().clone();
-            match self.insights.report_parting(&registry).await {
+            match self.insights.report_deprecated_use(&registry).await {
                 Ok(false) => {}
                 Ok(true) => self.kernel.record_removals().await,
                 Err(error) => {
@@ -210,7 +210,7 @@ impl InsightQueries {
             self.kernel.of_the_installation(actor, &caller).await?;
         }
         let insights = &self.insights;
-        insights.flush_parting().await.map_err(|error| error.refusal())?;
+        insights.flush_deprecated_use().await.map_err(|error| error.refusal())?;
         let now = self.kernel.clock().now();
         let from = Hour::of(before(now, WEEK));
         let counted = insights.parts.version_use.version_use(from).await.map_err(|error| error.refusal())?;
@@ -300,14 +300,14 @@ mod tests {
     #[test]
     fn versions_that_stay_are_not_counted_and_what_was_not_written_is_not_lost() {
         let (_, leaving) = stage();
-        let parting = DeprecatedUse::default();
-        parting.note(&version("active", &json!({})), BEGIN);
-        assert!(parting.drain().is_empty());
-        parting.note(&leaving, BEGIN);
-        let drained = parting.drain();
-        parting.note(&leaving, BEGIN);
-        parting.put_back(drained);
-        assert_eq!(parting.drain().iter().map(|used| used.calls).collect::<Vec<_>>(), [2]);
-        assert!(parting.drain().is_empty());
+        let deprecated_use = DeprecatedUse::default();
+        deprecated_use.note(&version("active", &json!({})), BEGIN);
+        assert!(deprecated_use.drain().is_empty());
+        deprecated_use.note(&leaving, BEGIN);
+        let drained = deprecated_use.drain();
+        deprecated_use.note(&leaving, BEGIN);
+        deprecated_use.put_back(drained);
+        assert_eq!(deprecated_use.drain().iter().map(|used| used.calls).collect::<Vec<_>>(), [2]);
+        assert!(deprecated_use.drain().is_empty());
     }
 }

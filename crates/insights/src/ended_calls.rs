@@ -30,7 +30,7 @@ impl CallInsights for Insights {
         let ran = ending.filter(|_| !call.replayed);
         if let Some(ending) = ran {
             self.health.note(now, call.tool, ending, call.took);
-            self.parting.note(call.tool, self.parts.clock.now());
+            self.deprecated_use.note(call.tool, self.parts.clock.now());
         }
         let whose = UsageOwner {
             tenant: &call.who.tenant,

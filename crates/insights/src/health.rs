@@ -14,7 +14,7 @@
 //! - HEALTH-2: at most [`VERSIONS_MAX`] versions are watched. The one that was called longest ago makes room, unless
 //!   something is raised about it.
 //!
-//! Not here: who is told (`insights`), and what a breaker does with the score (RES-013: [`HealthMonitor::score`] is the signal).
+//! Not here: who is told (`service`), and what a breaker does with the score (RES-013: [`HealthMonitor::score`] is the signal).
 
 pub mod alerts;
 mod baseline;

@@ -23,6 +23,7 @@
 //!
 //! Not here: who is told of alerts and events (`ports::event_announcer`), budgets.
 
+mod alert_notice;
 mod deprecation_use;
 mod ended_calls;
 pub mod health;

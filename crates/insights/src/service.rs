@@ -11,13 +11,13 @@ use contract::cost::Prices;
 use contract::ids::TenantId;
 use ports::clock::Clock;
 use ports::entropy::{Entropy, new_token_id};
-use ports::event_announcer::{AlertNotice, EventAnnouncer};
+use ports::event_announcer::EventAnnouncer;
 use ports::health_store::{AlertRule, HealthStore};
 use ports::registry_store::StoreError;
 use ports::usage_store::{Day, UsageBatch, UsageStore};
 use ports::version_use::VersionUseStore;
-use serde_json::Value;
 
+use crate::alert_notice::notice_of;
 use crate::deprecation_use::DeprecatedUse;
 use crate::health::alerts::{Alert, AlertHold, AlertReading, AlertState, Reclassify, next};
 use crate::health::{HealthMonitor, HealthSettings, VERSIONS_MAX, times};
@@ -59,7 +59,7 @@ pub struct InsightParts {
 pub struct Insights {
     pub(crate) health: HealthMonitor,
     pub(crate) tally: Tally,
-    pub(crate) parting: DeprecatedUse,
+    pub(crate) deprecated_use: DeprecatedUse,
     pub(crate) parts: InsightParts,
     /// A batch that could not be written yet.
     unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
@@ -76,7 +76,7 @@ impl Insights {
         Ok(Self {
             health,
             tally: Tally::default(),
-            parting: DeprecatedUse::default(),
+            deprecated_use: DeprecatedUse::default(),
             parts,
             unwritten: tokio::sync::Mutex::new(None),
             untold: Mutex::default(),
@@ -89,7 +89,8 @@ impl Insights {
         &self.health
     }
 
-    /// How many approvals of a tenant are pending. For whoever keeps them; without it there is no backlog.
+    /// How many approvals of a tenant are pending. For whoever keeps them, which nobody does in this release: until then no backlog
+    /// is ever raised.
     pub fn approvals_pending(&self, tenant: &TenantId, pending: u64) {
         let mut queues = self.queues.lock_unpoisoned();
         if queues.len() < QUEUES_MAX || queues.contains_key(tenant) {
@@ -99,7 +100,7 @@ impl Insights {
 
     /// Writes what was counted. What cannot be written stays, and is tried again under the same name.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        self.flush_parting().await?;
+        self.flush_deprecated_use().await?;
         let mut unwritten = self.unwritten.lock().await;
         // At most two: what was left over, and what has come since.
         for _ in 0..2 {
@@ -273,29 +274,4 @@ fn log(alert: &Alert) {
     if let Some(Reclassify { from, to }) = alert.suggestion {
         tracing::warn!(tool, version, ?from, ?to, "{}", Reclassify::NAME);
     }
-}
-
-/// An alert as subscribers are told of it.
-fn notice_of(alert: &Alert) -> AlertNotice {
-    let Alert { rule, tenant, tool, raised_at, resolved_at, .. } = alert.clone();
-    AlertNotice { rule, tenant, tool, raised_at, resolved_at, data: told(alert) }
-}
-
-/// What subscribers read about an alert.
-fn told(alert: &Alert) -> serde_json::Map<String, Value> {
-    let number = |of: fn(&AlertReading) -> f64| alert.reading.as_ref().map(of);
-    let suggestion = alert.suggestion.map(
-        |Reclassify { from, to }| serde_json::json!({ "recommendation": Reclassify::NAME, "from": from, "to": to }),
-    );
-    let members = [
-        ("alert", Value::from(alert.rule.as_str())),
-        ("tool_id", serde_json::json!(alert.tool.as_ref().map(|(tool, _)| tool))),
-        ("tool_version", serde_json::json!(alert.tool.as_ref().map(|(_, version)| version))),
-        ("value", serde_json::json!(number(|reading| reading.value))),
-        ("threshold", serde_json::json!(number(|reading| reading.threshold))),
-        ("raised_at", Value::from(alert.raised_at.to_string())),
-        ("resolved_at", serde_json::json!(alert.resolved_at.map(|at| at.to_string()))),
-        ("suggestion", suggestion.unwrap_or_default()),
-    ];
-    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -18,14 +18,13 @@ use ports::job_store::{
 };
 use ports::ledger::{EntryState, LedgerEntry};
 use ports::tool_version::ToolVersion;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::call_record::CallRecord;
 use super::queries::unknown;
+use super::queued_call::QueuedCall;
 use super::submission::{Call, dedupe_of, other_call, queue_full};
 use super::view::{self, AcceptedCall};
-use super::{Jobs, call_record};
+use super::{Jobs, queued_call};
 
 /// Longest reason for a cancellation that is kept.
 const REASON_CHARS_MAX: usize = 500;
@@ -89,18 +88,18 @@ impl Jobs {
         }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
-        let mut payload = call_record::under_new_id(payload, new_id);
+        let mut payload = queued_call::under_new_id(payload, new_id);
         let mut dedupe = None;
         if former.kind == TOOL_CALL {
             // What cannot be read cannot be done.
-            let mut call_record = CallRecord::read(&payload)?;
-            call_record.supersedes = superseded(id, line)?;
-            (call_record, dedupe) = if former.owner == caller.owner() {
-                self.let_in_again(actor, call_record).await?
+            let mut queued_call = QueuedCall::read(&payload)?;
+            queued_call.supersedes = superseded(id, line)?;
+            (queued_call, dedupe) = if former.owner == caller.owner() {
+                self.let_in_again(actor, queued_call).await?
             } else {
-                self.may_go_on(&caller, call_record).await?
+                self.may_go_on(&caller, queued_call).await?
             };
-            payload = call_record.to_value()?;
+            payload = queued_call.to_value()?;
         }
         if let Some(handler) = self.handlers.iter().find(|handler| handler.kind() == former.kind) {
             handler.begins_anew(&former).await?;
@@ -178,12 +177,12 @@ impl Jobs {
     async fn let_in_again(
         &self,
         actor: Actor<'_>,
-        call_record: CallRecord,
-    ) -> Result<(CallRecord, Option<JobDedupe>), Refusal> {
+        queued_call: QueuedCall,
+    ) -> Result<(QueuedCall, Option<JobDedupe>), Refusal> {
         let arrival = IncomingCall {
             credential: actor.credential,
             source: actor.source,
-            request: call_record.request.clone(),
+            request: queued_call.request.clone(),
             trace: Some(TraceContext::begun(actor.trace_id)),
             parent_left: None,
             audience: None,
@@ -191,12 +190,12 @@ impl Jobs {
         };
         let admitted = self.kernel.admit(arrival).await.map_err(|failed| failed.refusal)?;
         let (principal, tool, parameters) = admitted.parts();
-        if let Err(refusal) = Box::pin(self.check_callback(principal, &call_record.request)).await {
+        if let Err(refusal) = Box::pin(self.check_callback(principal, &queued_call.request)).await {
             return Err(admitted.turn_away(&self.kernel, refusal).await.refusal);
         }
         let now = self.kernel.clock().now();
-        let mut anew = CallRecord::new(principal, tool, call_record.request, &admitted.handed_on(), now);
-        anew.supersedes = call_record.supersedes;
+        let mut anew = QueuedCall::new(principal, tool, queued_call.request, &admitted.handed_on(), now);
+        anew.supersedes = queued_call.supersedes;
         let dedupe = dedupe_of(Call { principal, tool, parameters, key: admitted.key() });
         Ok((anew, dedupe))
     }
@@ -206,16 +205,16 @@ impl Jobs {
     async fn may_go_on(
         &self,
         manager: &Principal,
-        call_record: CallRecord,
-    ) -> Result<(CallRecord, Option<JobDedupe>), Refusal> {
+        queued_call: QueuedCall,
+    ) -> Result<(QueuedCall, Option<JobDedupe>), Refusal> {
         let now = self.kernel.clock().now();
-        let caller = call_record.principal(&self.kernel);
+        let caller = queued_call.principal(&self.kernel);
         self.kernel.welcome(&caller).await?;
-        if !call_record.caller.is_current(now.0) {
+        if !queued_call.caller.is_current(now.0) {
             return Err(Refusal::new(ErrorCode::E3206, "the token that this job was submitted with has ended")
                 .hint("whoever owns the job can begin it again with a token of its own, or make the call anew"));
         }
-        let request = &call_record.request;
+        let request = &queued_call.request;
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
             .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
         let registry = self.kernel.registry().snapshot().clone();
@@ -229,9 +228,9 @@ impl Jobs {
         // Boxed: it is seldom asked, and every retry would carry the room.
         Box::pin(self.kernel.may_manage(manager, tool, &arguments, needs_approval)).await?;
         self.kernel.count_call(&caller, tool).await?;
-        let key = self.kernel.call_key(&call_record.request);
+        let key = self.kernel.call_key(&queued_call.request);
         let dedupe = dedupe_of(Call { principal: &caller, tool, parameters: &arguments, key: &key });
-        Ok((call_record, dedupe))
+        Ok((queued_call, dedupe))
     }
 
     /// A job that the caller may decide about: its own, or with the right to manage those of others.
@@ -263,8 +262,7 @@ fn no_longer_fit(tool: &ToolVersion) -> Refusal {
 /// JOBS-8. A job may have been asked to end while it waited for its second attempt: then it says "cancelled", and only the
 /// ledger says that its first may have had its effect.
 fn is_end_unknown(job: &JobRecord, line: Option<&LedgerEntry>) -> bool {
-    let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
-    code == Some(ErrorCode::E3413.as_str())
+    job.error_code() == Some(ErrorCode::E3413)
         || line.is_some_and(|line| matches!(line.state, EntryState::InFlight | EntryState::Unknown))
 }
 

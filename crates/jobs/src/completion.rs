@@ -13,7 +13,7 @@ use kernel::Principal;
 use ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX, TOOL_CALL};
 use serde_json::Value;
 
-use super::call_record::CallRecord;
+use super::queued_call::QueuedCall;
 use super::{Jobs, view};
 use crate::webhooks::{CompletedCall, Webhooks};
 
@@ -91,11 +91,11 @@ impl Jobs {
         if !is_told || !self.kernel.access().snapshot().is_open(&record.key.tenant) {
             return Ok(());
         }
-        match CallRecord::read(&detail.payload) {
-            Ok(call_record) => {
-                let owner = call_record.principal(&self.kernel);
+        match QueuedCall::read(&detail.payload) {
+            Ok(queued_call) => {
+                let owner = queued_call.principal(&self.kernel);
                 let detail = self.as_its_owner_sees_it(detail, &owner).await;
-                announced(webhooks, &detail, call_record.request.execution_options.callback.as_ref()).await
+                announced(webhooks, &detail, queued_call.request.execution_options.callback.as_ref()).await
             }
             // Nobody is called back.
             Err(_) => announced(webhooks, &detail, None).await,

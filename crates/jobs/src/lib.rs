@@ -29,7 +29,6 @@
 //! Not here: how jobs are stored (`ports::job_store`), the phases (`kernel`), the services of vendors (`vendor_services`).
 
 mod backoff;
-mod call_record;
 mod cancel_and_retry;
 mod completion;
 mod handler;
@@ -39,6 +38,7 @@ mod progress_report;
 mod promotion;
 mod queries;
 mod queue;
+mod queued_call;
 mod resolution;
 mod settings;
 mod start;

@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::Jobs;
-use super::call_record::CallRecord;
 use super::progress_report::{Reporter, heard_by};
+use super::queued_call::QueuedCall;
 use super::submission::{Call, foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::AcceptedCall;
@@ -58,13 +58,13 @@ impl Jobs {
                 trace: Some(trace),
                 parent_left: None,
                 audience: None,
-                cancellation: self.kernel.ending().child_token(),
+                cancellation: self.kernel.drain_cancellation().child_token(),
             };
             return self.kernel.invoke(arrival).await.map(|returned| CallOutcome::Returned(Box::new(returned)));
         }
         let patience = patience.unwrap_or(self.queue.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
-        let cancellation = self.kernel.ending().child_token();
+        let cancellation = self.kernel.drain_cancellation().child_token();
         Box::pin(self.call_for_long(actor, trace, request, patience, None, cancellation)).await
     }
 
@@ -140,7 +140,7 @@ impl Jobs {
             // From here on the end of the doors is not its end: workers end jobs, in a time of their own.
             let forwarded = async {
                 cancellation.cancelled().await;
-                if !jobs.kernel.ending().is_cancelled() {
+                if !jobs.kernel.drain_cancellation().is_cancelled() {
                     own.cancel();
                 }
                 std::future::pending::<()>().await;
@@ -197,11 +197,11 @@ impl Jobs {
         request.invocation_id = Some(key.id);
         let parameters = self.kernel.prepared(principal, &tool, request.parameters.clone()).await?;
         let call_key = self.kernel.call_key(&request);
-        let call_record = CallRecord::new(principal, &tool, request, trace, now);
+        let queued_call = QueuedCall::new(principal, &tool, request, trace, now);
         // With its key: whoever submits the same call now is told of this one. If another job has the key, that is the one
         // which the answer is about, and the caller waits on for it.
         let call = Call { principal, tool: &tool, parameters: &parameters, key: &call_key };
-        let job = self.call_job(key.clone(), &call_record, call).ok()?;
+        let job = self.call_job(key.clone(), &queued_call, call).ok()?;
         let AdoptOutcome::Running(fence) = self.queue.store.adopt(job, self.owner).await.ok()? else { return None };
         self.kernel.note_spent_by_job(principal, key.id).await;
         let record = self.queue.store.find(&key).await.ok()??.record;
@@ -209,7 +209,7 @@ impl Jobs {
             status: contract::envelope::InvocationStatus::Running,
             ..AcceptedCall::pending(key.id, tool_seconds(&tool), trace.trace_id)
         };
-        Some((record, call_record.repeatable, fence, accepted, room))
+        Some((record, queued_call.repeatable, fence, accepted, room))
     }
 }
 

@@ -30,7 +30,7 @@ use tokio::sync::{Notify, broadcast};
 
 use super::settings::JobsSettings;
 use super::submission::{queue_full, system_subject};
-use super::{SystemJob, call_record, resolution};
+use super::{SystemJob, queued_call, resolution};
 
 /// Changes that listeners may lag behind before they read the store instead.
 const CHANGES_MAX: usize = 1_024;
@@ -129,7 +129,7 @@ impl JobQueue {
         let found = match found {
             Ok(result) => {
                 let detail = self.store.find(&job.key).await.map_err(|error| error.refusal())?;
-                let payload = detail.map_or(Value::Null, |detail| call_record::kept_when_done(&detail.payload));
+                let payload = detail.map_or(Value::Null, |detail| queued_call::kept_when_done(&detail.payload));
                 Ok(FoundResult { result, payload })
             }
             Err(error) => Err(error),

@@ -21,8 +21,8 @@ use ports::registry_store::StoreError;
 use serde_json::{Value, json};
 
 use super::Jobs;
-use super::call_record::CallRecord;
 use super::queries::key_for;
+use super::queued_call::QueuedCall;
 
 /// What stands in place of a result of which nothing may be shown.
 const WITHHELD: &str = "[REDACTED]";
@@ -48,7 +48,7 @@ impl Jobs {
         {
             return self.resolve_in_no_ledger(actor, job, happened).await;
         }
-        let line = job.as_ref().map_or(id, line_of);
+        let line = job.as_ref().map_or(id, JobRecord::error_invocation);
         self.kernel.resolve_invocation(actor, tenant, line, happened).await?;
         for id in [line, id] {
             let key = JobKey { id, ..key.clone() };
@@ -121,9 +121,9 @@ impl Jobs {
         let Some(detail) = self.queue.store.find(&job.key).await.map_err(|error| error.refusal())? else {
             return Ok(());
         };
-        match (job.label.parse::<ToolId>(), CallRecord::read(&detail.payload)) {
-            (Ok(tool), Ok(call_record)) => {
-                let owner = call_record.principal(&self.kernel);
+        match (job.label.parse::<ToolId>(), QueuedCall::read(&detail.payload)) {
+            (Ok(tool), Ok(queued_call)) => {
+                let owner = queued_call.principal(&self.kernel);
                 ReaderMask::of(&self.kernel, &owner, &job.key.tenant, &tool, true).await.mask(result);
             }
             // Whose it was cannot be read any more, so nobody can say what that caller may see.
@@ -134,7 +134,7 @@ impl Jobs {
 
     /// The line of the ledger that a job's end is in, if its call came so far as to have one.
     pub(super) async fn line_in_ledger(&self, job: &JobRecord) -> Result<Option<LedgerEntry>, StoreError> {
-        self.kernel.books().ledger().find(&job.key.tenant, line_of(job)).await
+        self.kernel.books().ledger().find(&job.key.tenant, job.error_invocation()).await
     }
 
     async fn settle_job(&self, job: &JobRecord, found: Result<Value, Value>) -> Result<(), Refusal> {
@@ -151,14 +151,7 @@ pub(super) fn is_unknown(job: &JobRecord) -> bool {
 }
 
 fn failed_with(job: &JobRecord, wanted: ErrorCode) -> bool {
-    let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
-    job.state == JobState::Failed && code == Some(wanted.as_str())
-}
-
-/// Which line of the ledger a job's end is in: its own, or that of the call which has its key.
-fn line_of(job: &JobRecord) -> InvocationId {
-    let named = job.error.as_ref().and_then(|error| error.pointer("/details/invocation_id")).and_then(Value::as_str);
-    named.and_then(|id| id.parse().ok()).unwrap_or(job.key.id)
+    job.state == JobState::Failed && job.error_code() == Some(wanted)
 }
 
 /// What is kept of a call that has no line, once a person has said what it came to.

@@ -20,7 +20,7 @@ use kernel::{FailedCall, IncomingCall};
 use ports::job_store::{AdoptOutcome, AttemptEnd, JobKey, TakenJob};
 
 use super::Jobs;
-use super::call_record::CallRecord;
+use super::queued_call::QueuedCall;
 use super::submission::{Call, foreground, queue_full, tool_seconds};
 use super::view::{self, AcceptedCall};
 
@@ -43,12 +43,12 @@ impl Jobs {
         let Some(room) = self.promotions.take(principal.tenant(), principal.root_subject().as_str()) else {
             return Err(admitted.turn_away(&self.kernel, queue_full()).await);
         };
-        let mut call_record =
-            CallRecord::new(principal, tool, request, &admitted.handed_on(), self.kernel.clock().now());
+        let mut queued_call =
+            QueuedCall::new(principal, tool, request, &admitted.handed_on(), self.kernel.clock().now());
         let call = Call { principal, tool, parameters, key: admitted.key() };
         let mut job_key = key.clone();
         let (adopted, payload) = loop {
-            let job = match self.call_job(job_key.clone(), &call_record, call) {
+            let job = match self.call_job(job_key.clone(), &queued_call, call) {
                 Ok(job) => job,
                 Err(refusal) => return Err(admitted.turn_away(&self.kernel, refusal).await),
             };
@@ -56,7 +56,7 @@ impl Jobs {
             match self.queue.store.adopt(job, self.owner).await {
                 // One act has one id: see `submit`.
                 Ok(AdoptOutcome::Claimed { id, same: true }) if job_key.id == key.id => {
-                    (job_key.id, call_record.request.invocation_id) = (id, Some(id));
+                    (job_key.id, queued_call.request.invocation_id) = (id, Some(id));
                 }
                 Ok(adopted) => break (adopted, payload),
                 Err(error) => return Err(admitted.turn_away(&self.kernel, error.refusal()).await),

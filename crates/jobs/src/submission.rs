@@ -14,7 +14,7 @@ use ports::job_store::{EnqueueOutcome, JobDedupe, JobDetail, JobKey, JobPriority
 use ports::tool_version::ToolVersion;
 use serde_json::Value;
 
-use super::call_record::CallRecord;
+use super::queued_call::QueuedCall;
 use super::view::{self, AcceptedCall};
 use super::{Jobs, SystemJob, settings};
 
@@ -63,19 +63,19 @@ impl Jobs {
             return Err(admitted.turn_away(&self.kernel, refusal).await);
         }
         let waits = tool_seconds(tool);
-        let mut call_record =
-            CallRecord::new(principal, tool, request, &admitted.handed_on(), self.kernel.clock().now());
+        let mut queued_call =
+            QueuedCall::new(principal, tool, request, &admitted.handed_on(), self.kernel.clock().now());
         let call = Call { principal, tool, parameters, key: admitted.key() };
         let mut job_key = key.clone();
         let enqueued = loop {
-            let enqueued = match self.call_job(job_key.clone(), &call_record, call) {
+            let enqueued = match self.call_job(job_key.clone(), &queued_call, call) {
                 Ok(job) => self.queue.store.enqueue(job).await.map_err(|error| error.refusal()),
                 Err(refusal) => Err(refusal),
             };
             match enqueued {
                 // One act has one id: what goes on, or is done, under another one is this job from now on (decision 0110).
                 Ok(EnqueueOutcome::Claimed { id, same: true }) if job_key.id == key.id => {
-                    (job_key.id, call_record.request.invocation_id) = (id, Some(id));
+                    (job_key.id, queued_call.request.invocation_id) = (id, Some(id));
                 }
                 Ok(enqueued) => break enqueued,
                 Err(refusal) => return Err(admitted.turn_away(&self.kernel, refusal).await),
@@ -99,7 +99,7 @@ impl Jobs {
                     Some(job) if id == key.id => (!admitted.is_call_of(job, &self.kernel)).then(taken),
                     _ => (!same).then(other_call),
                 };
-                let refusal = refusal.or_else(|| known.as_ref().and_then(|job| not_called_back(job, &call_record)));
+                let refusal = refusal.or_else(|| known.as_ref().and_then(|job| not_called_back(job, &queued_call)));
                 if let Some(refusal) = refusal {
                     return Err(admitted.turn_away(&self.kernel, refusal).await);
                 }
@@ -126,9 +126,9 @@ impl Jobs {
     }
 
     /// The job of a call that was let in.
-    pub(super) fn call_job(&self, key: JobKey, call_record: &CallRecord, call: Call<'_>) -> Result<NewJob, Refusal> {
+    pub(super) fn call_job(&self, key: JobKey, queued_call: &QueuedCall, call: Call<'_>) -> Result<NewJob, Refusal> {
         let Call { principal, tool, parameters, .. } = call;
-        let options = &call_record.request.execution_options;
+        let options = &queued_call.request.execution_options;
         let retries =
             tool.manifest.retry_policy.as_ref().map_or(self.queue.settings.attempts_max, |p| p.max_attempts.into());
         let new = NewJob {
@@ -138,10 +138,10 @@ impl Jobs {
             owner: principal.owner(),
             flow: principal.root_subject().to_string(),
             digest: job_digest(&tool.id, parameters),
-            payload: call_record.to_value()?,
+            payload: queued_call.to_value()?,
             priority: JobPriority::near(options.priority.map_or_else(|| tool.manifest.priority(), Priority::level)),
             delay: Duration::ZERO,
-            attempts_max: if call_record.repeatable { retries } else { 1 },
+            attempts_max: if queued_call.repeatable { retries } else { 1 },
             dedupe: dedupe_of(call),
             act: act_of(call),
             bounds: self.queue.settings.bounds,
@@ -202,9 +202,9 @@ pub(super) fn other_call() -> Refusal {
 
 /// A job calls back those it was submitted with, and nobody besides: a repetition that names somebody else is not let in as if
 /// they would be told.
-fn not_called_back(job: &JobDetail, call_record: &CallRecord) -> Option<Refusal> {
-    let wanted = call_record.request.execution_options.callback.as_ref()?;
-    let first = CallRecord::read(&job.payload).ok().and_then(|first| first.request.execution_options.callback);
+fn not_called_back(job: &JobDetail, queued_call: &QueuedCall) -> Option<Refusal> {
+    let wanted = queued_call.request.execution_options.callback.as_ref()?;
+    let first = QueuedCall::read(&job.payload).ok().and_then(|first| first.request.execution_options.callback);
     if first.as_ref() == Some(wanted) {
         return None;
     }

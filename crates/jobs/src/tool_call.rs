@@ -15,8 +15,8 @@ use ports::tool_version::ToolVersion;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::call_record::CallRecord;
 use super::handler::JobFailure;
+use super::queued_call::QueuedCall;
 use super::view::FailedRun;
 use super::worker_permits::WorkerPermit;
 use super::{Jobs, RunningJob};
@@ -35,28 +35,28 @@ impl Jobs {
             untouched: true,
             ..JobFailure::of(refusal, &job.record, trace_id, safe)
         };
-        let call_record = CallRecord::read(&job.payload).map_err(|refusal| unmade(&refusal, fresh, false))?;
-        let trace = call_record.trace().unwrap_or_else(|| TraceContext::begun(fresh));
+        let queued_call = QueuedCall::read(&job.payload).map_err(|refusal| unmade(&refusal, fresh, false))?;
+        let trace = queued_call.trace().unwrap_or_else(|| TraceContext::begun(fresh));
         let trace_id = trace.trace_id;
-        let age = self.kernel.clock().now().since(call_record.admitted_at());
+        let age = self.kernel.clock().now().since(queued_call.admitted_at());
         if age > self.queue.settings.max_age {
             let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
             return Err(unmade(&refusal, trace_id, false));
         }
-        let principal = call_record.principal(&self.kernel);
-        let repeatable = call_record.repeatable;
-        let place = match self.tool_of(&principal, &call_record) {
+        let principal = queued_call.principal(&self.kernel);
+        let repeatable = queued_call.repeatable;
+        let place = match self.tool_of(&principal, &queued_call) {
             // A call that cannot be made hears so where calls are made.
             None => Ok(None),
             Some(tool) => self.place_for(&principal, &tool, permit, &job.cancellation).await,
         };
         let place = place.map_err(|refusal| JobFailure { not_now: true, ..unmade(&refusal, trace_id, repeatable) })?;
-        if let Some(former) = call_record.supersedes {
+        if let Some(former) = queued_call.supersedes {
             let freed = self.kernel.books().ledger().release(principal.tenant(), former).await;
             let refused = |refusal: Refusal| JobFailure { not_now: true, ..unmade(&refusal, trace_id, repeatable) };
             freed.map_err(|error| refused(error.refusal()))?;
         }
-        let mut arrival = arrival(call_record, trace, audience, job.cancellation.clone());
+        let mut arrival = arrival(queued_call, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, (place, job.fence.0), arrival).await;
         call_end(&self.kernel, outcome, &job.record, repeatable)
@@ -65,10 +65,10 @@ impl Jobs {
 
 impl Jobs {
     /// The tool that is meant, if there is one by now. Whether it may be called is asked when it is.
-    fn tool_of(&self, principal: &Principal, call_record: &CallRecord) -> Option<Arc<ToolVersion>> {
-        let spec = VersionSpec::parse(call_record.request.tool_version.as_deref().unwrap_or_default()).ok()?;
+    fn tool_of(&self, principal: &Principal, queued_call: &QueuedCall) -> Option<Arc<ToolVersion>> {
+        let spec = VersionSpec::parse(queued_call.request.tool_version.as_deref().unwrap_or_default()).ok()?;
         let registry = self.kernel.registry().snapshot();
-        let tool = registry.find(principal.tenant(), &call_record.request.tool_id)?;
+        let tool = registry.find(principal.tenant(), &queued_call.request.tool_id)?;
         tool.resolve(&spec, self.kernel.clock().now()).ok().map(Arc::clone)
     }
 
@@ -93,7 +93,7 @@ impl Jobs {
 }
 
 fn arrival(
-    call_record: CallRecord,
+    queued_call: QueuedCall,
     trace: TraceContext,
     audience: Arc<dyn CallListener>,
     cancellation: CancellationToken,
@@ -101,7 +101,7 @@ fn arrival(
     IncomingCall {
         credential: None,
         source: None,
-        request: call_record.request,
+        request: queued_call.request,
         trace: Some(trace),
         parent_left: None,
         audience: Some(audience),

@@ -1,11 +1,10 @@
 //! What callers are told about a job. Doors render it; what went in is not part of it.
 
 use contract::envelope::InvocationStatus;
-use contract::error::ErrorCode;
+use contract::error::KeptError;
 use contract::ids::{InvocationId, TraceId};
 use kernel::background_calls::{CHECKPOINT_REF, status_of};
 use ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::handler::WaitingOutside;
@@ -131,8 +130,8 @@ fn status_in(state: JobState, error: Option<&Value>) -> InvocationStatus {
         JobState::Running => InvocationStatus::Running,
         JobState::Done => InvocationStatus::Success,
         JobState::Cancelled => InvocationStatus::Cancelled,
-        JobState::Failed | JobState::Dead => error
-            .and_then(|error| ErrorCode::deserialize(error.get("code")?).ok())
-            .map_or(InvocationStatus::Error, status_of),
+        JobState::Failed | JobState::Dead => {
+            error.and_then(KeptError::code_of).map_or(InvocationStatus::Error, status_of)
+        }
     }
 }

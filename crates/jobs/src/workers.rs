@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::call_record::CallRecord;
 use super::cancel_and_retry::cancelled;
 use super::handler::{JobFailure, ProgressReporter, RunningJob, WaitingOutside};
 use super::progress_report::{Reporter, heard_by};
+use super::queued_call::QueuedCall;
 use super::submission::system_subject;
 use super::worker_permits::WorkerPermit;
-use super::{Jobs, backoff, call_record};
+use super::{Jobs, backoff, queued_call};
 use crate::webhooks::DELIVERY_JOB;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -226,7 +226,7 @@ impl Jobs {
         let reporter = Arc::new(Reporter::default());
         let progress = ProgressReporter(Arc::clone(&reporter));
         let repeatable = self.may_repeat(&record, &payload);
-        let kept = call_record::kept_when_done(&payload);
+        let kept = queued_call::kept_when_done(&payload);
         let job = RunningJob { record: record.clone(), payload, cancellation, progress, fence };
         // In a task of its own, so that a panic is an end of the job and not of the worker.
         let (jobs, hearing) = (Arc::clone(&self), heard_by(&reporter, listener));
@@ -296,7 +296,7 @@ impl Jobs {
     /// May the job be begun again although nobody knows how far an earlier attempt came?
     fn may_repeat(&self, record: &JobRecord, payload: &Value) -> bool {
         if record.kind == TOOL_CALL {
-            return CallRecord::read(payload).is_ok_and(|call_record| call_record.repeatable);
+            return QueuedCall::read(payload).is_ok_and(|queued_call| queued_call.repeatable);
         }
         let handler = self.handlers.iter().find(|handler| handler.kind() == record.kind);
         handler.is_some_and(|handler| handler.may_repeat(payload))
@@ -405,7 +405,7 @@ impl Jobs {
             for job in taken {
                 let end = match self.after_interruption(&job).await {
                     Ok(end) => end,
-                    // Nobody knows for now. Each look at the job asks the ledger again (`resolving.rs`).
+                    // Nobody knows for now. Each look at the job asks the ledger again (`resolution.rs`).
                     Err(error) => {
                         tracing::warn!(%error, job = %job.record.key.id, "the ledger could not be asked about a job");
                         self.unknown_end(&job.record, INTERRUPTED)

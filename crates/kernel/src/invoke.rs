@@ -191,7 +191,7 @@ impl Kernel {
     /// Cancelled by the doors when the drain time is over. The cancellation of a call that must end then is a child of it:
     /// such a call is ended like any other that is cancelled, and settles with what is known of it; a call that is only
     /// dropped could say nothing. Jobs are ended by their workers, in a time of their own.
-    pub fn ending(&self) -> &CancellationToken {
+    pub fn drain_cancellation(&self) -> &CancellationToken {
         &self.ending
     }
 
@@ -262,7 +262,8 @@ impl Kernel {
         self.parts.recorder.is_writable()
     }
 
-    /// Runs one call of one tool. There is no other way to run one.
+    /// Runs one call of one tool, through the six phases. [`Self::invoke_under`] and [`Self::invoke_as`] are the same with an id or a
+    /// caller that is known before; there is no other way to run one.
     pub async fn invoke(&self, arrival: IncomingCall<'_>) -> Result<Returned, Box<FailedCall>> {
         let facts = CallFacts::begin(self, &arrival);
         let line = facts.line();

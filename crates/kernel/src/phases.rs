@@ -1,7 +1,7 @@
 //! The six phases as types (LIFE-001, DESIGN §2): each consumes what the former made, so leaving one out does not compile.
 //!
 //! ```text
-//! Arrival ─receive▶ Received ─validate▶ Validated ─authorize▶ Authorized ─execute▶ Executed ─verify▶ Verified ─settle▶ Settled ─finish▶ Returned
+//! IncomingCall ─receive▶ Received ─validate▶ Validated ─authorize▶ Authorized ─execute▶ Executed ─verify▶ Verified ─settle▶ SettledCall ─finish▶ Returned
 //! ```
 //!
 //! The fields of these types are private to their phases and there is no other constructor, not even for tests. A door

@@ -33,6 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base::SaturatingFrom as _;
 use contract::canonical::Digest;
+use contract::error::{ErrorCode, KeptError};
 use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::CallOwner;
 use serde_json::Value;
@@ -250,6 +251,16 @@ impl JobRecord {
     /// Attempts that failed or run: those that count against `attempts_max`.
     pub fn tries(&self) -> u32 {
         self.attempts.saturating_sub(self.interruptions)
+    }
+
+    /// The code of the newest error, if it has one.
+    pub fn error_code(&self) -> Option<ErrorCode> {
+        KeptError::code_of(self.error.as_ref()?)
+    }
+
+    /// The invocation that the newest error is about: the job's own, unless it names another (the one that has its key).
+    pub fn error_invocation(&self) -> InvocationId {
+        self.error.as_ref().and_then(KeptError::invocation_of).unwrap_or(self.key.id)
     }
 }
 

@@ -107,7 +107,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// What is not in the table is for everybody, or asks by itself.
+    /// What did not come by the table: unknown paths, which are for everybody, and calls ([`call`]), whose handler recognises the
+    /// caller itself.
     const UNLISTED: Self = Self { access: RouteAccess::Public, turn: Turn::Never, parameters: &[] };
 
     fn of(operation: &RouteOperation) -> Self {
@@ -282,8 +283,8 @@ pub(crate) fn is_call<B>(request: &http::Request<B>) -> bool {
     request.method() == http::Method::POST && request.uri().path() == invoke::PATH
 }
 
-/// Answers such a request exactly as the table would; the handler recognises the caller itself, because a call of nobody's is
-/// recorded.
+/// Answers such a request as the table would, but for one thing: the handler recognises the caller itself, because a call of
+/// nobody's is recorded.
 pub(crate) async fn call(door: Arc<Door>, request: Request) -> Response<Body> {
     carry(door, request, invoke::invoke).await
 }
@@ -297,8 +298,8 @@ where
     on(filter, move |State(door): State<Arc<Door>>, request: Request| carry(door, request, handler))
 }
 
-/// What every request has in common: a trace, a limit on headers, a host that is ours, somebody who is recognised before
-/// anything else is looked at, one rendering, and a panic that stays in its request.
+/// What every request has in common: a trace, a limit on headers, a host that is ours, somebody who is recognised (of a call: by
+/// its handler) before anything else is looked at, one rendering, and a panic that stays in its request.
 async fn carry<H, F>(door: Arc<Door>, request: Request, handler: H) -> Response<Body>
 where
     H: Fn(Arc<Door>, IncomingRequest) -> F,

@@ -219,7 +219,7 @@ impl Serving {
         let in_time = self.all_gone_within(self.door.config().drain_timeout()).await;
         let aborted = if in_time { 0 } else { self.door.calls_running().min(in_flight) };
         if !in_time {
-            self.door.kernel().ending().cancel();
+            self.door.kernel().drain_cancellation().cancel();
             self.all_gone_within(SETTLING_MAX).await;
         }
         self.door.orphans().give_up();

@@ -1,9 +1,9 @@
 //! A connection to one server behind Gantry: requests that are multiplexed over it, and how to begin and end it.
 //!
 //! ```text
-//! Connection ──▶ Channel (stdio | streamable | legacy_sse) ──▶ server
-//!      ▲             │ what comes back
-//!      └── Router ◀──┘ answers, progress, log lines, questions
+//! ConnectionLine ──▶ stdio │ streamable │ legacy_sse ──▶ server
+//!      ▲                  │ what comes back
+//!      └── router ◀───────┘ answers, progress, log lines, questions
 //! ```
 //!
 //! Invariants

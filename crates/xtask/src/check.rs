@@ -15,6 +15,7 @@ mod invariants;
 mod layers;
 mod lengths;
 mod names;
+mod pointers;
 mod words;
 
 use std::process::ExitCode;
@@ -34,12 +35,13 @@ struct World {
 /// A rule's name and its function; findings are sentences.
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     ("layers", |world| layers::findings(&world.files, &world.metadata)),
     ("architecture", |world| architecture::findings(&world.files)),
     ("headers", |world| Ok(headers::findings(&world.files))),
     ("invariants", |world| Ok(invariants::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
+    ("pointers", |world| Ok(pointers::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
     ("generated", |_| generate::stale()),
     ("codes", |world| Ok([codes::findings(&world.files), codes::unmet(&world.files)].concat())),

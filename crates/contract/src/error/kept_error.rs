@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{ErrorCode, Refusal, RefusalReason};
-use crate::ids::TraceId;
+use crate::ids::{InvocationId, TraceId};
 
 /// An error that was told, and is told again.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,10 +18,20 @@ pub struct KeptError {
 }
 
 impl KeptError {
+    /// The code of an envelope as it was kept; `None` for what is no envelope.
+    pub fn code_of(envelope: &Value) -> Option<ErrorCode> {
+        ErrorCode::deserialize(envelope.get("code")?).ok()
+    }
+
+    /// The invocation that the details name as the one the error is about, where that is another one than its own.
+    pub fn invocation_of(envelope: &Value) -> Option<InvocationId> {
+        envelope.get("details")?.get("invocation_id")?.as_str()?.parse().ok()
+    }
+
     /// From an envelope as it was kept.
     pub fn read(envelope: &Value) -> Self {
         let text = |name: &str| envelope.get(name).and_then(Value::as_str);
-        let code = envelope.get("code").and_then(|code| ErrorCode::deserialize(code).ok()).unwrap_or(ErrorCode::E3000);
+        let code = Self::code_of(envelope).unwrap_or(ErrorCode::E3000);
         let details = envelope.get("details");
         let refusal = Refusal {
             hint: text("resolution").map(str::to_owned),
@@ -59,5 +69,23 @@ mod tests {
         let refusal = Refusal::new(ErrorCode::E3000, "the call failed").details("[WITHHELD]".into());
         assert_eq!(read, KeptError { refusal, trace_id: None });
         assert_eq!(KeptError::read(&Value::Null).refusal, Refusal::new(ErrorCode::E3000, "the call failed"));
+    }
+
+    #[test]
+    fn code_and_invocation_are_read_where_they_were_told_and_nowhere_else() {
+        let id = InvocationId(uuid::Uuid::from_u128(7));
+        for (envelope, code, named) in [
+            (json!({ "code": "E3413", "details": { "invocation_id": id } }), Some(ErrorCode::E3413), Some(id)),
+            (json!({ "code": "E3401", "details": "[WITHHELD]" }), Some(ErrorCode::E3401), None),
+            (json!({ "code": "E9999", "details": { "invocation_id": "no id" } }), None, None),
+            (json!({ "invocation_id": id }), None, None),
+            (Value::Null, None, None),
+        ] {
+            assert_eq!(
+                (KeptError::code_of(&envelope), KeptError::invocation_of(&envelope)),
+                (code, named),
+                "{envelope}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! - VTEXT-1: at most [`VIOLATIONS_MAX`] violations are spelt out; the rest is a count.
 //! - VTEXT-2: no quoted value is longer than 80 characters, none is sensitive.
 //!
-//! Not here: error codes and envelopes (`contract::errors`), what is refused (`jsonschema`).
+//! Not here: error codes and envelopes (`contract::error`), what is refused (`jsonschema`).
 
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use serde_json::Value;

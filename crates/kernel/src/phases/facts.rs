@@ -168,7 +168,7 @@ impl CallFacts {
         let key = self.caller.as_ref().map(|caller| JobKey { tenant: caller.tenant().clone(), id: self.invocation_id });
         match key.and_then(|key| kernel.running_jobs.why_stopped(&key)) {
             Some(why) => why == WhyStop::Leaving,
-            None => kernel.ending().is_cancelled(),
+            None => kernel.drain_cancellation().is_cancelled(),
         }
     }
 

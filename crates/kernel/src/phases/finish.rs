@@ -67,7 +67,7 @@ pub async fn finish(kernel: &Kernel, facts: &mut CallFacts, settled: SettledCall
     let SettledCall(carried) = settled;
     let end = CallEnd::of(kernel, facts, &carried);
     count(kernel, facts, carried.as_ref().err(), &end);
-    told(facts, end.status, end.took);
+    log_end(facts, end.status, end.took);
     keep_log(kernel, facts, carried.as_ref().err(), (end.at, end.took));
     let recorded = record(facts, &carried, &end).await;
     if carried.is_err() {
@@ -330,7 +330,7 @@ fn heard<'a>(
 }
 
 /// OBS-010. At `debug`, because two lines for each call are more than most installations want.
-fn told(facts: &CallFacts, status: InvocationStatus, took: Duration) {
+fn log_end(facts: &CallFacts, status: InvocationStatus, took: Duration) {
     let (Some(caller), Some(tool)) = (&facts.caller, &facts.tool) else { return };
     tracing::debug!(
         target: CALLS,

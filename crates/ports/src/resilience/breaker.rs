@@ -24,8 +24,8 @@
 //! - BRK-3: a step is a function of state, settings, event and time. Nothing happens between steps; what time brings is
 //!   made up for at the next one.
 //!
-//! Not here: atomicity (the adapters), what counts as a failure (`outcome`), the breaker that a guest has for itself
-//! (`service`).
+//! Not here: the numbers, such as how long it stays open and whether that grows (`settings`), atomicity (the adapters), what counts
+//! as a failure and the breaker that a guest has for itself (`outcome` and `service` of `kernel::resilience`).
 
 mod messages;
 

@@ -185,7 +185,7 @@ impl<'a> EarlierTasks<'a> {
 
     async fn call_as_task(&self, call: CallToolRequestParams) -> Result<InvocationId, ErrorData> {
         let tasks = self.tasks();
-        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
+        let jobs = tasks.jobs().ok_or_else(no_such_task)?;
         let calls = ToolsCall { client: self.client, visit: self.visit, context: self.context };
         let (round, invoke) = calls.prepared(call).await?;
         // Progress is told from the task (`follow`), and nobody can be asked.
@@ -204,7 +204,7 @@ impl<'a> EarlierTasks<'a> {
                 Some(key.parse::<u64>().map_err(|_| wrong())?)
             }
         };
-        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
+        let jobs = tasks.jobs().ok_or_else(no_such_task)?;
         let filter =
             JobFilter { owner: Some(visit.caller.owner()), kind: Some(TOOL_CALL.to_owned()), ..JobFilter::default() };
         let listed = jobs.list(visit.who.actor(), filter, before, LIST_MAX).await;
@@ -221,7 +221,7 @@ impl<'a> EarlierTasks<'a> {
     /// Waits for the end, and gives what the call would have given.
     async fn result_of(&self, id: &str) -> Result<Value, ErrorData> {
         let (tasks, visit, context) = (self.tasks(), self.visit, self.context);
-        let jobs = tasks.keeper().ok_or_else(no_such_task)?;
+        let jobs = tasks.jobs().ok_or_else(no_such_task)?;
         // Before the first look, so that nothing falls between.
         let mut news = jobs.changes();
         let mut task = tasks.task(id).await?;
@@ -268,7 +268,7 @@ impl<'a> EarlierTasks<'a> {
     /// Tells the session of a task whenever it changes, until it has ended or the session has.
     fn tell_changes(&self, id: InvocationId, listener: TaskListener) {
         let (tasks, visit) = (self.tasks(), self.visit.clone());
-        let (Some(jobs), Some(room)) = (tasks.keeper(), self.client.door.watcher(visit.caller.caller())) else {
+        let (Some(jobs), Some(room)) = (tasks.jobs(), self.client.door.watcher(visit.caller.caller())) else {
             return;
         };
         let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.changes(), tasks.kept_for_ms());

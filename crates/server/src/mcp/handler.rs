@@ -83,7 +83,7 @@ impl McpHandler {
         let revision = context.protocol_version();
         matches!(self.from, From::Http { .. })
             && revision.is_some_and(|revision| revision.as_str() == earlier_tasks::REVISION)
-            && tasks::task_keeper(self.door()).is_some()
+            && tasks::task_jobs(self.door()).is_some()
     }
 
     fn list_ttl_ms(&self) -> u64 {
@@ -165,7 +165,7 @@ impl ServerHandler for McpHandler {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
-        if tasks::task_keeper(self.door()).is_some() {
+        if tasks::task_jobs(self.door()).is_some() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         }

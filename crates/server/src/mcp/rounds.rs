@@ -87,7 +87,7 @@ impl<'a> CallRound<'a> {
         subject: RunSubject,
         given: Option<InputResponses>,
     ) -> Result<RoundEnd, ErrorData> {
-        let ending = self.client.door.kernel().ending();
+        let ending = self.client.door.kernel().drain_cancellation();
         let lasting = outlasts_its_client(&requested, &subject)
             .then(|| self.client.lasting.note(self.context.id.clone(), ending));
         match RunningCall::begin(
@@ -279,7 +279,7 @@ impl<'a> CallRound<'a> {
 /// A call of a tool with effects that can be found again by its key.
 fn outlasts_its_client(requested: &RequestedRun, subject: &RunSubject) -> bool {
     match (requested, subject) {
-        (RequestedRun::Call(request), RunSubject::Tool(Some(tool))) => {
+        (RequestedRun::Call(request) | RequestedRun::Promotable(request, ..), RunSubject::Tool(Some(tool))) => {
             request.execution_options.idempotency_key.is_some()
                 && tool.version.manifest.side_effect_policy.has_effects()
         }

@@ -111,7 +111,7 @@ impl RunningCall {
         let (cancelled, cancels) = match &lasting {
             Some(lasting) => (lasting.cancellation.clone(), None),
             None => {
-                let cancellation = kernel.ending().child_token();
+                let cancellation = kernel.drain_cancellation().child_token();
                 (cancellation.clone(), Some(cancellation.drop_guard()))
             }
         };

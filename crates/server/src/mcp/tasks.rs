@@ -96,7 +96,7 @@ fn refused(refusal: &Refusal, visit: &McpVisit) -> ErrorData {
 }
 
 /// Who keeps tasks, if this door has any.
-pub(super) fn task_keeper(door: &Door) -> Option<&Arc<Jobs>> {
+pub(super) fn task_jobs(door: &Door) -> Option<&Arc<Jobs>> {
     door.jobs().filter(|_| door.mcp().config.mode == McpMode::Full)
 }
 
@@ -109,19 +109,19 @@ pub(super) struct VisitorTasks<'a> {
 
 impl<'a> VisitorTasks<'a> {
     /// Who keeps them, if anybody does.
-    pub(super) fn keeper(&self) -> Option<&'a Arc<Jobs>> {
-        task_keeper(self.door)
+    pub(super) fn jobs(&self) -> Option<&'a Arc<Jobs>> {
+        task_jobs(self.door)
     }
 
     /// The same for whoever asks so: nobody, if the client has not said that it can take a task.
-    pub(super) fn keeper_for(&self, round: &CallRound<'_>) -> Option<&'a Arc<Jobs>> {
+    pub(super) fn jobs_for(&self, round: &CallRound<'_>) -> Option<&'a Arc<Jobs>> {
         let can = || round.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
-        self.keeper().filter(|_| round.is_modern() && can())
+        self.jobs().filter(|_| round.is_modern() && can())
     }
 
     /// What is known of a task that this caller may look at (TASK-2).
     async fn seen(&self, id: &str) -> Result<InvocationView, ErrorData> {
-        let (jobs, visit) = (self.keeper().ok_or_else(no_such_task)?, self.visit);
+        let (jobs, visit) = (self.jobs().ok_or_else(no_such_task)?, self.visit);
         let id: InvocationId = id.parse().map_err(|_| no_such_task())?;
         let seen = jobs.status(visit.who.actor(), None, id).await.map_err(|refusal| refused(&refusal, visit))?;
         // Other jobs are nothing that an MCP client has called.
@@ -147,7 +147,7 @@ impl<'a> VisitorTasks<'a> {
         let visit = self.visit;
         let view = self.seen(id).await?;
         let (id, who) = (view.record.key.id, visit.who.clone());
-        let jobs = Arc::clone(self.keeper().ok_or_else(no_such_task)?);
+        let jobs = Arc::clone(self.jobs().ok_or_else(no_such_task)?);
         let (told, ended) = oneshot::channel();
         // Carried to its end even if the client does not wait for the answer.
         let carried = self.door.carry_call(visit.caller.caller(), async move {
@@ -165,7 +165,7 @@ impl<'a> VisitorTasks<'a> {
     }
 
     pub(super) fn kept_for_ms(&self) -> u64 {
-        let retention = self.keeper().map(|jobs| jobs.settings().retention).unwrap_or_default();
+        let retention = self.jobs().map(|jobs| jobs.settings().retention).unwrap_or_default();
         u64::try_from(retention.as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! handler ─▶ ToolsCall ─▶ CallRound ─▶ RunningCall ─┬▶ Kernel::invoke     a client that can only wait
-//!                                                   └▶ Jobs::call_heard   one that takes tasks, or says how long it waits
+//!                  │                                └▶ Jobs::call_heard   one that takes tasks, or says how long it waits
+//!                  └▶ VisitorTasks ─▶ Jobs::start     a tool whose calls are tasks from their first moment
 //! ```
 //!
 //! Not here: staying with the call while it runs (`rounds`).
@@ -58,8 +59,8 @@ impl<'a> ToolsCall<'a> {
         let round = self.round(&request.name, &arguments);
         let (trace_id, tasks) = (round.trace_id, self.tasks());
         if let Some(state) = &request.request_state {
-            let turn = round.rejoin(state, request.input_responses.unwrap_or_default()).await?;
-            return self.response(&round, turn).await;
+            let end = round.rejoin(state, request.input_responses.unwrap_or_default()).await?;
+            return self.response(&round, end).await;
         }
         let target = match self.target(&listing, &request.name, arguments).await {
             Ok(Aim::Call(target)) => target,
@@ -67,8 +68,8 @@ impl<'a> ToolsCall<'a> {
             Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
         };
         let support = target.tool.as_ref().map_or(TaskMode::Optional, |tool| TaskMode::of(&mcp.config, &tool.version));
-        let keeper = tasks.keeper_for(&round);
-        if support == TaskMode::Required && keeper.is_none() && tasks.keeper().is_some() {
+        let task_jobs = tasks.jobs_for(&round);
+        if support == TaskMode::Required && task_jobs.is_none() && tasks.jobs().is_some() {
             return Err(task_wanted(round.is_modern()));
         }
         let (invoke, wait) = match self.invocation(target.tool_id, target.arguments) {
@@ -76,9 +77,9 @@ impl<'a> ToolsCall<'a> {
             Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
         };
         let given = request.input_responses;
-        let task = match keeper {
+        let run = match task_jobs {
             // Who says how long it waits can be told of a job.
-            None => match (wait, tasks.keeper()) {
+            None => match (wait, tasks.jobs()) {
                 (Some(wait), Some(jobs)) => RequestedRun::Promotable(Box::new(invoke), Arc::clone(jobs), Some(wait)),
                 _ => RequestedRun::Call(Box::new(invoke)),
             },
@@ -95,8 +96,8 @@ impl<'a> ToolsCall<'a> {
                 };
             }
         };
-        let turn = round.begin(task, RunSubject::Tool(target.tool), given).await?;
-        self.response(&round, turn).await
+        let end = round.begin(run, RunSubject::Tool(target.tool), given).await?;
+        self.response(&round, end).await
     }
 
     /// What is to be called for a client that has asked for a task itself.
@@ -204,7 +205,7 @@ impl<'a> ToolsCall<'a> {
     ) -> Result<(InvokeRequest, Option<Duration>), Refusal> {
         let CallMeta { idempotency_key, timeout_seconds, wait, result_bytes: _ } =
             CallMeta::of(&self.context.meta.0.0)?;
-        if wait.is_some() && self.tasks().keeper().is_none() {
+        if wait.is_some() && self.tasks().jobs().is_none() {
             return Err(Refusal::new(ErrorCode::E3010, "this server has no background in which a call could go on")
                 .hint("leave `dev.gantry/wait_seconds` out; nothing was run"));
         }
@@ -227,7 +228,7 @@ impl<'a> ToolsCall<'a> {
     async fn response(&self, round: &CallRound<'_>, turn: RoundEnd) -> Result<CallToolResponse, ErrorData> {
         let tasks = self.tasks();
         match turn {
-            RoundEnd::Promoted(accepted, running, _, subject) if tasks.keeper_for(round).is_none() => {
+            RoundEnd::Promoted(accepted, running, _, subject) if tasks.jobs_for(round).is_none() => {
                 // What it asks from here on nobody answers: this client has no way to.
                 drop(running.let_go());
                 Ok(call_status::goes_on(&accepted, &subject).into())

@@ -206,7 +206,7 @@ pub(super) async fn run(
     who: &CallerCredential,
     request: InvokeRequest,
 ) -> Result<InvokeResponse, RefusalResponse> {
-    let arrival = IncomingCall { cancellation: kernel.ending().child_token(), ..arrival(who, request) };
+    let arrival = IncomingCall { cancellation: kernel.drain_cancellation().child_token(), ..arrival(who, request) };
     Ok(kernel.invoke(arrival).await?.into_response())
 }
 

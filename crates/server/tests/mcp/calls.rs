@@ -125,7 +125,7 @@ async fn an_older_client_cancels_with_a_message_and_a_closed_stream_is_no_cancel
 }
 
 /// What must not happen twice, waiting at the gate; its key is `k`.
-async fn payments(stage: &Stage) -> Value {
+pub(super) async fn payments(stage: &Stage) -> Value {
     let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
     let with = |id: &str, policy: &str, undo: Value| {
         json!({ "tool_id": id, "side_effect_policy": policy, "side_effects": effects, "idempotency": {},

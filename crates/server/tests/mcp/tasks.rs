@@ -10,6 +10,7 @@ use ports::job_store::{JobFilter, JobStore as _};
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
+use crate::calls::payments;
 use crate::client::PATIENCE;
 use crate::stage::{ADMIN, Stage, manifest};
 
@@ -83,6 +84,27 @@ async fn until(stage: &Stage, id: &str, status: &str) -> Value {
         }
     };
     tokio::time::timeout(PATIENCE, looking).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_with_effects_and_a_key_goes_on_without_a_client_that_could_have_taken_a_task() {
+    let mcp = McpConfig { exposure: ToolExposure::All, ..McpConfig::default() };
+    let settings = JobsSettings { promote_after: Duration::from_secs(3_600), ..JobsSettings::default() };
+    let (stage, _) = Stage::with_jobs(mcp, settings).await;
+    let call = payments(&stage).await;
+    let ask = || stage.ask().token(&stage.agent).new_style(1, "tools/call", call.clone(), &capable());
+    let calling = tokio::spawn(ask().send());
+    stage.gated(1).await;
+    calling.abort();
+    assert!(calling.await.is_err(), "the line is broken");
+    // Another round, so that the server has seen the end of the line.
+    stage.new_style("tools/list", json!({})).await;
+    let again = tokio::spawn(ask().message());
+    stage.tools.gate.add_permits(1);
+    let answer = again.await.unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["text"], "x", "{answer}");
+    stage.until("both are recorded", || stage.paper.ends() == [None, None]).await;
+    assert_eq!(*stage.tools.running.borrow(), 1, "it ran once");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// One call, written down.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CallRecord {
+pub(super) struct QueuedCall {
     pub(super) request: InvokeRequest,
     pub(super) caller: CallerRecord,
     /// The trace it was submitted in, as 32 hex digits.
@@ -39,7 +39,7 @@ pub(super) struct CallRecord {
     pub(super) supersedes: Option<InvocationId>,
 }
 
-impl CallRecord {
+impl QueuedCall {
     pub(super) fn new(
         principal: &Principal,
         tool: &ToolVersion,
