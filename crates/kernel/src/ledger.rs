@@ -103,17 +103,17 @@ pub(crate) struct LedgerRequest<'a> {
     /// Nobody but this call may have its id: if another one has, it is refused instead of being given a new id.
     pub(crate) is_id_given: bool,
     pub(crate) entropy: &'a dyn Entropy,
-    /// Set while it waits for a call with the same key.
+    /// Set from when it waits for a call with the same key, also while the ledger is asked how that stands.
     pub(crate) waits: &'a WaitsFor,
 }
 
-/// The call with the same key that a call waits for at the moment.
+/// The call with the same key that a call waits for, as far as the ledger has said.
 #[derive(Debug, Default)]
 pub(crate) struct WaitsFor(Mutex<Option<InvocationId>>);
 
 impl WaitsFor {
-    fn set(&self, first: Option<InvocationId>) {
-        *self.0.lock_unpoisoned() = first;
+    fn set(&self, first: InvocationId) {
+        *self.0.lock_unpoisoned() = Some(first);
     }
 
     pub(crate) fn get(&self) -> Option<InvocationId> {
@@ -264,9 +264,8 @@ impl LedgerService {
                 BeginOutcome::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {
                         self.observer.ledger(LedgerEvent::Waited);
-                        wish.waits.set(Some(entry.intent.invocation));
+                        wish.waits.set(entry.intent.invocation);
                         has_looked = self.wait_for(&entry, has_looked).await;
-                        wish.waits.set(None);
                     }
                     EntryState::InFlight => return Err(in_flight(entry.intent.invocation)),
                     EntryState::Unknown => return Err(is_unknown(&entry)),
@@ -290,9 +289,8 @@ impl LedgerService {
                 }
                 BeginOutcome::Queued { job, same: true, .. } if wish.wait => {
                     self.observer.ledger(LedgerEvent::Waited);
-                    wish.waits.set(Some(job));
+                    wish.waits.set(job);
                     self.clock.sleep(LOOK_EVERY).await;
-                    wish.waits.set(None);
                 }
                 BeginOutcome::Queued { job, same: true, .. } => return Err(in_flight(job)),
                 BeginOutcome::Queued { job, same: false, .. } => {
@@ -328,10 +326,9 @@ impl LedgerService {
                 Some(Look::New(noted)) => return Ok(LedgerClaim::RunLightly(Some(noted))),
                 Some(Look::Runs(first, mut changes)) if wait => {
                     self.observer.ledger(LedgerEvent::Waited);
-                    waits.set(Some(first.invocation));
+                    waits.set(first.invocation);
                     // Nobody sends: it closes when the call has ended.
                     let _closed = changes.changed().await;
-                    waits.set(None);
                 }
                 Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
                 Some(Look::Done(first, kept)) => {

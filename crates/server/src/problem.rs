@@ -149,7 +149,10 @@ impl RefusalResponse {
     /// The response for the wire.
     pub(crate) fn into_response(self, asked: &RequestFacts) -> Response<Body> {
         let code = self.0.refusal.code;
-        tracing::debug!(%code, trace_id = %asked.trace_id, error = &self.0.refusal as &dyn std::error::Error, "refused");
+        // Only what is behind it: the words of the refusal itself may be a tool's, or quote what the caller sent; so may those of a
+        // refusal that stands behind it.
+        let behind = std::error::Error::source(&self.0.refusal).filter(|error| !error.is::<Refusal>());
+        tracing::debug!(%code, trace_id = %asked.trace_id, behind, "refused");
         let (media, body) = match self.0.oauth {
             None => ("application/problem+json", serde_json::to_vec(&self.body(asked.trace_id))),
             Some(error) => ("application/json", serde_json::to_vec(&self.oauth_body(error, asked.trace_id))),

@@ -267,6 +267,33 @@ async fn a_call_that_is_ended_or_dropped_while_its_claim_is_written_leaves_its_k
     }
 }
 
+/// Of a job that was begun again, the word decides: what still runs is looked at again, what took too long has failed.
+#[tokio::test]
+async fn a_call_that_waits_for_another_says_so_also_if_its_time_ends_while_the_ledger_is_asked() {
+    let failing = Arc::new(FailingLedger::telling_late());
+    let options =
+        TestKernelOptions { stepped: true, ledger: Some(Arc::clone(&failing)), ..TestKernelOptions::default() };
+    let stage = stage(options).await;
+    let told = failing.tells_late.as_ref().unwrap();
+    stage.kernel.books().renew().await.unwrap();
+    told.add_permits(2);
+    lose(&stage, call("pay", "k")).await;
+    let mut waiting = Box::pin(stage.refusal(call("pay", "k")));
+    // Its first look finds the lost call in flight, and its second is not answered.
+    while told.available_permits() > 0 {
+        tokio::select! {
+            biased;
+            code = &mut waiting => panic!("it has ended: {code:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    stage.step(3_600);
+    assert_eq!(waiting.await, ErrorCode::E3409);
+    told.add_permits(8);
+    stage.kernel.books().retire().await;
+    assert_eq!(stage.runs(), 1);
+}
+
 #[tokio::test]
 async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
     let stage = stage(TestKernelOptions::default()).await;

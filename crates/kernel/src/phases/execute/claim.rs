@@ -58,7 +58,7 @@ async fn answer_of_ledger(
     has_effects: bool,
 ) -> Result<LedgerClaim, Refusal> {
     let intent = intent_of(kernel, facts, call);
-    // Does it wait for another call with its key, and not for the ledger?
+    // Does it wait for another call with its key? Then that is why its time is over, whatever it was just doing about it.
     let waits = WaitsFor::default();
     let claiming = async {
         if !has_effects {
